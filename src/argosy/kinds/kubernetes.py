@@ -1,0 +1,202 @@
+"""The parts of Kubernetes' own kinds that Argosy reads.
+
+Partial: decoding drops every field not named here, which is what keeps 20,000 cached pods small. An object
+decoded this way must never be written back; changes go out as patches or as bodies built from scratch.
+"""
+
+from datetime import datetime
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from argosy.kinds.meta import Condition, ObjectMeta
+from argosy.kinds.resource import Resource
+
+
+class Terminated(Struct, rename="camel", gc=False):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class Waiting(Struct, gc=False):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Struct, rename="camel", gc=False):
+    started_at: datetime | None = None
+
+
+class ContainerState(Struct):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, rename="camel"):
+    name: str
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = field(default_factory=ContainerState)
+    last_state: ContainerState = field(default_factory=ContainerState)
+
+
+class PodSpec(Struct, rename="camel"):
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+
+
+class PodStatus(Struct, rename="camel"):
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = field(default="", name="podIP")
+    host_ip: str = field(default="", name="hostIP")
+    start_time: datetime | None = None
+    conditions: list[Condition] = field(default_factory=list)
+    init_container_statuses: list[ContainerStatus] = field(default_factory=list)
+    container_statuses: list[ContainerStatus] = field(default_factory=list)
+
+
+class Pod(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
+
+    metadata: ObjectMeta
+    spec: PodSpec = field(default_factory=PodSpec)
+    status: PodStatus = field(default_factory=PodStatus)
+
+
+class Taint(Struct, gc=False):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: list[Taint] = field(default_factory=list)
+
+
+class NodeStatus(Struct):
+    allocatable: dict[str, str] = field(default_factory=dict)
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class Node(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", namespaced=False)
+
+    metadata: ObjectMeta
+    spec: NodeSpec = field(default_factory=NodeSpec)
+    status: NodeStatus = field(default_factory=NodeStatus)
+
+
+class Service(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Service", "services")
+
+    metadata: ObjectMeta
+
+
+class ConfigMap(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
+
+    metadata: ObjectMeta
+    data: dict[str, str] = field(default_factory=dict)
+
+
+class Secret(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
+
+    metadata: ObjectMeta
+
+
+class ServiceAccount(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
+
+    metadata: ObjectMeta
+
+
+class Namespace(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+
+    metadata: ObjectMeta
+
+
+class ObjectReference(Struct, rename="camel", gc=False):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class Event(Struct, rename="camel"):
+    resource: ClassVar[Resource] = Resource("", "v1", "Event", "events")
+
+    metadata: ObjectMeta
+    involved_object: ObjectReference = field(default_factory=ObjectReference)
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int = 0
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+
+
+class LeaseSpec(Struct, rename="camel"):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int = 0
+
+
+class Lease(Struct):
+    resource: ClassVar[Resource] = Resource("coordination.k8s.io", "v1", "Lease", "leases")
+
+    metadata: ObjectMeta
+    spec: LeaseSpec = field(default_factory=LeaseSpec)
+
+
+class PodGroupSpec(Struct, rename="camel"):
+    min_member: int = 0
+
+
+class PodGroupStatus(Struct, gc=False):
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class PodGroup(Struct):
+    resource: ClassVar[Resource] = Resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+
+    metadata: ObjectMeta
+    spec: PodGroupSpec = field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = field(default_factory=PodGroupStatus)
+
+
+class Role(Struct):
+    resource: ClassVar[Resource] = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles")
+
+    metadata: ObjectMeta
+
+
+class RoleBinding(Struct):
+    resource: ClassVar[Resource] = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+
+    metadata: ObjectMeta
+
+
+class CustomResourceDefinition(Struct):
+    resource: ClassVar[Resource] = Resource(
+        "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+    )
+
+    metadata: ObjectMeta

@@ -1,0 +1,42 @@
+"""The parts of object metadata that Argosy reads. Partial on purpose: never write one of these back."""
+
+from datetime import datetime
+
+from msgspec import Struct, field
+
+
+class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    finalizers: list[str] = field(default_factory=list)
+    owner_references: list[OwnerReference] = field(default_factory=list)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, if there is one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class Condition(Struct, rename="camel"):
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int | None = None
