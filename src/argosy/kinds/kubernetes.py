@@ -196,7 +196,11 @@ class RoleBinding(Struct):
 
 class CustomResourceDefinition(Struct):
     resource: ClassVar[Resource] = Resource(
-        "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        namespaced=False,
     )
 
     metadata: ObjectMeta

@@ -25,7 +25,9 @@ class Resource(Struct, frozen=True):
         """The path of the group version, without a trailing slash."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
-    def path(self, name: str | None = None, namespace: str | None = None, subresource: str | None = None) -> str:
+    def path(
+        self, name: str | None = None, namespace: str | None = None, subresource: str | None = None
+    ) -> str:
         """The URL path of a collection (no name), an object, or one of its subresources.
 
         A namespaced kind without a namespace is the collection over all namespaces.
