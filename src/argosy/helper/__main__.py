@@ -1,0 +1,15 @@
+"""Starts the helper as `python -m argosy.helper` or as a plain script by its path.
+
+As a script the package is not importable by name yet, so the folder that holds `argosy` goes on the path first.
+"""
+
+import sys
+from pathlib import Path
+
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from argosy.helper.commands import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""The helper's command line. Exit codes: 0 done, 1 cannot be done, 2 not in time, 64 wrong usage."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from argosy.helper.endpoint import Endpoint, RefusedError, TooLateError
+from argosy.helper.hosts import FORMATS, write_hosts
+from argosy.helper.remote import prepare
+from argosy.helper.wait import wait_for
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        chosen = _parser().parse_args(arguments)
+    except SystemExit as stop:
+        return 0 if not stop.code else 64
+    try:
+        return _run(chosen)
+    except RefusedError as refused:
+        problem = str(refused)
+    except TooLateError:
+        print(f"argosy: not done within {chosen.deadline:g} s", file=sys.stderr)
+        return 2
+    except OSError as error:
+        problem = str(error)
+    print(f"argosy: {problem}", file=sys.stderr)
+    return 1
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.command == "wait":
+        return wait_for(Endpoint.from_environment(), chosen.conditions, chosen.deadline)
+    if chosen.command == "hosts":
+        deadline = None if chosen.deadline is None else time.monotonic() + chosen.deadline
+        write_hosts(Endpoint.from_environment(), chosen.role, chosen.format, chosen.output, deadline)
+        return 0
+    prepare(chosen.to, chosen.kubectl)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="argosy-helper", description="Argosy's helper inside pods.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    wait = commands.add_parser("wait", help="wait for phases of other roles")
+    wait.add_argument("conditions", nargs="+", type=_condition, metavar="ROLE=PHASE")
+    wait.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
+
+    hosts = commands.add_parser("hosts", help="write the list of a role's hosts")
+    hosts.add_argument("--role", required=True)
+    hosts.add_argument("--format", choices=FORMATS, default="plain")
+    hosts.add_argument("--output", type=Path, required=True)
+    hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
+
+    remote = commands.add_parser("remote-start", help="put kubectl and argosy-rsh into a folder")
+    remote.add_argument("--to", type=Path, required=True)
+    remote.add_argument("--kubectl", default=None, help="the binary to copy (default: from PATH)")
+    return parser
+
+
+def _condition(text: str) -> tuple[str, str]:
+    role, _, phase = text.partition("=")
+    if not role or not phase:
+        raise argparse.ArgumentTypeError(f"{text!r}: write ROLE=PHASE, such as worker=Running")
+    return role, phase

@@ -1,0 +1,27 @@
+"""Puts what remote start needs in a user's container into a shared folder: `kubectl` and `argosy-rsh`.
+
+Both run in any image: kubectl is a static binary, the wrapper is POSIX shell.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from argosy.helper.endpoint import RefusedError
+from argosy.helper.hosts import replace_file
+
+WRAPPER = Path(__file__).with_name("argosy-rsh")
+
+
+def prepare(folder: Path, kubectl: str | None = None) -> None:
+    source = kubectl or shutil.which("kubectl")
+    if not source or not os.access(source, os.X_OK):
+        raise RefusedError(
+            f"no kubectl at {source or 'any place on PATH'}: the helper's image must carry one"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / ".kubectl"
+    shutil.copyfile(source, temporary)
+    temporary.chmod(0o755)
+    temporary.replace(folder / "kubectl")
+    replace_file(folder / WRAPPER.name, WRAPPER.read_bytes(), 0o755)

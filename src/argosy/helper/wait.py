@@ -1,0 +1,57 @@
+"""Waits until other roles of the job have reached a phase, telling what it waits for whenever that changes.
+
+Each question carries the state last seen, so the operator answers at the next change and a restarted operator
+or a dropped connection costs nothing but the repeated question.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from argosy.helper.endpoint import Endpoint, RefusedError, TooLateError
+
+POLL_SECONDS = 30
+
+
+def wait_for(endpoint: Endpoint, conditions: Sequence[tuple[str, str]], seconds: float | None = None) -> int:
+    """0 once every (role, phase) is reached; 1 when one cannot be reached any more; 2 when time is up."""
+    started = time.monotonic()
+    deadline = None if seconds is None else started + seconds
+    for role, phase in conditions:
+        try:
+            problem = _wait_for_one(endpoint, role, phase, deadline)
+        except TooLateError:
+            return _fail(f"role {role} was not {phase} within {seconds:g} s", 2)
+        except RefusedError as refused:
+            return _fail(f"cannot wait for role {role}: {refused}", 1)
+        if problem:
+            return _fail(f"role {role} will not become {phase}: {problem}", 1)
+        _say(f"role {role} is {phase} ({time.monotonic() - started:.1f} s)")
+    return 0
+
+
+def _wait_for_one(endpoint: Endpoint, role: str, phase: str, deadline: float | None) -> str:
+    seen = ""
+    while True:
+        left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
+        if left <= 0:
+            raise TooLateError
+        query = {"phase": phase, "wait": f"{left:.0f}s", "seen": seen}
+        answer = endpoint.get_json(f"roles/{role}", query, deadline)
+        if answer.get("reached"):
+            return ""
+        if answer.get("hopeless"):
+            return str(answer.get("message", ""))
+        state = str(answer.get("state", ""))
+        if state != seen:
+            _say(f"waiting for role {role} to be {phase}: {answer.get('message', '')}")
+        seen = state
+
+
+def _say(text: str) -> None:
+    print(f"argosy: {text}", flush=True)
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"argosy: {text}", file=sys.stderr, flush=True)
+    return code

@@ -1,0 +1,146 @@
+"""The helper as a pod runs it: as a process, against an HTTP endpoint that behaves well and badly."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import argosy.helper
+
+SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
+
+Answer = tuple[int, object]
+Script = Callable[[str, Mapping[str, str]], Answer]
+
+
+@contextmanager
+def endpoint(answer: Script) -> Iterator[dict[str, str]]:
+    """An operator endpoint that answers as told; yields the environment of a pod that uses it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            code, body = answer(url.path, dict(parse_qsl(url.query)))
+            if self.headers["Authorization"] != "Bearer secret":
+                code, body = 401, {"message": "no such token"}
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield {
+            "PATH": os.environ["PATH"],
+            "ARGOSY_URL": f"http://127.0.0.1:{server.server_port}",
+            "ARGOSY_TOKEN": "secret",
+            "ARGOSY_NAMESPACE": "default",
+            "ARGOSY_JOB": "mnist",
+        }
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def helper(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", str(SCRIPT), *arguments]
+    return subprocess.run(
+        command, env=dict(environment), capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def test_wait_tells_its_progress_and_ends_when_the_phase_is_reached() -> None:
+    states = iter(
+        [
+            (200, {"reached": False, "state": "1", "message": "1 of 2 running"}),
+            (503, {"message": "starting"}),
+            (200, {"reached": False, "state": "2", "message": "2 of 2 placed"}),
+            (200, {"reached": True, "state": "3", "message": ""}),
+        ]
+    )
+    seen: list[str] = []
+
+    def answer(path: str, query: Mapping[str, str]) -> Answer:
+        assert path == "/v1/jobs/default/mnist/roles/worker"
+        assert query["phase"] == "Running"
+        seen.append(query.get("seen", ""))
+        return next(states)
+
+    with endpoint(answer) as environment:
+        result = helper(environment, "wait", "worker=Running", "--deadline", "20")
+    assert result.returncode == 0, result.stderr
+    assert [line.rsplit(" (", 1)[0] for line in result.stdout.splitlines()] == [
+        "argosy: waiting for role worker to be Running: 1 of 2 running",
+        "argosy: waiting for role worker to be Running: 2 of 2 placed",
+        "argosy: role worker is Running",
+    ]
+    assert "503 starting" in result.stderr
+    assert seen == ["", "1", "1", "2"]
+
+
+def test_wait_fails_clearly_when_the_phase_cannot_be_reached() -> None:
+    with endpoint(lambda *_: (200, {"hopeless": True, "message": "the job failed"})) as environment:
+        result = helper(environment, "wait", "worker=Running")
+    assert result.returncode == 1
+    assert result.stderr == "argosy: role worker will not become Running: the job failed\n"
+
+
+def test_wait_keeps_its_deadline() -> None:
+    with endpoint(lambda *_: (502, {"message": "bad gateway"})) as environment:
+        result = helper(environment, "wait", "worker=Running", "--deadline", "0.5")
+    assert result.returncode == 2
+    assert result.stderr.endswith("argosy: role worker was not Running within 0.5 s\n")
+
+
+def test_a_wrong_token_is_not_asked_twice() -> None:
+    with endpoint(lambda *_: (200, {})) as environment:
+        result = helper({**environment, "ARGOSY_TOKEN": "other"}, "wait", "worker=Running")
+    assert result.returncode == 1
+    assert result.stderr == "argosy: cannot wait for role worker: 401 no such token\n"
+
+
+def test_outside_a_pod_it_says_what_is_missing() -> None:
+    result = helper({}, "wait", "worker=Running")
+    assert result.returncode == 1
+    assert result.stderr.startswith("argosy: ARGOSY_URL is not set")
+
+
+def test_wrong_usage_has_its_own_exit_code() -> None:
+    assert helper({}, "wait", "worker").returncode == 64
+
+
+def test_hosts_replaces_the_file(tmp_path: Path) -> None:
+    target = tmp_path / "etc" / "hostfile"
+    target.parent.mkdir()
+    target.write_text("old")
+
+    def answer(path: str, query: Mapping[str, str]) -> Answer:
+        assert (path, query) == ("/v1/jobs/default/mnist/hosts", {"role": "worker", "format": "ompi"})
+        return 200, b"mnist-worker-0 slots=2\n"
+
+    with endpoint(answer) as environment:
+        result = helper(environment, "hosts", "--role", "worker", "--format", "ompi", "--output", str(target))
+    assert result.returncode == 0, result.stderr
+    assert target.read_text() == "mnist-worker-0 slots=2\n"
+    assert [path.name for path in target.parent.iterdir()] == ["hostfile"]
+    assert target.stat().st_mode & 0o777 == 0o644
+
+
+def test_it_runs_as_a_module_too() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "argosy.helper", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "remote-start" in result.stdout
