@@ -1,6 +1,6 @@
 """Starts the helper as `python -m argosy.helper` or as a plain script by its path.
 
-As a script the package is not importable by name yet, so the folder that holds `argosy` goes on the path first.
+As a script the package is not importable by name yet: the folder that holds `argosy` goes on the path first.
 """
 
 import sys

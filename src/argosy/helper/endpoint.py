@@ -1,7 +1,7 @@
 """The operator's endpoint as seen from a pod: one GET with back-off, over TLS with the pod's CA.
 
 Everything that may heal (the operator restarts, its service has no address yet, a proxy answers 502) is tried
-again until the caller's deadline; what cannot heal (a wrong token, an unknown job or role) is refused at once.
+again until the deadline; what cannot heal (a wrong token, an unknown job or role) is refused at once.
 """
 
 import json
