@@ -1,0 +1,1 @@
+"""What tests, ours and other people's, need to set up a world: servers, builders, fakes, a simulator."""

