@@ -25,3 +25,6 @@ POD_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 TASK_SPEC_ANNOTATION = "volcano.sh/task-spec"
 
 HOSTNAME = "kubernetes.io/hostname"
+
+OPERATOR_NAMESPACE = "argosy-system"
+"""Where the operator keeps what is its own: Lease, keys, the Service that pods reach it by."""

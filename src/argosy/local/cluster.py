@@ -1,0 +1,151 @@
+"""A local control plane as a whole: start its processes and stop them.
+
+`start` may be said again at any time: what runs is left alone, what died is started, what was asked
+differently is refused with the way to change it. `stop` ends every process and pod; objects stay in the
+state folder unless they are to be deleted, so that the next start goes on with them. Light on imports:
+the processes are on their way before the caller loads an HTTP client to wait for them (`readiness.py`).
+"""
+
+import secrets
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from argosy.local.processes import Options, Run, read_run
+from argosy.local.state import State
+from argosy.local.supervisor import launch, stop_pods
+
+DEFAULT_PORT = 6480
+"""Tried first; a free port is taken when it is in use and none was asked for."""
+
+_STOP_SECONDS = 60.0
+_IDENTITIES = {
+    "admin": ("admin", ["system:masters"]),
+    "controllers": ("system:kube-controller-manager", ["system:masters"]),
+    "node": ("system:node-agent", ["system:masters"]),
+    "operator": ("argosy-operator", ["system:masters"]),
+}
+
+
+class ClusterError(Exception):
+    """The control plane could not be brought up; the message says why and where to look."""
+
+
+def start(state: State, options: Options) -> Run:
+    """Make the keys, start the processes, and return at once; `ready` waits for the rest."""
+    state.create()
+    with state.locked():
+        running = read_run(state.run)
+        if running is not None and running.supervisor.alive:
+            return _unchanged(running, options)
+        if running is not None:
+            _stop_components(running)
+        options = msgspec.structs.replace(options, port=_port(options.port, running))
+        _prepare(state, options.port)
+        launched = launch(state, options)
+        deadline = time.monotonic() + 10
+        while (run := read_run(state.run)) is None or run.supervisor.pid != launched.pid:
+            if launched.poll() is not None or time.monotonic() > deadline:
+                raise ClusterError(f"the supervisor did not start; see {state.logs / 'supervisor.log'}")
+            time.sleep(0.005)
+        return run
+
+
+def stop(state: State, *, delete: bool = False) -> bool:
+    """End every process and pod. True if anything ran."""
+    if not state.folder.exists():
+        return False
+    with state.locked():
+        run = read_run(state.run)
+        ran = run is not None and (run.supervisor.alive or any(c.alive for c in run.components.values()))
+        if run is not None:
+            run.supervisor.signal(signal.SIGTERM)
+            if not run.supervisor.wait_gone(_STOP_SECONDS):
+                run.supervisor.signal(signal.SIGKILL)
+            _stop_components(run)
+            stop_pods(state)
+            state.run.unlink(missing_ok=True)
+    if delete:
+        shutil.rmtree(state.folder)
+    return ran
+
+
+def _unchanged(running: Run, options: Options) -> Run:
+    asked = msgspec.structs.replace(options, port=options.port or running.options.port)
+    if asked != running.options:
+        raise ClusterError(
+            "the control plane is up with other settings; "
+            "`argosy down` first, then `argosy up` with the new ones"
+        )
+    return running
+
+
+def _stop_components(run: Run) -> None:
+    """End components whose supervisor is gone. Pods are no components: they go on."""
+    for process in run.components.values():
+        process.signal(signal.SIGTERM)
+    for process in run.components.values():
+        if not process.wait_gone(10):
+            process.signal(signal.SIGKILL)
+            process.wait_gone(5)
+
+
+def _port(asked: int, last: Run | None) -> int:
+    if asked:
+        if not _free(asked):
+            raise ClusterError(f"port {asked} is in use by another program; leave --port out or give another")
+        return asked
+    for candidate in (last.options.port if last else 0, DEFAULT_PORT):
+        if candidate and _free(candidate):
+            return candidate
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _prepare(state: State, port: int) -> None:
+    """Keys, tokens and kubeconfigs. Tokens are made once; the files that follow from the port, each time."""
+    from argosy.local.apiserver.kubeconfig import write_kubeconfig
+    from argosy.local.apiserver.pki import ensure_pki
+
+    ensure_pki(state.folder, ["127.0.0.1", "10.96.0.1"])
+    tokens = _tokens(state.tokens)
+    server, ca = f"https://127.0.0.1:{port}", state.pki / "ca.crt"
+    for name, token in tokens.items():
+        if name == "admin":
+            write_kubeconfig(state.kubeconfig, server, ca, token, None)
+        else:
+            write_kubeconfig(state.kubeconfigs / name, server, ca, token, state.api_socket)
+
+
+def _tokens(path: Path) -> dict[str, str]:
+    """The token of each identity; the file, as the API server reads it, is keyed by token."""
+    try:
+        known = {str(entry["user"]): token for token, entry in msgspec.json.decode(path.read_bytes()).items()}
+    except FileNotFoundError:
+        known = {}
+    tokens = {name: known.get(user) or secrets.token_urlsafe(32) for name, (user, _) in _IDENTITIES.items()}
+    entries = {
+        tokens[name]: {"user": user, "uid": f"argosy-{name}", "groups": groups}
+        for name, (user, groups) in _IDENTITIES.items()
+    }
+    beside = path.with_suffix(".new")
+    beside.touch(mode=0o600)
+    beside.write_bytes(msgspec.json.encode(entries))
+    beside.replace(path)
+    return tokens

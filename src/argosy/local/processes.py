@@ -1,0 +1,88 @@
+"""Which processes a local control plane consists of, and whether they are still the ones we started.
+
+A process is remembered by pid and start time, because pids are given out again: nothing is ever signalled
+unless both match. The list lives in `run.json`, replaced atomically.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+
+class Process(Struct, frozen=True):
+    pid: int
+    started: int
+    """Start time in clock ticks since boot, from /proc/PID/stat."""
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        return cls(pid, _start_time(pid) or 0)
+
+    @property
+    def alive(self) -> bool:
+        return self.started != 0 and _start_time(self.pid) == self.started
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if the process is still the one we mean."""
+        if self.alive:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def wait_gone(self, seconds: float) -> bool:
+        """Wait until the process has ended; False if it has not within the time."""
+        deadline = time.monotonic() + seconds
+        while self.alive:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+
+class Options(Struct, frozen=True):
+    """What `argosy up` was asked for."""
+
+    nodes: int = 1
+    pretend_gpus: int = 0
+    port: int = 0
+    images: dict[str, str] = field(default_factory=dict)
+    operator: bool = True
+    node_grace: float | None = None
+    """Seconds of silence after which a node is NotReady; the default is Kubernetes' own."""
+
+
+class Run(Struct, frozen=True):
+    """The contents of run.json."""
+
+    options: Options
+    supervisor: Process
+    components: dict[str, Process] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Replace the file in one step: a reader sees the old list or the new one."""
+        beside = path.with_suffix(".new")
+        beside.write_bytes(msgspec.json.encode(self))
+        beside.replace(path)
+
+
+def read_run(path: Path) -> Run | None:
+    """What was started last, if anything was; it may have ended since."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _start_time(pid: int) -> int | None:
+    """Start time of a live process; None when it has ended, also when only its exit code is left."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

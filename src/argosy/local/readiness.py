@@ -1,0 +1,90 @@
+"""Whether a local control plane is ready, and how it is: asked through its API, as anyone would."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from argosy.engine.client import Client
+from argosy.engine.errors import ApiError
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds.kubernetes import Node
+from argosy.local.bootstrap import install
+from argosy.local.cluster import ClusterError
+from argosy.local.processes import Run, read_run
+from argosy.local.state import State
+
+
+class NodeLine(Struct, frozen=True):
+    name: str
+    ready: bool
+
+
+class Report(Struct, frozen=True):
+    """How a control plane is, for `argosy status`."""
+
+    folder: str
+    running: bool
+    server: str = ""
+    kubeconfig: str = ""
+    components: dict[str, bool] = field(default_factory=dict)
+    nodes: list[NodeLine] = field(default_factory=list)
+
+
+async def ready(state: State, run: Run, *, timeout: float, say: Callable[[str], None]) -> list[NodeLine]:
+    """Wait for the API server, install our kinds, and wait until every node is Ready."""
+    deadline = time.monotonic() + timeout
+    async with Client(Connection.from_kubeconfig(state.kubeconfig)) as client:
+        await _reachable(client, state.logs / "apiserver.log", deadline)
+        say(f"API server ready at {_server(run)}")
+        await install(client)
+        nodes: list[NodeLine] = []
+        while time.monotonic() < deadline:
+            nodes = await _nodes(client)
+            if len(nodes) >= run.options.nodes and all(node.ready for node in nodes):
+                return nodes
+            await asyncio.sleep(0.03)
+    late = ", ".join(node.name for node in nodes if not node.ready) or "none has registered"
+    raise ClusterError(f"nodes are not ready after {timeout:g} s ({late}); see {state.logs / 'node.log'}")
+
+
+async def report(state: State) -> Report:
+    """How the control plane is now, without waiting for anything."""
+    run = read_run(state.run)
+    if run is None or not run.supervisor.alive:
+        return Report(folder=str(state.folder), running=False)
+    alive = {name: process.alive for name, process in run.components.items()}
+    nodes: list[NodeLine] = []
+    try:
+        async with Client(Connection.from_kubeconfig(state.kubeconfig)) as client, asyncio.timeout(5):
+            nodes = await _nodes(client)
+    except (ApiError, TimeoutError):
+        alive["apiserver"] = False
+    return Report(str(state.folder), True, _server(run), str(state.kubeconfig), alive, nodes)
+
+
+async def _reachable(client: Client, log: Path, deadline: float) -> None:
+    while True:
+        try:
+            await client.request("GET", "/readyz")
+            return
+        except ApiError as error:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the API server does not answer ({error}); see {log}") from error
+        await asyncio.sleep(0.02)
+
+
+async def _nodes(client: Client) -> list[NodeLine]:
+    listed = await client.list(Node)
+    return [
+        NodeLine(
+            node.metadata.name, any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+        )
+        for node in listed.items
+    ]
+
+
+def _server(run: Run) -> str:
+    return f"https://127.0.0.1:{run.options.port}"

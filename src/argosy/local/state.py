@@ -1,0 +1,128 @@
+"""The folder in which a local control plane keeps everything it knows: keys, objects, logs, sockets.
+
+One folder per cluster name, readable by its owner only. The paths are named here once, so that the
+processes of the control plane find each other without being told. Nothing outside this folder is written.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+DEFAULT_CLUSTER = "local"
+_LONGEST_SOCKET_PATH = 107  # sun_path holds 108 bytes with its final zero
+
+
+class StateError(Exception):
+    """The state folder cannot be used; the message says why and what to do."""
+
+
+class State(Struct, frozen=True):
+    folder: Path
+
+    @classmethod
+    def of(cls, cluster: str = DEFAULT_CLUSTER) -> "State":
+        """The state folder of a cluster name: below $ARGOSY_HOME, else in the user's state folder."""
+        return cls(_home() / cluster)
+
+    def create(self) -> None:
+        """Make the folder and its parts, or say why that cannot be."""
+        longest = max(
+            len(os.fsencode(path)) for path in (self.api_socket, self.agent_socket, self.operator_socket)
+        )
+        if longest > _LONGEST_SOCKET_PATH:
+            raise StateError(
+                f"{self.folder}: the path is too long for a Unix socket "
+                f"(by {longest - _LONGEST_SOCKET_PATH} bytes); set ARGOSY_HOME to a shorter folder"
+            )
+        try:
+            for part in (self.folder, self.pki, self.kubeconfigs, self.logs, self.pods):
+                part.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.chmod(0o700)
+            probe = self.folder / ".writable"
+            probe.write_bytes(b"x" * 4096)
+            probe.unlink()
+        except OSError as error:
+            raise StateError(
+                f"{self.folder}: cannot be written ({error.strerror}); "
+                "make room, or set ARGOSY_HOME to a folder that can be"
+            ) from error
+
+    @property
+    def pki(self) -> Path:
+        return self.folder / "pki"
+
+    @property
+    def kubeconfigs(self) -> Path:
+        """Kubeconfigs of the control plane's own parts, one identity each."""
+        return self.folder / "kubeconfigs"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig: the one for kubectl."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def tokens(self) -> Path:
+        return self.folder / "tokens.json"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store.db"
+
+    @property
+    def api_socket(self) -> Path:
+        return self.folder / "apiserver.sock"
+
+    @property
+    def agent_socket(self) -> Path:
+        return self.folder / "agent.sock"
+
+    @property
+    def operator_socket(self) -> Path:
+        return self.folder / "operator.sock"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def pods(self) -> Path:
+        return self.folder / "pods"
+
+    @property
+    def run(self) -> Path:
+        """What runs now: see `argosy.local.processes`."""
+        return self.folder / "run.json"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder's lock; two that start or stop the same cluster at once must not meet.
+
+        The lock belongs to the open file, so it ends with its process: it cannot go stale.
+        """
+        with (self.folder / "lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StateError(
+                    f"{self.folder}: another `argosy up` or `argosy down` is at work; wait for it"
+                ) from None
+            yield
+
+
+def clusters() -> list[str]:
+    """Names of the clusters that have a state folder."""
+    home = _home()
+    return sorted(entry.name for entry in home.iterdir() if entry.is_dir()) if home.is_dir() else []
+
+
+def _home() -> Path:
+    if home := os.environ.get("ARGOSY_HOME"):
+        return Path(home).absolute()
+    if state := os.environ.get("XDG_STATE_HOME"):
+        return Path(state).absolute() / "argosy"
+    return Path.home() / ".local" / "state" / "argosy"

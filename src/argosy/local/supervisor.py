@@ -1,0 +1,176 @@
+"""Keeps the processes of a local control plane running: starts them, restarts them, stops them in order.
+
+Standard library and msgspec only, so that it costs little and starts at once. It holds no state that
+matters: killed, it leaves its components running; the next `argosy up` replaces them while pods go on.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from argosy.local.processes import Options, Process, Run
+from argosy.local.state import State
+
+_STEADY = 10.0
+"""Seconds after which a component counts as started well, and its next death is answered at once."""
+
+_LONGEST_DELAY = 5.0
+_GRACE = 15.0
+
+
+class Component(Struct, frozen=True):
+    name: str
+    command: tuple[str, ...]
+
+
+def components(state: State, options: Options) -> tuple[Component, ...]:
+    """The processes of a control plane, in the order in which they start; they stop in the opposite order."""
+    python = (sys.executable, "-m")
+    folder = ("--state", str(state.folder))
+    controllers = [*python, "argosy.local.controllers", *folder]
+    if options.node_grace is not None:
+        controllers += ["--node-monitor-grace", str(options.node_grace)]
+    node = [*python, "argosy.local.node", *folder, "--nodes", str(options.nodes)]
+    node += ["--pretend-gpus", str(options.pretend_gpus)]
+    for name, root in options.images.items():
+        node += ["--image", f"{name}={root}"]
+    wanted = [
+        Component("apiserver", (*python, "argosy.local.apiserver", *folder, "--port", str(options.port))),
+        Component("node", tuple(node)),
+        Component("controllers", tuple(controllers)),
+    ]
+    if options.operator:
+        kubeconfig = str(state.kubeconfigs / "operator")
+        operator = (*python, "argosy", "operator", "--kubeconfig", kubeconfig, "--local", str(state.folder))
+        wanted.append(Component("operator", operator))
+    return tuple(wanted)
+
+
+class _Child:
+    """One component with its present process and what its deaths have taught us."""
+
+    def __init__(self, component: Component, log: Path) -> None:
+        self.component = component
+        self.log = log
+        self.failures = 0
+        self.due = 0.0
+        self.started_at = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, now: float) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.component.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_unblock_signals,  # noqa: PLW1509 - this process has one thread
+                cwd="/",
+            )
+        self.started_at = now
+
+    def reap(self, now: float) -> bool:
+        """Notice a death and set the time of the next start; True if there was one."""
+        if self.process is None or self.process.poll() is None:
+            return False
+        code = self.process.returncode
+        self.process = None
+        self.failures = 1 if now - self.started_at > _STEADY else self.failures + 1
+        self.due = now + (0.0 if self.failures == 1 else min(0.1 * 2**self.failures, _LONGEST_DELAY))
+        with self.log.open("a") as log:
+            log.write(f"supervisor: {self.component.name} ended with {code}; start {self.failures + 1}\n")
+        return True
+
+    def stop(self, grace: float) -> None:
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def supervise(state: State, options: Options) -> None:
+    """Run until told to stop by SIGTERM or SIGINT; then stop everything, pods included."""
+    watched = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    children = [
+        _Child(component, state.logs / f"{component.name}.log") for component in components(state, options)
+    ]
+    myself = Process.of(os.getpid())
+    while True:
+        now = time.monotonic()
+        changed = False
+        for child in children:
+            changed |= child.reap(now)
+            if child.process is None and child.due <= now:
+                child.start(now)
+                changed = True
+        if changed:
+            alive = {c.component.name: Process.of(c.process.pid) for c in children if c.process is not None}
+            Run(options, myself, alive).write(state.run)
+        received = signal.sigtimedwait(watched, _next_start(children, time.monotonic()))
+        if received is not None and received.si_signo != signal.SIGCHLD:
+            break
+    for child in reversed(children):
+        child.stop(_GRACE)
+        if child.component.name == "node":
+            stop_pods(state)
+    state.run.unlink(missing_ok=True)
+
+
+def stop_pods(state: State) -> None:
+    """End every pod of this control plane; needed too after its node agent died uncleanly."""
+    command = (sys.executable, "-m", "argosy.local.node", "--state", str(state.folder), "--stop")
+    with (state.logs / "node.log").open("ab") as log:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, timeout=60)
+
+
+def launch(state: State, options: Options) -> subprocess.Popen[bytes]:
+    """Start a supervisor that outlives the caller."""
+    encoded = msgspec.json.encode(options).decode()
+    command = (
+        sys.executable,
+        "-m",
+        "argosy.local.supervisor",
+        "--state",
+        str(state.folder),
+        "--options",
+        encoded,
+    )
+    with (state.logs / "supervisor.log").open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+
+
+def _next_start(children: Sequence[_Child], now: float) -> float:
+    waiting = [child.due - now for child in children if child.process is None]
+    return max(0.0, min([60.0, *waiting]))
+
+
+def _unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="argosy.local.supervisor", description=__doc__)
+    parser.add_argument("--state", required=True, type=Path)
+    parser.add_argument("--options", required=True, help="what was asked of `argosy up`, as JSON")
+    arguments = parser.parse_args()
+    supervise(State(arguments.state), msgspec.json.decode(arguments.options, type=Options))
+
+
+if __name__ == "__main__":
+    _main()

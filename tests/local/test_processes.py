@@ -1,0 +1,46 @@
+"""Processes are known by pid and start time; nothing else is ever signalled."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from argosy.local.processes import Options, Process, Run, read_run
+
+
+@pytest.fixture
+def sleeper() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+def test_a_process_ends_when_signalled(sleeper: "subprocess.Popen[bytes]") -> None:
+    process = Process.of(sleeper.pid)
+    assert process.alive
+    process.signal(signal.SIGTERM)
+    assert process.wait_gone(5)
+    assert sleeper.wait() == -signal.SIGTERM
+
+
+def test_a_pid_given_to_another_process_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
+    stranger = Process(sleeper.pid, Process.of(sleeper.pid).started + 1)
+    assert not stranger.alive
+    stranger.signal(signal.SIGKILL)
+    assert sleeper.poll() is None
+    sleeper.kill()
+    sleeper.wait()
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    run = Run(Options(nodes=3, images={"a": "/b"}), Process(1, 2), {"apiserver": Process(3, 4)})
+    run.write(tmp_path / "run.json")
+    assert read_run(tmp_path / "run.json") == run
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b'{"options": 1}'])
+def test_a_missing_or_broken_file_means_nothing_runs(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert read_run(path) is None

@@ -1,0 +1,41 @@
+"""The state folder: where it is, who may read it, and what happens when it cannot be used."""
+
+from pathlib import Path
+
+import pytest
+
+from argosy.local.state import State, StateError
+
+
+def test_the_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
+    state = State(tmp_path / "s")
+    state.create()
+    assert state.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_home_is_chosen_by_argosy_home_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    assert State.of("a").folder == tmp_path / "xdg" / "argosy" / "a"
+    monkeypatch.setenv("ARGOSY_HOME", str(tmp_path / "own"))
+    assert State.of("a").folder == tmp_path / "own" / "a"
+
+
+def test_a_path_too_long_for_a_socket_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="set ARGOSY_HOME to a shorter folder"):
+        State(tmp_path / ("x" * 120)).create()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("not a folder")
+    with pytest.raises(StateError, match=r"cannot be written .* set ARGOSY_HOME"):
+        State(blocker / "s").create()
+
+
+def test_two_cannot_hold_the_lock_and_it_is_free_again_afterwards(tmp_path: Path) -> None:
+    state = State(tmp_path / "s")
+    state.create()
+    with state.locked(), pytest.raises(StateError, match="another `argosy up`"), state.locked():
+        pass
+    with state.locked():
+        pass
