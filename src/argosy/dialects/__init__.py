@@ -1,0 +1,1 @@
+"""Translations between an API's objects and the model, one module an API."""

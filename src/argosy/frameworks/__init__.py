@@ -1,0 +1,1 @@
+"""What each training framework needs in its pods, one module a framework."""

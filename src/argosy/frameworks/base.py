@@ -1,0 +1,65 @@
+"""The face of a framework adapter, and what it may ask for in a pod.
+
+An adapter is pure: it sees a Workload and answers with data. Whatever it asks for (variables, files, waits,
+remote start) is put into the pod by the renderer, the same way for every framework.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Protocol
+
+from msgspec import Struct, field
+
+from argosy.workload.model import Dependency, Problem, Role, Rules, Workload
+
+
+class Port(Struct, frozen=True):
+    name: str
+    number: int
+
+
+class Injection(Struct, frozen=True):
+    """What one pod needs from its framework."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """For every container; replaces a variable of that name only if listed in `forced`."""
+    forced: frozenset[str] = frozenset()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Absolute path to content, present before any container of the user starts."""
+    ports: tuple[Port, ...] = ()
+    """Container ports added to the first container unless it has one of that name or number."""
+    waits: tuple[Dependency, ...] = ()
+    """Roles to wait for in an init container."""
+    remote_start: bool = False
+    """The pod starts processes in the job's other pods: give it `REMOTE_AGENT` and a service account for
+    it."""
+    default_command: tuple[str, ...] = ()
+    """For the first container if it names neither command nor args."""
+    searches: tuple[str, ...] = ()
+    """DNS search domains added, so that the short host names of the job's pods resolve."""
+
+
+REMOTE_AGENT = "/opt/argosy/remote-start"
+"""The executable with ssh's face, `REMOTE_AGENT HOST COMMAND…`; HOST is a pod's host name or its full DNS
+name."""
+
+
+class Framework(Protocol):
+    """One framework. Found by name through the entry-point group `argosy.frameworks`."""
+
+    name: ClassVar[str]
+    Options: ClassVar[type[Struct]]
+    """The shape of `spec.options`; unknown fields are refused."""
+
+    def defaults(self, workload: Workload) -> Workload:
+        """The workload with what its user left out filled in: role policies, dependencies, slots."""
+        ...
+
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        """What this framework cannot work with. Options have been checked against `Options` before."""
+        ...
+
+    def rules(self, workload: Workload) -> Rules:
+        """The job policy, restart scope and services that follow from the roles."""
+        ...
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection: ...

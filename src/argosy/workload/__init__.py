@@ -1,0 +1,2 @@
+"""The model of a training job and every policy over it: pure functions of what is wanted, remembered and
+seen."""

@@ -1,0 +1,227 @@
+"""What is wanted: a `Workload`, the one shape into which every dialect lowers its objects.
+
+Everything here is frozen and plain data, so that a decision is a function of values and two equal workloads
+are treated alike. A field that a dialect leaves out is filled by the framework's `defaults`, never guessed
+by a policy: a policy may assume that `Role.policy`, `Rules` and the rest are complete.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+Json = Mapping[str, object]
+"""A JSON object as the API server sent it."""
+
+
+class Phase(StrEnum):
+    """Where a job is. A role uses the same words without Restarting and Suspended."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def terminal(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+class Restart(StrEnum):
+    """Which ended pods of a role are replaced. ExitCode: those ended by a signal or lost without a code
+    (128+)."""
+
+    NEVER = "Never"
+    ON_FAILURE = "OnFailure"
+    ALWAYS = "Always"
+    EXIT_CODE = "ExitCode"
+
+
+class Scope(StrEnum):
+    """How much is started anew when one pod must be replaced."""
+
+    POD = "Pod"
+    ROLE = "Role"
+    JOB = "Job"
+
+
+class Quorum(StrEnum):
+    """How many pods decide a role's outcome."""
+
+    ANY = "AnyPod"
+    ALL = "AllPods"
+
+
+class Cleanup(StrEnum):
+    """Which pods are deleted when the job has ended."""
+
+    ALL = "All"
+    RUNNING = "Running"
+    NONE = "None"
+
+
+class Resize(StrEnum):
+    """What a change of a role's replicas means to the framework: pods come and go, or everything starts
+    anew."""
+
+    LIVE = "Live"
+    RESTART = "Restart"
+
+
+class Elastic(Struct, frozen=True):
+    """The sizes between which a role may move while it runs."""
+
+    min: int
+    max: int
+    multiple_of: int = 1
+
+
+class RolePolicy(Struct, frozen=True):
+    """When a role as a whole has failed or succeeded; an unset quorum leaves that outcome to the last pod."""
+
+    failed: Quorum | None = None
+    succeeded: Quorum | None = None
+    node_down_as_failed: bool = False
+
+
+class Dependency(Struct, frozen=True):
+    """Pods of the role that says so wait, in an init container, until `role` reached `phase`."""
+
+    role: str
+    phase: Phase = Phase.RUNNING
+
+
+class Role(Struct, frozen=True):
+    """A group of like pods, numbered from 0."""
+
+    name: str
+    replicas: int
+    template: Json
+    restart: Restart = Restart.NEVER
+    in_place: Restart = Restart.NEVER
+    """The restartPolicy written into the pod: whether the node restarts an ended container itself."""
+    policy: RolePolicy | None = None
+    elastic: Elastic | None = None
+    depends_on: tuple[Dependency, ...] | None = None
+    slots: int | None = None
+    """Processes a pod of this role takes; None: what the framework makes of the template."""
+
+    @property
+    def needed(self) -> int:
+        """How many pods must run for the role to be Running."""
+        return min(self.elastic.min, self.replicas) if self.elastic else self.replicas
+
+
+class Rules(Struct, frozen=True):
+    """What the framework, or the user in its place, says about the job as a whole, as data."""
+
+    succeeded_when: tuple[tuple[str, ...], ...] = ()
+    """OR of ANDs: the job has succeeded when all roles of one of these have."""
+    failed_when: tuple[tuple[str, ...], ...] = ()
+    restart_scope: Scope = Scope.POD
+    resize: Resize = Resize.LIVE
+    services: tuple[str, ...] = ()
+    """Roles whose pods are found by name: one headless service each."""
+    exec_from: tuple[str, ...] = ()
+    """Roles whose pods start processes in the job's other pods (remote start)."""
+
+
+class Gang(Struct, frozen=True):
+    """All pods are placed together or none is."""
+
+    min_available: int
+    queue: str = ""
+    priority_class: str = ""
+    timeout: float | None = None
+    """Seconds the gang may wait for its place before the job fails."""
+    gated: bool = False
+    """No pod is created before the scheduler let the group in (phase other than Pending)."""
+
+
+class Ttl(Struct, frozen=True):
+    """Seconds after the end; None keeps for ever."""
+
+    succeeded: float | None = None
+    failed: float | None = None
+
+
+class Limits(Struct, frozen=True):
+    """Bounds in seconds and counts; None is without bound."""
+
+    restarts: int | None = None
+    active_deadline: float | None = None
+    start_timeout: float | None = None
+    below_min_timeout: float | None = 600.0
+    ttl: Ttl = Ttl()
+    """When the job object itself goes."""
+    children_ttl: Ttl = Ttl()
+    """When its pods, services and group go, whatever the cleanup policy says."""
+    backoff: float = 10.0
+    """Delay before the second replacement in a row; it doubles up to `backoff_max`. The first has none."""
+    backoff_max: float = 300.0
+    backoff_reset: float = 600.0
+    """A role that ran this long without a failure starts again at no delay."""
+
+
+class Workload(Struct, frozen=True):
+    """One job as it is wanted now."""
+
+    kind: str
+    """Kind of the object that it was lowered from."""
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    framework: str
+    roles: Mapping[str, Role]
+    options: Json = field(default_factory=dict)
+    rules: Rules = Rules()
+    limits: Limits = Limits()
+    gang: Gang | None = None
+    cleanup: Cleanup = Cleanup.RUNNING
+    suspended: bool = False
+    deleting: bool = False
+    domain: str = "cluster.local"
+
+    def hostname(self, role: str, index: int) -> str:
+        """The stable host name of the pod in this place, whatever the pod itself is called."""
+        return f"{self.name}-{role}-{index}"
+
+    def service(self, role: str) -> str:
+        """The headless service, and so the subdomain, of a role."""
+        return f"{self.name}-{role}"
+
+    def address(self, role: str, index: int) -> str:
+        """The full DNS name under which the pod in this place is found."""
+        return f"{self.hostname(role, index)}.{self.service(role)}.{self.namespace}.svc.{self.domain}"
+
+    def addresses(self, role: str) -> tuple[str, ...]:
+        return tuple(self.address(role, index) for index in range(self.roles[role].replicas))
+
+    @property
+    def total(self) -> int:
+        """Pods wanted over all roles."""
+        return sum(role.replicas for role in self.roles.values())
+
+
+class Problem(Struct, frozen=True):
+    """Something wrong in an object, where it stands and what to write instead."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class Problems(Struct, frozen=True):
+    """Why an object could not be lowered; never empty."""
+
+    items: tuple[Problem, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(str(item) for item in self.items)

@@ -1,0 +1,197 @@
+"""What is seen of a job in the API: its pods and other children, the nodes that matter, answers to earlier
+actions.
+
+`Observed` is partial and may be old (it comes from caches); policies are written so that an old view can
+delay them but not mislead them. The one observation that an old view can fake is absence, so a pod counts as
+lost only when `absent` confirms it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+
+from msgspec import Struct, field
+
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import ContainerStatus, Pod, PodGroup
+from argosy.workload.model import Phase
+
+
+class ObservedPod(Struct, frozen=True):
+    """One pod of the job: its place, and what is known of its fate."""
+
+    name: str
+    uid: str
+    role: str
+    index: int
+    attempt: int = 1
+    replacement: int = 0
+    phase: str = "Pending"
+    """Kubernetes' pod phase: Pending, Running, Succeeded, Failed, Unknown."""
+    terminating: bool = False
+    deletion_time: datetime | None = None
+    """When its grace period is over."""
+    created: datetime | None = None
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    """Of the first container that ended badly, else of the first that ended."""
+    container: str = ""
+    in_place_restarts: int = 0
+    disrupted: bool = False
+    """Ended by the cluster (eviction, preemption, node shutdown), not by its own program."""
+    held: bool = False
+    """Still in an init container."""
+    waiting: str = ""
+    """Why a container cannot start (ImagePullBackOff …), or why the pod cannot be placed (Unschedulable)."""
+    waiting_message: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+class ObservedGroup(Struct, frozen=True):
+    """The PodGroup of a gang."""
+
+    phase: str = ""
+    min_member: int = 0
+    scheduled: bool = False
+    evicted: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class Result(StrEnum):
+    """What the API made of an action, by what the next pass does about it."""
+
+    DONE = "Done"
+    INVALID = "Invalid"
+    """The body is refused for good (400, 422): the definition must change."""
+    REFUSED = "Refused"
+    """Refused for now (quota, policy, webhook): told and tried again."""
+    FOREIGN = "Foreign"
+    """The name is taken by an object that is not ours."""
+    FAILED = "Failed"
+    """No answer, or one that says try again."""
+
+
+class Outcome(Struct, frozen=True):
+    """The answer to one action of an earlier pass; lost when the operator restarts, which costs one more
+    try."""
+
+    kind: str
+    name: str
+    result: Result
+    message: str = ""
+    role: str = ""
+    index: int | None = None
+
+
+class Observed(Struct, frozen=True, dict=True):
+    """Everything a pass looked at."""
+
+    pods: tuple[ObservedPod, ...] = ()
+    nodes_down: frozenset[str] = frozenset()
+    """Names of nodes that hold pods of this job and are gone or have a condition of status Unknown."""
+    children: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Digest by (kind, name) of our services, service accounts, roles and the like that exist."""
+    group: ObservedGroup | None = None
+    group_served: bool = True
+    """Whether the cluster knows PodGroups at all."""
+    absent: frozenset[tuple[str, int]] = frozenset()
+    """Places (role, index) whose pod the API itself, not a cache, said does not exist (answer to
+    ConfirmPod)."""
+    outcomes: tuple[Outcome, ...] = ()
+
+    @cached_property
+    def by_place(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:
+        """Pods by (role, index); almost always one."""
+        places: dict[tuple[str, int], tuple[ObservedPod, ...]] = {}
+        for pod in self.pods:
+            place = (pod.role, pod.index)
+            places[place] = (*places.get(place, ()), pod)
+        return places
+
+
+def observe_pod(pod: Pod) -> ObservedPod | None:
+    """The pod as policies see it; None if its labels do not say which place it has."""
+    meta, status = pod.metadata, pod.status
+    try:
+        index = int(meta.labels[labels.INDEX])
+        attempt = int(meta.labels[labels.ATTEMPT])
+        replacement = int(meta.labels[labels.REPLACEMENT])
+        role = meta.labels[labels.ROLE]
+    except (KeyError, ValueError):
+        return None
+    code, container = _exit(status.container_statuses) or _exit(status.init_container_statuses) or (None, "")
+    waiting, waiting_message = _waiting(pod)
+    return ObservedPod(
+        name=meta.name,
+        uid=meta.uid,
+        role=role,
+        index=index,
+        attempt=attempt,
+        replacement=replacement,
+        phase=status.phase or "Pending",
+        terminating=meta.deletion_timestamp is not None,
+        deletion_time=meta.deletion_timestamp,
+        created=meta.creation_timestamp,
+        node=pod.spec.node_name,
+        reason=status.reason,
+        message=status.message,
+        exit_code=code,
+        container=container,
+        in_place_restarts=sum(one.restart_count for one in status.container_statuses),
+        disrupted=_disrupted(pod),
+        held=status.phase == "Pending" and _held(status.init_container_statuses),
+        waiting=waiting,
+        waiting_message=waiting_message,
+    )
+
+
+def observe_group(group: PodGroup) -> ObservedGroup:
+    status = group.status
+    true = {condition.type: condition for condition in status.conditions if condition.status == "True"}
+    telling = true.get("Unschedulable") or true.get("Scheduled")
+    return ObservedGroup(
+        phase=status.phase,
+        min_member=group.spec.min_member,
+        scheduled="Scheduled" in true or status.phase == Phase.RUNNING,
+        evicted="Evicted" in true,
+        reason=telling.reason if telling else "",
+        message=telling.message if telling else "",
+    )
+
+
+_DISRUPTED = frozenset(
+    {"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "Shutdown", "NodeAffinity"}
+)
+
+
+def _disrupted(pod: Pod) -> bool:
+    if pod.status.phase == "Failed" and pod.status.reason in _DISRUPTED:
+        return True
+    return any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
+
+
+def _exit(statuses: list[ContainerStatus]) -> tuple[int, str] | None:
+    ended = [(one.state.terminated.exit_code, one.name) for one in statuses if one.state.terminated]
+    return next((one for one in ended if one[0] != 0), ended[0] if ended else None)
+
+
+def _held(statuses: list[ContainerStatus]) -> bool:
+    return any(one.state.terminated is None and not one.ready for one in statuses)
+
+
+def _waiting(pod: Pod) -> tuple[str, str]:
+    for one in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if one.state.waiting and one.state.waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
+            return one.state.waiting.reason, one.state.waiting.message
+    if pod.status.phase in ("", "Pending") and not pod.spec.node_name:
+        for condition in pod.status.conditions:
+            if condition.type == "PodScheduled" and condition.status == "False":
+                return condition.reason or "Unschedulable", condition.message
+    return "", ""

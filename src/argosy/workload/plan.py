@@ -1,0 +1,121 @@
+"""What a pass decided: the Record to write first, then the actions to perform, then when to look again.
+
+Actions are safe to repeat and to perform late: creations are by deterministic name and never replace
+anything, deletions name a uid. So a plan that was performed by half, or twice, does no harm.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.workload.model import Json
+from argosy.workload.record import Record
+
+
+class CreatePod(Struct, frozen=True, tag=True):
+    """POST the pod of this place. Exists and is ours (owner uid, attempt, replacement, not terminating):
+    done."""
+
+    role: str
+    index: int
+    attempt: int
+    replacement: int
+
+
+class DeletePod(Struct, frozen=True, tag=True):
+    """DELETE with the uid as precondition; gone or another uid: done."""
+
+    name: str
+    uid: str
+    grace: int | None = None
+    """None: the pod's own grace period. 0: the node is down and nobody will confirm."""
+    reason: str = ""
+
+
+class ConfirmPod(Struct, frozen=True, tag=True):
+    """GET the pod of this place from the API itself; if there is none, put the place in `Observed.absent`
+    next time."""
+
+    role: str
+    index: int
+    attempt: int
+    replacement: int
+
+
+class EnsureService(Struct, frozen=True, tag=True):
+    """The headless service of a role: clusterIP None, publishNotReadyAddresses, selecting job and role."""
+
+    role: str
+    name: str
+
+
+class EnsurePodGroup(Struct, frozen=True, tag=True):
+    name: str
+    min_member: int
+    queue: str = ""
+    priority_class: str = ""
+
+
+class EnsureChild(Struct, frozen=True, tag=True):
+    """Create the object, or replace it if its digest annotation differs. The body has no ownerReference or
+    job labels yet."""
+
+    kind: str
+    name: str
+    body: Json
+    digest: str
+
+
+class DeleteChild(Struct, frozen=True, tag=True):
+    """Delete one of our own children that is not a pod, by kind and name."""
+
+    kind: str
+    name: str
+
+
+class DeleteJob(Struct, frozen=True, tag=True):
+    """Delete the job object itself (uid as precondition, background propagation): its time to live is
+    over."""
+
+    reason: str
+
+
+class Emit(Struct, frozen=True, tag=True):
+    """One event on the job object, after the status write."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+Action = (
+    CreatePod
+    | DeletePod
+    | ConfirmPod
+    | EnsureService
+    | EnsurePodGroup
+    | EnsureChild
+    | DeleteChild
+    | DeleteJob
+    | Emit
+)
+
+
+class Plan(Struct, frozen=True):
+    """Record first; then the actions in order (children before pods); then wake at the latest at
+    `wake_at`."""
+
+    record: Record
+    actions: tuple[Action, ...] = ()
+    wake_at: datetime | None = None
+
+    def doing(self, actions: Iterable[Action]) -> "Plan":
+        return replace(self, actions=(*self.actions, *actions))
+
+    def waking(self, *times: datetime | None) -> "Plan":
+        """The plan that wakes at the earliest of its own and these times."""
+        known = [time for time in (self.wake_at, *times) if time is not None]
+        return replace(self, wake_at=min(known, default=None))

@@ -1,0 +1,184 @@
+"""What a job remembers between passes: `status.argosy`, the same shape in every dialect.
+
+Small on purpose: about a pod nothing is kept unless its place deviates from "created once, never replaced",
+and such deviations are written as ranges (see `tally`), so that 2,000 pods fit in 32 kB. What a later
+version wrote and this one does not know is kept as it came. If the Record is lost, `rebuild` reads attempt
+and replacements back from the labels of the pods.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from argosy.workload import tally
+from argosy.workload.model import Json, Phase, Workload
+from argosy.workload.observed import Observed
+
+VERSION = 1
+HISTORY = 20
+
+
+class Cause(Struct, frozen=True, omit_defaults=True):
+    """For what something waits, or why it was done."""
+
+    reason: str
+    message: str
+    since: datetime
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """One thing that happened, for people."""
+
+    at: datetime
+    reason: str
+    message: str
+
+
+class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    phase: Phase = Phase.PENDING
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    size: int = 0
+    """Replicas that the role has been brought to; differs from the wanted number only until the next pass."""
+    created: int = 0
+    """Every index below this one has been seen at least once."""
+    restarts: int = 0
+    """Pods replaced after a failure, and containers restarted in place. Never decreases."""
+    streak: int = 0
+    """Failures in a row, for the back-off."""
+    failed_at: datetime | None = None
+    retry_at: datetime | None = None
+    """No pod of the role is created before."""
+    below_min_since: datetime | None = None
+    replaced: Mapping[int, int] = field(default_factory=dict)
+    """Replacement number by index, in this attempt, where it is not 0."""
+    in_place: Mapping[int, int] = field(default_factory=dict)
+    """Container restarts already counted, by index, of the pod now in that place."""
+
+
+class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    version: int = VERSION
+    phase: Phase = Phase.PENDING
+    since: datetime | None = None
+    """When the phase was entered."""
+    reason: str = ""
+    message: str = ""
+    waiting: Cause | None = None
+    generation: int = 0
+    """The generation of the object that this was decided for; never goes back."""
+    attempt: int = 1
+    restarts: int = 0
+    """Restarts used of `limits.restarts`."""
+    disruptions: int = 0
+    """Pods lost to the cluster, which use up no restart."""
+    started: datetime | None = None
+    ran: datetime | None = None
+    """When the job was Running for the first time."""
+    finished: datetime | None = None
+    admitted: bool = False
+    """The gang has been let in, in this attempt."""
+    suspended: bool = False
+    cleaned: bool = False
+    """What the cleanup policy deletes has been deleted."""
+    roles: Mapping[str, RoleRecord] = field(default_factory=dict)
+    history: tuple[Entry, ...] = ()
+    unknown: Mapping[str, object] = field(default_factory=dict)
+    """Fields written by a later version, kept."""
+
+    def role(self, name: str) -> RoleRecord:
+        return self.roles.get(name, _FRESH)
+
+    def replacement(self, role: str, index: int) -> int:
+        return self.role(role).replaced.get(index, 0)
+
+    def with_role(self, name: str, role: RoleRecord) -> "Record":
+        return replace(self, roles={**self.roles, name: role})
+
+    def noting(self, at: datetime, reason: str, message: str) -> "Record":
+        """The record with one more line of history; the oldest line goes when there are too many."""
+        return replace(self, history=(*self.history, Entry(at, reason, message[:300]))[-HISTORY:])
+
+
+_FRESH = RoleRecord()
+
+
+def encode(record: Record) -> dict[str, object]:
+    """The wire form, for `status.argosy`."""
+    built: dict[str, object] = msgspec.to_builtins(record)
+    unknown = built.pop("unknown", {})
+    if record.roles:
+        built["roles"] = {name: _encode_role(role) for name, role in sorted(record.roles.items())}
+    built["version"] = record.version
+    return {**unknown, **built} if isinstance(unknown, dict) else built
+
+
+def decode(raw: object) -> Record | None:
+    """The Record in a stored status; None if there is none or it cannot be read (it is then rebuilt)."""
+    if not isinstance(raw, dict) or "version" not in raw:
+        return None
+    known = {name: value for name, value in raw.items() if name in _FIELDS}
+    try:
+        roles = {name: _decode_role(role) for name, role in raw.get("roles", {}).items()}
+        record = msgspec.convert({**known, "roles": {}}, Record)
+    except (msgspec.ValidationError, ValueError, AttributeError, TypeError):
+        return None
+    unknown = {name: value for name, value in raw.items() if name not in _FIELDS}
+    return replace(record, roles=roles, unknown=unknown)
+
+
+def rebuild(workload: Workload, seen: Observed, now: datetime) -> Record:
+    """The best record that can be told from the pods alone: of a new job, or of one whose status was
+    wiped."""
+    attempt = max((pod.attempt for pod in seen.pods), default=1)
+    current = [pod for pod in seen.pods if pod.attempt == attempt and pod.role in workload.roles]
+    roles: dict[str, RoleRecord] = {}
+    for name, role in workload.roles.items():
+        replaced = {pod.index: pod.replacement for pod in current if pod.role == name and pod.replacement}
+        highest = max((pod.index for pod in current if pod.role == name), default=-1)
+        roles[name] = RoleRecord(
+            phase=Phase.STARTING if highest >= 0 else Phase.PENDING,
+            since=now,
+            size=role.replicas,
+            restarts=sum(replaced.values()),
+            replaced=replaced,
+        )
+    restarts = attempt - 1 + sum(role.restarts for role in roles.values())
+    return Record(
+        phase=Phase.STARTING if seen.pods else Phase.PENDING,
+        since=now,
+        attempt=attempt,
+        restarts=restarts,
+        started=min((pod.created for pod in seen.pods if pod.created), default=None),
+        admitted=bool(seen.pods),
+        roles=roles,
+    )
+
+
+def survived(written: Record, returned: object) -> bool:
+    """Whether a Record that was written came back whole: a CRD that prunes it must not be worked with."""
+    return decode(returned) == written
+
+
+_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"unknown"}
+
+
+def _encode_role(role: RoleRecord) -> object:
+    built = msgspec.to_builtins(replace(role, replaced={}, in_place={}))
+    if role.replaced:
+        built["replaced"] = tally.encode(role.replaced)
+    if role.in_place:
+        built["inPlace"] = tally.encode(role.in_place)
+    return built
+
+
+def _decode_role(raw: Json) -> RoleRecord:
+    plain = {name: value for name, value in raw.items() if name not in ("replaced", "inPlace")}
+    return replace(
+        msgspec.convert(plain, RoleRecord),
+        replaced=tally.decode(str(raw.get("replaced", ""))),
+        in_place=tally.decode(str(raw.get("inPlace", ""))),
+    )
