@@ -1,0 +1,64 @@
+"""`argosy logs`: what a run's pods have said, of all roles or some, once or as it comes."""
+
+import asyncio
+
+import click
+
+from argosy.cli.follow import Follower, Printer, lines, source_of
+from argosy.cli.session import asynchronous, connect, target_options
+from argosy.engine.client import Client
+from argosy.engine.errors import BadRequest
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.labels import INDEX, JOB, ROLE
+from argosy.kinds.trainingrun import TrainingRun
+
+
+@click.command()
+@target_options
+@click.argument("name")
+@click.option("-f", "--follow", is_flag=True, help="Stay until the run has ended.")
+@click.option("--role", help="Only the pods of this role.")
+@click.option("--index", type=int, help="Only the pod of this index.")
+@click.option("--tail", type=click.IntRange(0), help="Only the last lines of each pod.")
+@asynchronous
+async def logs(
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    name: str,
+    follow: bool,
+    role: str | None,
+    index: int | None,
+    tail: int | None,
+) -> None:
+    """Print or follow what a run's pods say."""
+    chosen = {JOB: name} | ({ROLE: role} if role else {}) | ({INDEX: str(index)} if index is not None else {})
+    selector = ",".join(f"{key}={value}" for key, value in chosen.items())
+    printer = Printer()
+    async with connect(kubeconfig, context) as client:
+        await client.get(TrainingRun, name, namespace)
+        if follow:
+            await Follower(client, namespace, name, printer, labels=selector, tail=tail).outcome()
+            return
+        pods = (await client.list(Pod, namespace, labels=selector)).items
+        if not pods:
+            raise click.ClickException(f"{name} has no such pod now; `argosy describe {name}` tells why")
+        pods.sort(key=lambda pod: (pod.metadata.labels.get(ROLE, ""), int(pod.metadata.labels.get(INDEX, 0))))
+        for pod, said in zip(
+            pods, await asyncio.gather(*(_said(client, pod, tail) for pod in pods)), strict=True
+        ):
+            for container, line in said:
+                printer.line(source_of(pod.metadata.labels, container), line)
+
+
+async def _said(client: Client, pod: Pod, tail: int | None) -> list[tuple[str, str]]:
+    """Every line of a pod with its container, which is left unnamed where there is only one."""
+    names = [container.name for container in pod.status.container_statuses]
+    said: list[tuple[str, str]] = []
+    for name in names:
+        stream = client.logs(pod.metadata.name, pod.metadata.namespace, container=name, tail=tail)
+        try:
+            said += [(name if len(names) > 1 else "", line) async for line in lines(stream)]
+        except BadRequest:  # the container has not started
+            continue
+    return said

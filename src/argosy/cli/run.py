@@ -1,0 +1,199 @@
+"""`argosy run`: submit a job and stay with it until it has ended.
+
+Two forms: a file, or a command after `--` that becomes a job of one role. The exit code is the job's
+outcome: 0 succeeded, 1 failed, 130 interrupted. An interrupt deletes what this call submitted and waits
+until it is gone, so that nothing is left half done; `--detach` submits and returns.
+"""
+
+import asyncio
+import os
+import re
+import secrets
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import click
+import yaml
+
+from argosy.cli.follow import Follower, Outcome, Printer
+from argosy.cli.here import Manifest, see_here, set_variables
+from argosy.cli.session import asynchronous, connect, target_options
+from argosy.cli.submit import remove, submit
+
+_EXIT = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@target_options
+@click.argument("what", nargs=-1, required=True, metavar="FILE | -- COMMAND…", type=click.UNPROCESSED)
+@click.option("--name", help="Name of the run; made from the command by default.")
+@click.option("--framework", default="custom", show_default=True, help="For the command form.")
+@click.option("--replicas", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Workers.")
+@click.option("--gpus", type=click.IntRange(0, 64), default=0, help="GPUs for each worker.")
+@click.option(
+    "--restarts", type=click.IntRange(0, 1000), default=3, show_default=True, help="Failures to survive."
+)
+@click.option("--image", default="local", show_default=True, help="Image of the containers.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set in every container.")
+@click.option(
+    "--here", is_flag=True, help="Show the current folder and environment to a file's containers too."
+)
+@click.option("-d", "--detach", is_flag=True, help="Submit and return.")
+@asynchronous
+async def run(
+    what: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    name: str | None,
+    framework: str,
+    replicas: int,
+    gpus: int,
+    restarts: int,
+    image: str,
+    variables: tuple[str, ...],
+    here: bool,
+    detach: bool,
+) -> None:
+    """Run a job from a file, or a command as a job, and follow it to its end.
+
+    \b
+    argosy run job.yaml
+    argosy run --replicas 4 -- python train.py
+    """
+    from_file = _is_file(what)
+    if from_file:
+        documents = load(Path(what[0]))
+    else:
+        made = command_run(name, framework, replicas, gpus, restarts, image, what)
+        documents = [made]
+        here = True
+    if here:
+        documents = [_seen(document) if is_run(document) else document for document in documents]
+    documents = [
+        _with_variables(document, variables) if is_run(document) else document for document in documents
+    ]
+    runs = [document for document in documents if is_run(document)]
+    if len(runs) != 1:
+        raise click.ClickException(
+            f"{what[0]}: holds {len(runs)} TrainingRuns; `argosy run` follows exactly one"
+        )
+    if name:
+        runs[0]["metadata"] = {**_metadata(runs[0]), "name": name}
+    async with connect(kubeconfig, context) as client:
+        submitted = await submit(client, documents, namespace)
+        if detach:
+            click.echo(f"{submitted.name} submitted; `argosy logs -f {submitted.name}` follows it")
+            return
+        follower = Follower(client, submitted.namespace, submitted.name, Printer())
+        outcome = await _until_interrupted(follower)
+        if outcome is None:
+            click.echo(f"interrupted: deleting {submitted.name} …", err=True)
+            await remove(client, submitted.namespace, submitted.name)
+            sys.exit(130)
+    sys.exit(_EXIT[outcome])
+
+
+def is_run(document: Manifest) -> bool:
+    return document.get("kind") == "TrainingRun"
+
+
+def load(path: Path) -> list[Manifest]:
+    """The documents of a YAML file, or a message that says where it is wrong."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{path}: not YAML: {error}") from error
+    for document in documents:
+        if not isinstance(document, dict) or not document.get("kind") or not document.get("apiVersion"):
+            raise click.ClickException(f"{path}: every document needs `apiVersion` and `kind`")
+    return documents
+
+
+def command_run(
+    name: str | None,
+    framework: str,
+    replicas: int,
+    gpus: int,
+    restarts: int,
+    image: str,
+    command: tuple[str, ...],
+) -> Manifest:
+    """The TrainingRun that a command on the command line stands for."""
+    container: Manifest = {"name": "main", "image": image, "command": list(command)}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    role = {"replicas": replicas, "restart": "OnFailure", "template": {"spec": {"containers": [container]}}}
+    roles: Manifest = {"worker": role}
+    if framework == "mpi":
+        idle = {key: value for key, value in container.items() if key != "command"}
+        roles = {
+            "launcher": {"template": {"spec": {"containers": [{**container, "resources": {}}]}}},
+            "worker": {**role, "template": {"spec": {"containers": [idle]}}},
+        }
+    return {
+        "apiVersion": "argosy.dev/v1alpha1",
+        "kind": "TrainingRun",
+        "metadata": {
+            "name": name or name_for(command),
+            "annotations": {"argosy.dev/command": shlex.join(command)[:1024]},
+        },
+        "spec": {"framework": framework, "roles": roles, "limits": {"restarts": restarts}},
+    }
+
+
+def name_for(command: tuple[str, ...]) -> str:
+    """A name that reminds of the command, with a suffix that keeps it apart from the last one."""
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    word = Path(scripts[0] if scripts else command[0]).stem.lower()
+    plain = re.sub(r"[^a-z0-9]+", "-", word).strip("-")[:20].strip("-")
+    return f"{plain if plain[:1].isalpha() else 'run'}-{secrets.token_hex(2)}"
+
+
+async def _until_interrupted(follower: Follower) -> Outcome | None:
+    """The outcome, or None when the user interrupted first."""
+    loop = asyncio.get_running_loop()
+    following = asyncio.create_task(follower.outcome())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, following.cancel)
+    try:
+        return await following
+    except asyncio.CancelledError:
+        return None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _is_file(what: tuple[str, ...]) -> bool:
+    """A single word that names a file or ends like one; a command may come with or without its `--`."""
+    first = what[0]
+    return len(what) == 1 and (first == "-" or first.endswith((".yaml", ".yml", ".json")))
+
+
+def _seen(document: Manifest) -> Manifest:
+    prefix = Path(os.environ.get("VIRTUAL_ENV") or sys.prefix)
+    python = prefix / "bin" / "python"
+    return see_here(
+        document, Path.cwd(), prefix, python if python.exists() else Path(sys.executable), os.environ
+    )
+
+
+def _with_variables(document: Manifest, variables: tuple[str, ...]) -> Manifest:
+    pairs = {}
+    for variable in variables:
+        name, separator, value = variable.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"{variable!r} is not NAME=VALUE", param_hint="--env")
+        pairs[name] = value
+    return set_variables(document, pairs)
+
+
+def _metadata(document: Manifest) -> Manifest:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,96 @@
+"""Puts documents into a cluster and takes runs out of it again."""
+
+import asyncio
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from argosy.cli.here import Manifest
+from argosy.engine.client import Client
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import AlreadyExists, Invalid, NotFound
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.labels import JOB
+from argosy.kinds.resource import Resource
+from argosy.kinds.trainingrun import TrainingRun
+
+
+class Submitted(NamedTuple):
+    namespace: str
+    name: str
+
+
+async def submit(client: Client, documents: list[Manifest], namespace: str) -> Submitted:
+    """Apply the documents in order and create the run; one of that name that is there is not touched."""
+    submitted: Submitted | None = None
+    for document in documents:
+        metadata = document.get("metadata")
+        name, where = _place(metadata if isinstance(metadata, dict) else {}, namespace)
+        if document.get("kind") == TrainingRun.resource.kind:
+            await _create(client, document, where, name)
+            submitted = Submitted(where, name)
+        else:
+            await client.apply(dynamic(await _resource(client, document)), document, where)
+    assert submitted is not None
+    return submitted
+
+
+async def remove(client: Client, namespace: str, name: str) -> None:
+    """Delete a run and wait until it and its pods are gone."""
+    try:
+        await client.delete(TrainingRun, name, namespace, propagation="Foreground")
+    except NotFound:
+        return
+    while True:
+        try:
+            await client.get(TrainingRun, name, namespace)
+        except NotFound:
+            pods = await client.list(Pod, namespace, labels=f"{JOB}={name}")
+            if not pods.items:
+                return
+        await asyncio.sleep(0.1)
+
+
+async def _create(client: Client, document: Manifest, namespace: str, name: str) -> None:
+    try:
+        await client.create(TrainingRun, document, namespace)
+    except AlreadyExists as error:
+        raise click.ClickException(
+            f"a run {name} is there already; `argosy rm {name}` removes it, `--name` names this one otherwise"
+        ) from error
+    except Invalid as error:
+        raise click.ClickException(f"refused: {error.message}") from error
+
+
+async def _resource(client: Client, document: Manifest) -> Resource:
+    """Where a document's kind lives, asked from the API server's discovery."""
+    api_version, kind = str(document["apiVersion"]), str(document["kind"])
+    group, _, version = api_version.rpartition("/")
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    try:
+        found = msgspec.json.decode(await client.request("GET", root), type=_ResourceList)
+    except NotFound as error:
+        raise click.ClickException(f"the cluster does not know {api_version}") from error
+    for resource in found.resources:
+        if resource.kind == kind and "/" not in resource.name:
+            return Resource(group, version, kind, resource.name, resource.namespaced)
+    raise click.ClickException(f"the cluster does not know {kind} in {api_version}")
+
+
+class _ResourceEntry(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_ResourceEntry] = []
+
+
+def _place(metadata: Manifest, namespace: str) -> tuple[str, str]:
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise click.ClickException("metadata.name: every document needs one")
+    own = metadata.get("namespace")
+    return name, own if isinstance(own, str) and own else namespace

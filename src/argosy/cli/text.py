@@ -1,0 +1,25 @@
+"""Small pieces of text: columns, ages."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned columns, three spaces apart; the last column is not padded."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    return "\n".join("   ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def age(span: timedelta) -> str:
+    """A span as people say it: the largest unit, and the next one while that matters."""
+    seconds = max(0, int(span.total_seconds()))
+    if seconds < 120:
+        return f"{seconds}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 10:
+        return f"{minutes}m{seconds}s" if seconds else f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 3:
+        return f"{hours * 60 + minutes}m"
+    days, hours = divmod(hours, 24)
+    return f"{days * 24 + hours}h" if days < 3 else f"{days}d"
