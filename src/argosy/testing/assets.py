@@ -42,7 +42,7 @@ def cache() -> Path:
 
 
 def find(program: str) -> Path:
-    """A program's path, in $KUBEBUILDER_ASSETS if set, else in the cache; raises MissingAsset when not there."""
+    """A program's path, in $KUBEBUILDER_ASSETS if set, else in the cache; raises MissingAsset otherwise."""
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         path = Path(assets) / program
         if not os.access(path, os.X_OK):

@@ -1,0 +1,328 @@
+"""The same requests to two API servers, and whether they answered the same.
+
+A case is a list of steps: plain HTTP requests with JSON bodies, sent by a client that knows nothing of our
+engine, so that the judge and our server are asked in exactly the same way. What an answer shows is its code,
+the headers that a client acts on and its whole body; `argosy.testing.normal` takes out what must differ
+between any two servers (ids, times, versions). A step can use what an earlier one was answered:
+`$made.metadata.uid` in a path or a body is that field of the answer saved as `made`, and `$ns` is the case's
+own namespace.
+"""
+
+import difflib
+import http.client
+import json
+import re
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self, TypedDict, Unpack
+from urllib.parse import urlsplit
+
+import yaml
+
+from argosy.testing.normal import Normaliser
+from argosy.testing.servers import ADMIN, Server, User
+
+Json = object
+"""What json.loads gives."""
+
+SHOWN_HEADERS = ("content-type", "warning", "retry-after", "www-authenticate", "allow", "location")
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request. `events` makes it a watch that ends after so many events (or when the server ends it)."""
+
+    method: str
+    path: str
+    body: Json = None
+    type: str = "application/json"
+    accept: str = "application/json"
+    user: User | None = ADMIN
+    headers: Mapping[str, str] = field(default_factory=dict)
+    save: str = ""
+    events: int | None = None
+    until: str = ""
+    """Repeat until this dotted field of the answer is there and true; only the last answer counts."""
+    shown: bool = True
+    """Whether the answer is compared; some steps only prepare."""
+    only: tuple[str, ...] = ()
+    """Compare these dotted fields of the body only: for answers in which each server has its own things."""
+    hide: tuple[str, ...] = ()
+    """Dotted fields that are not compared; * stands for every item of a list or map."""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class More(TypedDict, total=False):
+    """The fields of a step that the functions below take by name."""
+
+    accept: str
+    user: User | None
+    headers: Mapping[str, str]
+    save: str
+    until: str
+    shown: bool
+    only: tuple[str, ...]
+    hide: tuple[str, ...]
+
+
+def get(path: str, **more: Unpack[More]) -> Step:
+    return Step("GET", path, **more)
+
+
+def post(path: str, body: Json, type: str = "application/json", **more: Unpack[More]) -> Step:
+    return Step("POST", path, body, type, **more)
+
+
+def put(path: str, body: Json, type: str = "application/json", **more: Unpack[More]) -> Step:
+    return Step("PUT", path, body, type, **more)
+
+
+def patch(path: str, body: Json, type: str = MERGE, **more: Unpack[More]) -> Step:
+    return Step("PATCH", path, body, type, **more)
+
+
+def apply(path: str, body: Json, manager: str = "alice", **more: Unpack[More]) -> Step:
+    """Server-side apply."""
+    return Step("PATCH", _with_query(path, f"fieldManager={manager}"), body, APPLY, **more)
+
+
+def delete(path: str, body: Json = None, **more: Unpack[More]) -> Step:
+    return Step("DELETE", path, body, **more)
+
+
+def watch(path: str, events: int, **more: Unpack[More]) -> Step:
+    return Step("GET", _with_query(path, "watch=1"), events=events, **more)
+
+
+def _with_query(path: str, query: str) -> str:
+    return f"{path}{'&' if '?' in path else '?'}{query}"
+
+
+class Mismatch(AssertionError):  # noqa: N818 - it reads as what it is
+    """The two servers answered differently; the message is a diff from the judge's answers to ours."""
+
+
+def compare(judge: Server, ours: Server, namespace: str, steps: Sequence[Step]) -> None:
+    """Send the steps to both servers and raise Mismatch unless the transcripts are equal."""
+    want, got = (transcript(server, namespace, steps) for server in (judge, ours))
+    if want != got:
+        lines = difflib.unified_diff(
+            _readable(steps, want), _readable(steps, got), judge.name, ours.name, lineterm="", n=6
+        )
+        raise Mismatch("\n" + "\n".join(lines))
+
+
+def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Json]:
+    """A normalised answer for each step that is shown. The namespace is made first, with a ServiceAccount
+    `default`, which nobody makes where no controllers run."""
+    saved: dict[str, Json] = {"ns": namespace}
+    normaliser = Normaliser(server.url)
+    answers: list[Json] = []
+    with Caller(server) as caller:
+        for step in [*_preparation(namespace), *steps]:
+            asked = replace(
+                step,
+                path=str(_filled(step.path, saved)),
+                body=_filled(step.body, saved),
+                headers={name: str(_filled(value, saved)) for name, value in step.headers.items()},
+            )
+            answer = caller.send(asked)
+            if step.save:
+                saved[step.save] = answer.body
+            if step.shown:
+                answers.append(_shown(step, answer, normaliser))
+    return answers
+
+
+def _preparation(namespace: str) -> tuple[Step, ...]:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    return (
+        post("/api/v1/namespaces", space, shown=False),
+        post(f"/api/v1/namespaces/{namespace}/serviceaccounts", account, shown=False),
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    headers: Mapping[str, str]
+    body: Json
+
+
+class Caller:
+    """Sends steps to one server over connections that stay open, one for each user."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._context = ssl.create_default_context(cafile=str(server.ca_file))
+        self._connections: dict[str, http.client.HTTPSConnection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def send(self, step: Step) -> Answer:
+        """Send one step; repeated until its condition holds, if it has one."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            answer = self._watch(step) if step.events is not None else self._request(step)
+            if not step.until or dig(answer.body, step.until):
+                return answer
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{self._server.name}: {step}: no {step.until} after {_SECONDS} s: {answer}"
+                )
+            time.sleep(0.05)
+
+    def _request(self, step: Step) -> Answer:
+        key = step.user.token if step.user else ""
+        connection = self._connections.get(key) or self._connect()
+        self._connections[key] = connection
+        response = self._ask(connection, step)
+        content = response.read()
+        if response.will_close:
+            connection.close()
+        return Answer(response.status, _headers(response), _decoded(content))
+
+    def _watch(self, step: Step) -> Answer:
+        connection = self._connect()
+        try:
+            response = self._ask(connection, step)
+            if response.status != http.client.OK:
+                return Answer(response.status, _headers(response), _decoded(response.read()))
+            return Answer(response.status, _headers(response), _events(response, step.events or 0))
+        finally:
+            connection.close()
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        host = urlsplit(self._server.url).netloc
+        return http.client.HTTPSConnection(host, context=self._context, timeout=_SECONDS)
+
+    def _ask(self, connection: http.client.HTTPSConnection, step: Step) -> http.client.HTTPResponse:
+        headers = {"Accept": step.accept, "User-Agent": "judge", **step.headers}
+        if step.user is not None:
+            headers["Authorization"] = f"Bearer {step.user.token}"
+        content = step.body.encode() if isinstance(step.body, str) else None
+        if step.body is not None and content is None:
+            content = json.dumps(step.body).encode()
+        if content is not None and step.type:
+            headers["Content-Type"] = step.type
+        connection.request(step.method, step.path, content, headers)
+        return connection.getresponse()
+
+
+def dig(value: Json, path: str) -> Json:
+    """A field by its dotted path, list items by index; None when it is not there."""
+    for part in path.split(".") if path else ():
+        if isinstance(value, dict):
+            value = value.get(part.replace("~", "."))
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+def _events(response: http.client.HTTPResponse, count: int) -> list[Json]:
+    """So many lines of a watch. Fewer are told as such, since the other server may send them."""
+    events: list[Json] = []
+    try:
+        while len(events) < count:
+            line = response.readline()
+            if not line:
+                events.append("(the server ended the watch)")
+                break
+            events.append(_decoded(line))
+    except (TimeoutError, http.client.IncompleteRead):
+        events.append(f"(no further event within {_SECONDS:.0f} s)")
+    return events
+
+
+def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
+    shown: dict[str, str] = {}
+    for name in SHOWN_HEADERS:
+        if values := response.headers.get_all(name):
+            shown[name] = " | ".join(values)
+    return shown
+
+
+def _decoded(content: bytes) -> Json:
+    text = content.decode(errors="replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+_REFERENCE = re.compile(r"\$([a-z]\w*)((?:\.[\w~]+)*)")
+
+
+def _filled(value: Json, saved: Mapping[str, Json]) -> Json:
+    if isinstance(value, str):
+        return _filled_text(value, saved)
+    if isinstance(value, list):
+        return [_filled(item, saved) for item in value]
+    if isinstance(value, dict):
+        return {_filled_text(key, saved): _filled(item, saved) for key, item in value.items()}
+    return value
+
+
+def _filled_text(text: str, saved: Mapping[str, Json]) -> Json:
+    whole = _REFERENCE.fullmatch(text)
+    if whole and whole[1] in saved and whole[1] != "ns":
+        return dig(saved[whole[1]], whole[2].removeprefix("."))
+
+    def found(match: re.Match[str]) -> str:
+        name, path = match[1], match[2].removeprefix(".")
+        if name == "ns":
+            return str(saved["ns"]) + match[2]
+        return str(dig(saved[name], path)) if name in saved else match[0]
+
+    return _REFERENCE.sub(found, text)
+
+
+def _shown(step: Step, answer: Answer, normaliser: Normaliser) -> Json:
+    body = normaliser.normal(answer.body)
+    for path in step.hide:
+        _hide(body, path.split("."))
+    if step.only and 200 <= answer.code < 300:
+        body = {path: dig(body, path) for path in step.only}
+    return {"code": answer.code, "headers": normaliser.normal(dict(answer.headers)), "body": body}
+
+
+def _hide(value: Json, path: Sequence[str]) -> None:
+    head, rest = path[0], path[1:]
+    if isinstance(value, list):
+        for item in value if head == "*" else []:
+            _hide(item, rest)
+    elif isinstance(value, dict):
+        for key in list(value) if head == "*" else [head.replace("~", ".")]:
+            if not rest:
+                value.pop(key, None)
+            elif key in value:
+                _hide(value[key], rest)
+
+
+def _readable(steps: Sequence[Step], answers: Sequence[Json]) -> list[str]:
+    lines: list[str] = []
+    shown = [step for step in steps if step.shown]
+    for step, answer in zip(shown, answers, strict=True):
+        lines.append(f"### {step}")
+        lines.extend(yaml.safe_dump(answer, sort_keys=True, width=1000).splitlines())
+    return lines

@@ -1,0 +1,112 @@
+"""Takes out of API answers what differs between any two servers, and keeps what must be the same.
+
+Ids and versions become the number of their first appearance, so that "the same object", "an unchanged
+version" still show. Times, allocated addresses, generated name endings and tokens become their kind.
+"""
+
+import re
+
+_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
+_WEB_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
+_VERSION_IN_TEXT = re.compile(
+    r"(ResourceVersion in \w+(?: \w+)?:? ?\(?|resource version: |too old resource version: )\d+"
+)
+_AGE = re.compile(r"\d+(?:s|ms|m|h|d)(?:\d+s)?")
+
+
+class Normaliser:
+    """One for each transcript: numbers are given in order of appearance."""
+
+    def __init__(self, url: str = "") -> None:
+        self._url = url
+        self._numbers: dict[str, dict[str, str]] = {}
+        self._generated: dict[str, str] = {}
+
+    def normal(self, value: object) -> object:
+        """A copy of an answer without what must differ."""
+        return self._value("", value)
+
+    def _value(self, key: str, value: object) -> object:
+        if isinstance(value, dict):
+            return self._object(key, value)
+        if isinstance(value, list):
+            return [self._value(key, item) for item in value]
+        if isinstance(value, str):
+            return self._text(key, value)
+        if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value >= 30000:
+            return "<node port>"
+        return value
+
+    def _object(self, key: str, value: dict[str, object]) -> object:
+        self._note_generated_name(value)
+        is_list = "items" in value or value.get("kind") == "Table" or value.get("type") == "BOOKMARK"
+        normal: dict[str, object] = {}
+        for name, item in value.items():
+            if is_list and name in ("metadata", "object") and isinstance(item, dict):
+                item = _without_version(item)
+            normal[str(self._text("", name))] = self._value(name, item)
+        if value.get("kind") == "Table":
+            _hide_ages(normal)
+        return normal
+
+    def _note_generated_name(self, value: dict[str, object]) -> None:
+        prefix, name = value.get("generateName"), value.get("name")
+        if isinstance(prefix, str) and isinstance(name, str) and name.startswith(prefix) and len(name) > 5:
+            self._generated[name] = f"{name[:-5]}<{len(name) - len(prefix)}>"
+
+    def _text(self, key: str, text: str) -> object:
+        if key == "uid" and _UUID.fullmatch(text):
+            return self._number("uid", text)
+        if key == "resourceVersion" and text.isdigit() and text != "0":
+            return self._number("version", text)
+        if key == "continue" and text:
+            return "<continue>"
+        if key in ("clusterIP", "clusterIPs") and text.startswith("10."):
+            return "<cluster ip>"
+        if _TIME.fullmatch(text):
+            return "<time>"
+        if _MICRO_TIME.fullmatch(text):
+            return "<micro time>"
+        for name, ending in self._generated.items():
+            text = text.replace(name, ending)
+        text = _UUID.sub(lambda match: self._number("uid", match[0]), text)
+        text = _TOKEN_VOLUME.sub("kube-api-access-<5>", text)
+        text = _WEB_TOKEN.sub("<token>", text)
+        text = _VERSION_IN_TEXT.sub(lambda match: f"{match[1]}<version>", text)
+        return text.replace(self._url, "<server>") if self._url else text
+
+    def _number(self, kind: str, value: str) -> str:
+        known = self._numbers.setdefault(kind, {})
+        return known.setdefault(value, f"<{kind} {len(known) + 1}>")
+
+
+def _without_version(item: dict[str, object]) -> dict[str, object]:
+    """The version of a list or bookmark is that of the whole store: other writes move it."""
+    hidden = {name: "<any version>" if name == "resourceVersion" else part for name, part in item.items()}
+    if isinstance(metadata := hidden.get("metadata"), dict):
+        hidden["metadata"] = _without_version(metadata)
+    return hidden
+
+
+def _hide_ages(table: dict[str, object]) -> None:
+    columns = table.get("columnDefinitions")
+    names = (
+        [column.get("name") for column in columns if isinstance(column, dict)]
+        if isinstance(columns, list)
+        else []
+    )
+    rows = table.get("rows")
+    for row in rows if isinstance(rows, list) else []:
+        cells = row.get("cells") if isinstance(row, dict) else None
+        for index, name in enumerate(names):
+            if isinstance(cells, list) and index < len(cells) and _is_age(name, cells[index]):
+                cells[index] = "<age>"
+
+
+def _is_age(column: object, cell: object) -> bool:
+    return (
+        column in ("Age", "Last Seen", "First Seen") and isinstance(cell, str) and bool(_AGE.fullmatch(cell))
+    )

@@ -1,0 +1,123 @@
+"""The servers that tests run against.
+
+The judge is a real kube-apiserver. Where it has not been built its tests are skipped and the reason stands in
+the summary; with ARGOSY_REQUIRE_ALL=1, as in continuous integration, they fail instead. A server is started
+by the first test of a process that asks for it and ends with that process.
+"""
+
+import json
+import os
+import secrets
+import ssl
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+
+import pytest
+
+from argosy.testing import assets, differential, servers
+from argosy.testing.servers import Server
+
+REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that use the judge carry its marker, whether they say so or not; root tests need root."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        if "real_apiserver" in names:
+            item.add_marker(pytest.mark.judge)
+        if item.get_closest_marker("root") and os.geteuid() != 0 and not REQUIRE_ALL:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Skips are always told with their reasons."""
+    reported = str(config.option.reportchars)
+    if "s" not in reported and "a" not in reported.lower():
+        config.option.reportchars = reported + "s"
+
+
+@pytest.fixture(scope="session")
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for the names of Unix sockets."""
+    with TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def real_apiserver(short_folder: Path) -> Iterator[Server]:
+    """A real kube-apiserver with etcd."""
+    try:
+        assets.find("etcd")
+        assets.find("kube-apiserver")
+    except assets.MissingAsset as error:
+        _missing(str(error))
+    with servers.real_apiserver(short_folder / "real") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def local_apiserver(short_folder: Path) -> Iterator[Server]:
+    """Our own API server, as a process of its own."""
+    with servers.local_apiserver(short_folder / "local") as server:
+        yield server
+
+
+@pytest.fixture(params=["kubernetes", "local"])
+def api(request: pytest.FixtureRequest) -> Server:
+    """Each of the two servers in turn: for tests that must hold against both."""
+    server: Server = request.getfixturevalue(
+        "real_apiserver" if request.param == "kubernetes" else "local_apiserver"
+    )
+    return server
+
+
+@pytest.fixture
+def namespace(api: Server) -> str:
+    """A fresh namespace in `api`, with the ServiceAccount `default` that pods need."""
+    name = fresh_name()
+    make_namespace(api, name)
+    return name
+
+
+@pytest.fixture
+def compare(real_apiserver: Server, local_apiserver: Server) -> Callable[[Sequence[differential.Step]], None]:
+    """Send the same steps to the judge and to our server, in a fresh namespace; they must answer the same."""
+
+    def run(steps: Sequence[differential.Step]) -> None:
+        __tracebackhide__ = True
+        try:
+            differential.compare(real_apiserver, local_apiserver, fresh_name(), steps)
+        except differential.Mismatch as mismatch:
+            pytest.fail(str(mismatch), pytrace=False)
+
+    return run
+
+
+def fresh_name() -> str:
+    return f"t{secrets.token_hex(4)}"
+
+
+def make_namespace(server: Server, name: str) -> None:
+    account = {"metadata": {"name": "default"}}
+    for path, body in (
+        ("/api/v1/namespaces", {"metadata": {"name": name}}),
+        (f"/api/v1/namespaces/{name}/serviceaccounts", account),
+    ):
+        request = urllib.request.Request(
+            server.url + path,
+            data=json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"},
+        )
+        context = ssl.create_default_context(cafile=str(server.ca_file))
+        with urllib.request.urlopen(request, context=context, timeout=10):
+            pass
+
+
+def _missing(reason: str) -> NoReturn:
+    if REQUIRE_ALL:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
