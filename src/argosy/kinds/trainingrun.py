@@ -1,0 +1,395 @@
+"""`TrainingRun` (`argosy.dev/v1alpha1`): a distributed training job of any framework.
+
+Our own API, and the full face of the model. Docstrings here are what `kubectl explain` shows. Defaults that
+follow from the framework stay unset in the stored object and are shown in the documentation of the framework.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct, field
+
+from argosy.kinds.crd import PRESERVE, Column, Definition, Rule, Scale
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.quantity import DURATION_PATTERN
+from argosy.kinds.resource import Resource
+
+WORKER = "worker"
+"""The role that `kubectl scale` acts on and that the WORKERS column shows."""
+
+Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
+RoleName = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
+Count = Annotated[int, Meta(ge=0, le=100_000)]
+
+_OBJECT: dict[str, object] = {"type": "object", PRESERVE: True}
+PodTemplate = Annotated[
+    dict[str, object],
+    Meta(
+        extra_json_schema={
+            "required": ["spec"],
+            "properties": {
+                "metadata": _OBJECT,
+                "spec": {
+                    **_OBJECT,
+                    "required": ["containers"],
+                    "properties": {
+                        "containers": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": {
+                                **_OBJECT,
+                                "required": ["name"],
+                                "properties": {"name": {"type": "string"}},
+                            },
+                        }
+                    },
+                },
+            },
+        }
+    ),
+]
+RoleLists = Annotated[
+    list[Annotated[list[RoleName], Meta(min_length=1, max_length=16)]],
+    Meta(max_length=16),
+]
+
+
+class RestartPolicy(StrEnum):
+    NEVER = "Never"
+    ON_FAILURE = "OnFailure"
+    ALWAYS = "Always"
+    EXIT_CODE = "ExitCode"
+
+
+class RestartScope(StrEnum):
+    POD = "Pod"
+    ROLE = "Role"
+    JOB = "Job"
+
+
+class PodQuorum(StrEnum):
+    ANY = "AnyPod"
+    ALL = "AllPods"
+
+
+class CleanupPolicy(StrEnum):
+    ALL = "All"
+    RUNNING = "Running"
+    NONE = "None"
+
+
+class DependencyPhase(StrEnum):
+    STARTING = "Starting"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+def _multiple(name: str) -> Rule:
+    number = f"self.{name}"
+    lower = f"{number} / self.multipleOf * self.multipleOf"
+    below = f"{number} < self.multipleOf ? '' : string({lower}) + ' or '"
+    return Rule(
+        rule=f"{number} % self.multipleOf == 0",
+        message=f"{name} is not a multiple of multipleOf",
+        message_expression=(
+            f"'{name} ' + string({number}) + ' is not a multiple of ' + string(self.multipleOf) + '; write '"
+            f" + ({below}) + string({lower} + self.multipleOf)"
+        ),
+    )
+
+
+class ElasticSpec(Struct, frozen=True, rename="camel"):
+    """The sizes between which the role may move while it runs."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="self.min <= self.max",
+            message="min is greater than max",
+            message_expression="'min ' + string(self.min) + ' is greater than max ' + string(self.max)",
+        ),
+        _multiple("min"),
+        _multiple("max"),
+    )
+
+    min: Annotated[int, Meta(ge=1, le=100_000)]
+    """Fewest pods with which training goes on."""
+    max: Annotated[int, Meta(ge=1, le=100_000)]
+    """Most pods the role may have."""
+    multiple_of: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """Every size is a multiple of this."""
+
+
+class RolePolicySpec(Struct, frozen=True, rename="camel"):
+    """When the role as a whole has failed or succeeded."""
+
+    failed: PodQuorum | None = None
+    """AnyPod: one failed pod that is not replaced fails the role. AllPods: only all of them do. AnyPod if
+    unset."""
+    succeeded: PodQuorum | None = None
+    """AnyPod: one succeeded pod is enough. AllPods: all must succeed. AllPods if unset."""
+    node_down_as_failed: bool = False
+    """A pod on a node that does not answer counts as failed at once, not only when it is evicted."""
+
+
+class DependencySpec(Struct, frozen=True, rename="camel"):
+    """Another role to wait for."""
+
+    role: RoleName
+    """Name of the other role."""
+    phase: DependencyPhase = DependencyPhase.RUNNING
+    """Phase that the other role must have reached; a later one is as good, but Failed is only Failed."""
+
+
+class RoleSpec(Struct, frozen=True, rename="camel"):
+    """A group of like pods, numbered from 0."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="!has(self.elastic) || self.replicas >= self.elastic.min",
+            message="replicas is less than elastic.min",
+            message_expression="'replicas ' + string(self.replicas) + ' is less than elastic.min '"
+            " + string(self.elastic.min)",
+        ),
+        Rule(
+            rule="!has(self.elastic) || self.replicas <= self.elastic.max",
+            message="replicas is greater than elastic.max",
+            message_expression="'replicas ' + string(self.replicas) + ' is greater than elastic.max '"
+            " + string(self.elastic.max)",
+        ),
+        Rule(
+            rule="!has(self.elastic) || self.replicas % self.elastic.multipleOf == 0",
+            message="replicas is not a multiple of elastic.multipleOf",
+            message_expression="'replicas ' + string(self.replicas) + ' is not a multiple of '"
+            " + string(self.elastic.multipleOf)",
+        ),
+    )
+
+    template: PodTemplate
+    """The pods, as in a Deployment. Host name, subdomain and restartPolicy are set by the operator."""
+    replicas: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    """How many pods."""
+    elastic: ElasticSpec | None = None
+    """Lets the role run with fewer pods than wanted, and be scaled while it runs."""
+    restart: RestartPolicy = RestartPolicy.NEVER
+    """Which ended pods are replaced: Never; OnFailure, those that failed; Always, any, and containers
+    restart in place; ExitCode, those that were killed by a signal (128 and above), not those that gave up by
+    themselves."""
+    policy: RolePolicySpec | None = None
+    """When the role as a whole has failed or succeeded."""
+    depends_on: Annotated[
+        list[DependencySpec],
+        Meta(
+            max_length=16,
+            extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["role"]},
+        ),
+    ] = field(default_factory=list)
+    """Pods of this role wait, before their containers start, until these roles have come so far."""
+    slots: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    """Training processes in a pod. If unset: its GPUs, else 1."""
+
+
+class JobPolicySpec(Struct, frozen=True, rename="camel"):
+    """How the outcomes of roles make the outcome of the run."""
+
+    failed: RoleLists = field(default_factory=list)
+    """The run fails when all roles of one of these lists have failed."""
+    succeeded: RoleLists = field(default_factory=list)
+    """The run succeeds when all roles of one of these lists have succeeded."""
+
+
+class GangSpec(Struct, frozen=True, rename="camel"):
+    """Pods are placed all together or not at all. Needs a scheduler that knows PodGroups."""
+
+    min_available: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    """Pods that must be placed together; if unset, all (of elastic roles, their min)."""
+    queue: Annotated[str, Meta(max_length=63)] = ""
+    """Queue of the scheduler."""
+    priority_class: Annotated[str, Meta(max_length=253)] = ""
+    """Priority class of the group."""
+    timeout: Duration | None = None
+    """The run fails if it was not placed for this long."""
+
+
+class LimitsSpec(Struct, frozen=True, rename="camel"):
+    """Bounds. Durations are like 90s, 10m, 2h, 1h30m."""
+
+    restarts: Annotated[int, Meta(ge=0, le=10_000)] = 3
+    """Restarts after failures, over all roles; one more failure fails the run. What the cluster takes away
+    (eviction, a deleted pod, a lost node) does not count."""
+    active_deadline: Duration | None = None
+    """The run fails if it has not ended so long after its start; suspension starts the count anew."""
+    start_timeout: Duration | None = None
+    """The run fails if not all its roles run so long after its start."""
+    below_min_timeout: Duration = "10m"
+    """The run fails if an elastic role that ran has had fewer than its min pods for so long."""
+    ttl_after_succeeded: Duration | None = None
+    """The run and all that belongs to it is deleted so long after it succeeded. If unset, never."""
+    ttl_after_failed: Duration | None = None
+    """The run and all that belongs to it is deleted so long after it failed. If unset, never."""
+
+
+_ROLES_EXIST = "all(list, list.all(name, name in self.roles))"
+
+
+class TrainingRunSpec(Struct, frozen=True, rename="camel"):
+    """What to run."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="self.roles.all(name, name.size() <= 40 && name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
+            message="names of roles have lower-case letters, digits and '-', begin with a letter and have"
+            " at most 40 characters",
+            field_path=".roles",
+        ),
+        Rule(
+            rule="!has(self.jobPolicy) || !has(self.jobPolicy.failed) || self.jobPolicy.failed."
+            + _ROLES_EXIST,
+            message="jobPolicy.failed names a role that does not exist",
+            field_path=".jobPolicy",
+        ),
+        Rule(
+            rule="!has(self.jobPolicy) || !has(self.jobPolicy.succeeded) || self.jobPolicy.succeeded."
+            + _ROLES_EXIST,
+            message="jobPolicy.succeeded names a role that does not exist",
+            field_path=".jobPolicy",
+        ),
+        Rule(
+            rule="self.roles.all(name, !has(self.roles[name].dependsOn)"
+            " || self.roles[name].dependsOn.all(one, one.role in self.roles && one.role != name))",
+            message="dependsOn names the role itself or one that does not exist",
+            field_path=".roles",
+        ),
+    )
+
+    framework: Annotated[str, Meta(min_length=1, max_length=63)]
+    """Which framework: pytorch, mpi, custom, or the name of an installed adapter."""
+    roles: Annotated[dict[str, RoleSpec], Meta(min_length=1, max_length=32)]
+    """The groups of pods, by name."""
+    options: dict[str, object] = field(default_factory=dict)
+    """Options of the framework."""
+    job_policy: JobPolicySpec | None = None
+    """How the outcomes of roles make the outcome of the run. If unset, what the framework says."""
+    restart_scope: RestartScope | None = None
+    """What starts anew when a pod must be replaced: that Pod, its Role or the whole Job. If unset, what the
+    framework needs."""
+    gang: GangSpec | None = None
+    """Place the pods all together or not at all."""
+    limits: LimitsSpec = LimitsSpec()
+    """Bounds on restarts and times."""
+    cleanup: CleanupPolicy = CleanupPolicy.RUNNING
+    """Which pods are deleted when the run has ended: All, those still Running, or None."""
+    suspend: bool = False
+    """Take all pods away but keep the run; false again starts it again."""
+
+
+class RunCondition(Struct, frozen=True, rename="camel"):
+    """A statement about the run that can be waited for."""
+
+    type: str
+    status: str
+    reason: str
+    last_transition_time: datetime
+    message: str = ""
+    observed_generation: int | None = None
+
+
+class RoleStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where one role is."""
+
+    phase: str = ""
+    """Pending, Starting, Running, Succeeded or Failed."""
+    reason: str = ""
+    message: str = ""
+    replicas: int = 0
+    """Pods wanted."""
+    pending: int = 0
+    active: int = 0
+    """Pods running."""
+    succeeded: int = 0
+    failed: int = 0
+    unknown: int = 0
+    terminating: int = 0
+    restarts: int = 0
+    """Restarts after failures."""
+
+
+class TrainingRunStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where the run is."""
+
+    phase: str = ""
+    """Pending, Starting, Running, Restarting, Suspended, Succeeded or Failed."""
+    reason: str = ""
+    """Why, in one word."""
+    message: str = ""
+    """Why, in a sentence."""
+    observed_generation: int = 0
+    """Generation of the run that this status speaks of."""
+    attempt: int = 0
+    """How many times the run as a whole was started."""
+    restarts: int = 0
+    """Restarts used of limits.restarts."""
+    workers: str = ""
+    """Running or succeeded of wanted pods of role worker, or of all roles if there is none."""
+    replicas: int = 0
+    """Pods of role worker that exist, for kubectl scale."""
+    selector: str = ""
+    """Label selector of the pods of role worker, for kubectl scale."""
+    start_time: datetime | None = None
+    running_time: datetime | None = None
+    """When all roles ran for the first time."""
+    completion_time: datetime | None = None
+    waiting_since: datetime | None = None
+    """Since when it waits for what reason and message say."""
+    conditions: Annotated[
+        list[RunCondition],
+        Meta(
+            max_length=16,
+            extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = field(default_factory=list)
+    roles: dict[str, RoleStatus] = field(default_factory=dict)
+    """Every role by name."""
+    argosy: dict[str, object] = field(default_factory=dict)
+    """What the operator must remember; not for reading by others."""
+
+
+class TrainingRun(Struct, frozen=True):
+    """A distributed training job: roles of pods, how they restart, and when the whole has succeeded or
+    failed."""
+
+    resource: ClassVar[Resource] = Resource("argosy.dev", "v1alpha1", "TrainingRun", "trainingruns")
+    definition: ClassVar[Definition] = Definition(
+        short_names=("tr",),
+        categories=("all", "argosy"),
+        columns=(
+            Column("Framework", ".spec.framework"),
+            Column("Phase", ".status.phase"),
+            Column("Workers", ".status.workers"),
+            Column("Attempt", ".status.attempt", "integer"),
+            Column("Reason", ".status.reason"),
+            Column("Age", ".metadata.creationTimestamp", "date"),
+            Column("Message", ".status.message", priority=1),
+        ),
+        scale=Scale(".spec.roles.worker.replicas", ".status.replicas", ".status.selector"),
+    )
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="!has(oldSelf.status) || !has(oldSelf.status.startTime)"
+            " || self.spec.framework == oldSelf.spec.framework",
+            message="the framework of a run that has started cannot be changed; make a new run",
+            field_path=".spec.framework",
+        ),
+        Rule(
+            rule="!has(oldSelf.status) || !has(oldSelf.status.startTime)"
+            " || (self.spec.roles.all(name, name in oldSelf.spec.roles)"
+            " && oldSelf.spec.roles.all(name, name in self.spec.roles))",
+            message="roles of a run that has started can be neither added nor removed; make a new run",
+            field_path=".spec.roles",
+        ),
+    )
+
+    metadata: ObjectMeta
+    spec: TrainingRunSpec
+    status: TrainingRunStatus = TrainingRunStatus()

@@ -1,0 +1,71 @@
+"""Volcano's PodGroup, as far as gang scheduling needs it, for clusters without Volcano.
+
+Where Volcano is installed its own, larger definition is there already and this one is not applied.
+"""
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta, Struct, field
+
+from argosy.kinds.crd import Column, Definition
+from argosy.kinds.kubernetes import PodGroup
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.resource import Resource
+
+
+class PodGroupCondition(Struct, frozen=True, rename="camel"):
+    """Something that happened to the group."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    transition_id: str = field(default="", name="transitionID")
+    last_transition_time: datetime | None = None
+
+
+class PodGroupKindSpec(Struct, frozen=True, rename="camel"):
+    """What the group needs to be placed."""
+
+    min_member: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    """Pods that must be placed together; with fewer, none is."""
+    min_resources: dict[str, int | str] = field(default_factory=dict)
+    """Resources that must be free for the group to be let in."""
+    min_task_member: dict[str, int] = field(default_factory=dict)
+    """Pods that must be placed together, by task."""
+    priority_class_name: str = ""
+    """Priority class of the group."""
+    queue: str = "default"
+    """Queue that the group waits in."""
+
+
+class PodGroupKindStatus(Struct, frozen=True, rename="camel"):
+    """Where the group is."""
+
+    phase: Literal["", "Pending", "Inqueue", "Running", "Unknown", "Completed"] = ""
+    """Pending: waits to be let in. Inqueue: let in. Running: placed. Unknown: lost some of its pods."""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: Annotated[list[PodGroupCondition], Meta(max_length=64)] = field(default_factory=list)
+
+
+class PodGroupKind(Struct, frozen=True):
+    """Pods that are placed all together or not at all."""
+
+    resource: ClassVar[Resource] = PodGroup.resource
+    definition: ClassVar[Definition] = Definition(
+        short_names=("pg", "podgroup-v1beta1"),
+        columns=(
+            Column("STATUS", ".status.phase"),
+            Column("minMember", ".spec.minMember", "integer"),
+            Column("RUNNINGS", ".status.running", "integer"),
+            Column("AGE", ".metadata.creationTimestamp", "date"),
+            Column("QUEUE", ".spec.queue", priority=1),
+        ),
+    )
+
+    metadata: ObjectMeta
+    spec: PodGroupKindSpec
+    status: PodGroupKindStatus = PodGroupKindStatus()
