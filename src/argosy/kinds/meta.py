@@ -11,6 +11,7 @@ class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
     name: str = ""
     uid: str = ""
     controller: bool = False
+    block_owner_deletion: bool = False
 
 
 class ObjectMeta(Struct, rename="camel"):

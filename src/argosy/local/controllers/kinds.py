@@ -1,0 +1,371 @@
+"""The parts of Kubernetes' kinds that the scheduler and the built-in controllers read.
+
+Wider than `argosy.kinds.kubernetes`, which the operator keeps thousands of: a scheduler needs a pod's
+requests, affinity and tolerations. All rooms of this process share one cache per kind, so there is one
+struct per kind. Partial all the same: never write one of these back.
+"""
+
+from datetime import datetime
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from argosy.kinds.kubernetes import ContainerStatus
+from argosy.kinds.meta import Condition, ObjectMeta
+from argosy.kinds.resource import Resource
+
+Quantities = dict[str, str | int | float]
+Template = dict[str, object]
+
+
+class Requirements(Struct):
+    requests: Quantities = field(default_factory=dict)
+    limits: Quantities = field(default_factory=dict)
+
+
+class ContainerPort(Struct, rename="camel"):
+    container_port: int
+    name: str = ""
+    protocol: str = "TCP"
+    host_port: int = 0
+    host_ip: str = field(default="", name="hostIP")
+
+
+class Container(Struct, rename="camel"):
+    name: str = ""
+    resources: Requirements = field(default_factory=Requirements)
+    ports: list[ContainerPort] = field(default_factory=list)
+    restart_policy: str = ""
+
+
+class Expression(Struct):
+    """One requirement of a label selector or of a node selector term."""
+
+    key: str
+    operator: str
+    values: list[str] = field(default_factory=list)
+
+
+class LabelSelector(Struct, rename="camel"):
+    match_labels: dict[str, str] = field(default_factory=dict)
+    match_expressions: list[Expression] = field(default_factory=list)
+
+
+class NodeSelectorTerm(Struct, rename="camel"):
+    match_expressions: list[Expression] = field(default_factory=list)
+    match_fields: list[Expression] = field(default_factory=list)
+
+
+class NodeSelector(Struct, rename="camel"):
+    node_selector_terms: list[NodeSelectorTerm] = field(default_factory=list)
+
+
+class PreferredTerm(Struct):
+    weight: int = 0
+    preference: NodeSelectorTerm = field(default_factory=NodeSelectorTerm)
+
+
+class NodeAffinity(Struct):
+    required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredTerm] = field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Struct, rename="camel"):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = field(default_factory=list)
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(Struct):
+    required: list[PodAffinityTerm] = field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct, rename="camel"):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Struct, rename="camel"):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SchedulingGate(Struct):
+    name: str
+
+
+class PodSpec(Struct, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    hostname: str = ""
+    subdomain: str = ""
+    host_network: bool = False
+    priority: int | None = None
+    priority_class_name: str = ""
+    node_selector: dict[str, str] = field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = field(default_factory=list)
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] = field(default_factory=list)
+    overhead: Quantities = field(default_factory=dict)
+    resources: Requirements | None = None
+    scheduling_gates: list[SchedulingGate] = field(default_factory=list)
+
+
+class PodStatus(Struct, rename="camel"):
+    phase: str = "Pending"
+    reason: str = ""
+    pod_ip: str = field(default="", name="podIP")
+    conditions: list[Condition] = field(default_factory=list)
+    container_statuses: list[ContainerStatus] = field(default_factory=list)
+    init_container_statuses: list[ContainerStatus] = field(default_factory=list)
+
+
+class Pod(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
+
+    metadata: ObjectMeta
+    spec: PodSpec = field(default_factory=PodSpec)
+    status: PodStatus = field(default_factory=PodStatus)
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class Taint(Struct, rename="camel"):
+    key: str
+    effect: str
+    value: str = ""
+    time_added: datetime | None = None
+
+
+class NodeSpec(Struct, rename="camel"):
+    unschedulable: bool = False
+    taints: list[Taint] = field(default_factory=list)
+
+
+class NodeCondition(Struct, rename="camel"):
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class NodeStatus(Struct, rename="camel"):
+    allocatable: Quantities = field(default_factory=dict)
+    capacity: Quantities = field(default_factory=dict)
+    conditions: list[NodeCondition] = field(default_factory=list)
+
+
+class Node(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", namespaced=False)
+
+    metadata: ObjectMeta
+    spec: NodeSpec = field(default_factory=NodeSpec)
+    status: NodeStatus = field(default_factory=NodeStatus)
+
+
+class PriorityClass(Struct, rename="camel"):
+    resource: ClassVar[Resource] = Resource(
+        "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False
+    )
+
+    metadata: ObjectMeta
+    value: int = 0
+    global_default: bool = False
+
+
+class PodGroupCondition(Struct, rename="camel"):
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    transition_id: str = field(default="", name="transitionID")
+    last_transition_time: datetime | None = None
+
+
+class PodGroupSpec(Struct, rename="camel"):
+    min_member: int = 0
+    min_task_member: dict[str, int] = field(default_factory=dict)
+    min_resources: Quantities = field(default_factory=dict)
+    priority_class_name: str = ""
+
+
+class PodGroupStatus(Struct):
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: list[PodGroupCondition] = field(default_factory=list)
+
+
+class PodGroup(Struct):
+    resource: ClassVar[Resource] = Resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+
+    metadata: ObjectMeta
+    spec: PodGroupSpec = field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = field(default_factory=PodGroupStatus)
+
+
+class ServicePort(Struct, rename="camel"):
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+    target_port: int | str = 0
+    app_protocol: str | None = None
+
+
+class ServiceSpec(Struct, rename="camel"):
+    selector: dict[str, str] = field(default_factory=dict)
+    ports: list[ServicePort] = field(default_factory=list)
+    type: str = "ClusterIP"
+    cluster_ip: str = field(default="", name="clusterIP")
+    publish_not_ready_addresses: bool = False
+
+
+class Service(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Service", "services")
+
+    metadata: ObjectMeta
+    spec: ServiceSpec = field(default_factory=ServiceSpec)
+
+
+class EndpointConditions(Struct, frozen=True):
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class TargetRef(Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class Endpoint(Struct, rename="camel", frozen=True, omit_defaults=True):
+    addresses: tuple[str, ...]
+    conditions: EndpointConditions = EndpointConditions()
+    hostname: str = ""
+    target_ref: TargetRef | None = None
+    node_name: str = ""
+    zone: str = ""
+
+
+class EndpointPort(Struct, rename="camel", frozen=True):
+    name: str = ""
+    port: int | None = None
+    protocol: str = "TCP"
+    app_protocol: str | None = None
+
+
+class EndpointSlice(Struct, rename="camel"):
+    resource: ClassVar[Resource] = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+
+    metadata: ObjectMeta
+    address_type: str = "IPv4"
+    endpoints: list[Endpoint] | None = None
+    ports: list[EndpointPort] | None = None
+
+
+class ExitCodes(Struct, rename="camel"):
+    operator: str
+    values: list[int] = field(default_factory=list)
+    container_name: str = ""
+
+
+class ConditionPattern(Struct):
+    type: str
+    status: str = "True"
+
+
+class FailureRule(Struct, rename="camel"):
+    action: str
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: list[ConditionPattern] = field(default_factory=list)
+
+
+class FailurePolicy(Struct):
+    rules: list[FailureRule] = field(default_factory=list)
+
+
+class JobSpec(Struct, rename="camel"):
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    success_policy: dict[str, object] | None = None
+    pod_failure_policy: FailurePolicy | None = None
+    pod_replacement_policy: str = "TerminatingOrFailed"
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    managed_by: str | None = None
+    template: Template = field(default_factory=dict)
+
+
+class Uncounted(Struct):
+    """Pods that have ended and still hold the tracking finalizer: not yet in the counts."""
+
+    succeeded: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+class JobCondition(Struct, rename="camel", omit_defaults=True):
+    type: str
+    status: str = "Unknown"
+    last_probe_time: datetime | None = None
+    last_transition_time: datetime | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class JobStatus(Struct, rename="camel"):
+    active: int = 0
+    ready: int = 0
+    terminating: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+    uncounted_terminated_pods: Uncounted = field(default_factory=Uncounted)
+    conditions: list[JobCondition] = field(default_factory=list)
+
+
+class Job(Struct):
+    resource: ClassVar[Resource] = Resource("batch", "v1", "Job", "jobs")
+
+    metadata: ObjectMeta
+    spec: JobSpec = field(default_factory=JobSpec)
+    status: JobStatus = field(default_factory=JobStatus)
+
+
+class NamespaceSpec(Struct):
+    finalizers: list[str] = field(default_factory=list)
+
+
+class NamespaceStatus(Struct):
+    phase: str = "Active"
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class Namespace(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+
+    metadata: ObjectMeta
+    spec: NamespaceSpec = field(default_factory=NamespaceSpec)
+    status: NamespaceStatus = field(default_factory=NamespaceStatus)

@@ -1,0 +1,331 @@
+"""Who goes where."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pytest
+from msgspec import Struct
+
+from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.scheduler.decide import Decision, Gang, decide, queueable
+from argosy.local.scheduler.world import PodFacts, World
+from argosy.testing.objects import Json, node, pod
+
+
+class Case(Struct):
+    nodes: Sequence[Node]
+    pods: Sequence[Pod]
+    want: Mapping[str, str]
+    """Pod name to node name, or to the message of its refusal."""
+    gangs: Mapping[str, Gang] = {}
+    running: Sequence[Pod] = ()
+    priorities: Mapping[str, int] = {}
+
+
+def run(case: Case) -> tuple[Decision, World]:
+    world = World(case.nodes)
+    for each in case.running:
+        world.place(PodFacts.of(each), each.spec.node_name)
+    waiting = [PodFacts.of(each, case.priorities.get(each.metadata.name, 0)) for each in case.pods]
+    gangs = {("default", name): gang for name, gang in case.gangs.items()}
+    return decide(world, waiting, gangs), world
+
+
+def outcome(decision: Decision) -> dict[str, str]:
+    placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
+    return placed | {facts.pod.metadata.name: message for facts, message in decision.refused}
+
+
+def _affinity(kind: str, app: str, key: str = "kubernetes.io/hostname") -> Json:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _prefers(zone: str) -> Json:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    preferred = [{"weight": 100, "preference": term}]
+    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+
+
+NEED_TWO = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable"
+A = {"app": "a"}
+
+CASES = {
+    "pods spread over empty nodes": Case(
+        nodes=[node("n1"), node("n2")], pods=[pod("a", cpu=1), pod("b", cpu=1)], want={"a": "n1", "b": "n2"}
+    ),
+    "the emptiest node is taken": Case(
+        nodes=[node("n1"), node("n2")],
+        running=[pod("x", node="n1", cpu=2)],
+        pods=[pod("a", cpu=1)],
+        want={"a": "n2"},
+    ),
+    "no nodes at all": Case(nodes=[], pods=[pod("a")], want={"a": "no nodes available to schedule pods"}),
+    "too little cpu everywhere": Case(
+        nodes=[node(f"n{i}", cpu=1) for i in range(3)],
+        pods=[pod("a", cpu=2)],
+        want={"a": "0/3 nodes are available: 3 Insufficient cpu."},
+    ),
+    "each node's reason is counted, sorted, and all short resources named": Case(
+        nodes=[
+            node("n1", cpu=1, memory="1Gi"),
+            node("n2", taints=["gpu=yes:NoSchedule"]),
+            node("n3", unschedulable=True),
+        ],
+        pods=[pod("a", cpu=2, memory="2Gi")],
+        want={
+            "a": "0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, "
+            "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable."
+        },
+    ),
+    "GPUs are counted": Case(
+        nodes=[node("n1", gpu=2)],
+        pods=[pod("a", gpu=1), pod("b", gpu=1), pod("c", gpu=1)],
+        want={"a": "n1", "b": "n1", "c": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."},
+    ),
+    "a node holds only so many pods": Case(
+        nodes=[node("n1", pods=1)],
+        pods=[pod("a"), pod("b")],
+        want={"a": "n1", "b": "0/1 nodes are available: 1 Too many pods."},
+    ),
+    "a toleration opens a tainted node": Case(
+        nodes=[node("n1", taints=["gpu=yes:NoSchedule"])],
+        pods=[pod("a", spec={"tolerations": [{"key": "gpu", "operator": "Exists"}]})],
+        want={"a": "n1"},
+    ),
+    "a node to be avoided is taken last": Case(
+        nodes=[node("n1", taints=["old=:PreferNoSchedule"]), node("n2", cpu=1)],
+        pods=[pod("a", cpu=1), pod("b", cpu=1)],
+        want={"a": "n2", "b": "n1"},
+    ),
+    "a selector nobody has": Case(
+        nodes=[node("n1")],
+        pods=[pod("a", spec={"nodeSelector": {"zone": "b"}})],
+        want={"a": "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."},
+    ),
+    "a preferred zone outweighs emptiness": Case(
+        nodes=[node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"})],
+        running=[pod("x", node="n2", cpu=2)],
+        pods=[pod("a", cpu=1, spec=_prefers("b"))],
+        want={"a": "n2"},
+    ),
+    "host ports clash": Case(
+        nodes=[node("n1")],
+        pods=[
+            pod(name, spec={"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]}, age=-index)
+            for index, name in enumerate("ab")
+        ],
+        want={
+            "a": "n1",
+            "b": "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
+        },
+    ),
+    "anti-affinity keeps pods apart": Case(
+        nodes=[node("n1"), node("n2")],
+        pods=[pod(name, labels=A, spec=_affinity("podAntiAffinity", "a")) for name in "abc"],
+        want={
+            "a": "n1",
+            "b": "n2",
+            "c": "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.",
+        },
+    ),
+    "a pod is repelled by one that is there": Case(
+        nodes=[node("n1")],
+        running=[pod("x", node="n1", spec=_affinity("podAntiAffinity", "a"))],
+        pods=[pod("a", labels=A)],
+        want={"a": "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."},
+    ),
+    "the anti-affinity of other namespaces does not count": Case(
+        nodes=[node("n1")],
+        running=[pod("x", node="n1", namespace="other", spec=_affinity("podAntiAffinity", "a"))],
+        pods=[pod("a", labels=A)],
+        want={"a": "n1"},
+    ),
+    "affinity draws pods to the zone of another": Case(
+        nodes=[node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}), node("n3")],
+        running=[pod("x", node="n2", labels=A, cpu=3)],
+        pods=[pod("p", spec=_affinity("podAffinity", "a", key="zone"))],
+        want={"p": "n2"},
+    ),
+    "affinity to nobody waits": Case(
+        nodes=[node("n1")],
+        pods=[pod("p", spec=_affinity("podAffinity", "a"))],
+        want={"p": "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."},
+    ),
+    "the first pod of a self-affine group may start, the rest follow it": Case(
+        nodes=[node("n1"), node("n2")],
+        pods=[pod(name, labels=A, spec=_affinity("podAffinity", "a")) for name in "ab"],
+        want={"a": "n1", "b": "n1"},
+    ),
+    "the higher priority goes first": Case(
+        nodes=[node("n1", cpu=1)],
+        pods=[pod("a", cpu=1, age=10), pod("b", cpu=1)],
+        priorities={"b": 5},
+        want={"b": "n1", "a": "0/1 nodes are available: 1 Insufficient cpu."},
+    ),
+    "the older goes first": Case(
+        nodes=[node("n1", cpu=1)],
+        pods=[pod("a", cpu=1), pod("b", cpu=1, age=10)],
+        want={"b": "n1", "a": "0/1 nodes are available: 1 Insufficient cpu."},
+    ),
+    "a gang that fits is placed whole": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        pods=[pod("a", group="g", cpu=1), pod("b", group="g", cpu=1)],
+        gangs={"g": Gang(2)},
+        want={"a": "n1", "b": "n2"},
+    ),
+    "a gang that does not fit is not placed at all": Case(
+        nodes=[node("n1", cpu=1)],
+        pods=[pod("a", group="g", cpu=1), pod("b", group="g", cpu=1)],
+        gangs={"g": Gang(2)},
+        want={
+            "a": f"{NEED_TWO}; Pending: 1 Schedulable, 1 Unschedulable",
+            "b": "0/1 nodes are available: 1 Insufficient cpu.",
+        },
+    ),
+    "a gang waits for its pods to exist": Case(
+        nodes=[node("n1")],
+        pods=[pod("a", group="g")],
+        gangs={"g": Gang(2)},
+        want={
+            "a": "2/1 tasks in gang unschedulable: pod group is not ready, 1 Pending, 2 minAvailable; "
+            "Pending: 1 Undetermined"
+        },
+    ),
+    "of two gangs for which there is room for one, one is placed whole": Case(
+        nodes=[node("n1", cpu=2)],
+        pods=[
+            pod("a1", group="g", cpu=1, age=4),
+            pod("b1", group="h", cpu=1, age=3),
+            pod("a2", group="g", cpu=1, age=2),
+            pod("b2", group="h", cpu=1, age=1),
+        ],
+        gangs={"g": Gang(2), "h": Gang(2)},
+        want={
+            "a1": "n1",
+            "a2": "n1",
+            "b1": "0/1 nodes are available: 1 Insufficient cpu.",
+            "b2": f"{NEED_TWO}; Pending: 1 Undetermined, 1 Unschedulable",
+        },
+    ),
+    "a small pod behind a gang that does not fit is placed": Case(
+        nodes=[node("n1", cpu=1)],
+        pods=[pod("a", group="g", cpu=1, age=2), pod("b", group="g", cpu=1, age=2), pod("c", cpu=1)],
+        gangs={"g": Gang(2)},
+        want={
+            "a": f"{NEED_TWO}; Pending: 1 Schedulable, 1 Unschedulable",
+            "b": "0/1 nodes are available: 1 Insufficient cpu.",
+            "c": "n1",
+        },
+    ),
+    "members beyond the minimum come along when there is room": Case(
+        nodes=[node("n1", cpu=2)],
+        pods=[pod(name, group="g", cpu=1) for name in "abc"],
+        gangs={"g": Gang(2)},
+        want={"a": "n1", "b": "n1", "c": "0/1 nodes are available: 1 Insufficient cpu."},
+    ),
+    "a member that comes back joins its running gang alone": Case(
+        nodes=[node("n1", cpu=1)],
+        pods=[pod("b", group="g", cpu=1)],
+        gangs={"g": Gang(2, bound={"": 1})},
+        want={"b": "n1"},
+    ),
+    "a gang half bound goes before one of higher priority": Case(
+        nodes=[node("n1", cpu=1)],
+        pods=[pod("b", group="g", cpu=1), pod("c", cpu=1)],
+        priorities={"c": 100},
+        gangs={"g": Gang(2, bound={"": 1})},
+        want={"b": "n1", "c": "0/1 nodes are available: 1 Insufficient cpu."},
+    ),
+    "each task of a gang has its own minimum": Case(
+        nodes=[node("n1", cpu=1)],
+        pods=[
+            pod("a", group="g", cpu=1, age=1, annotations={"volcano.sh/task-spec": "worker"}),
+            pod("b", group="g", cpu=1, annotations={"volcano.sh/task-spec": "launcher"}),
+        ],
+        gangs={"g": Gang(1, tasks={"launcher": 1})},
+        want={
+            "a": "1/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 1 minAvailable; "
+            "Pending: 1 Schedulable, 1 Unschedulable",
+            "b": "0/1 nodes are available: 1 Insufficient cpu.",
+        },
+    ),
+    "a gang of different sizes is packed when spreading fails": Case(
+        nodes=[node("n1", gpu=4), node("n2", gpu=4)],
+        pods=[
+            pod("a", group="g", gpu=2, age=3),
+            pod("b", group="g", gpu=2, age=2),
+            pod("c", group="g", gpu=4, age=1),
+        ],
+        gangs={"g": Gang(3)},
+        want={"c": "n1", "a": "n2", "b": "n2"},
+    ),
+    "a group that is not queued waits": Case(
+        nodes=[node("n1")],
+        pods=[pod("a", group="g")],
+        gangs={"g": Gang(1, queued=False)},
+        want={
+            "a": "1/1 tasks in gang unschedulable: pod group is not ready, 1 Pending, 1 minAvailable; "
+            "Pending: 1 Undetermined"
+        },
+    ),
+    "a pod for Volcano waits for its PodGroup to exist": Case(
+        nodes=[node("n1")],
+        pods=[pod("a", group="g", spec={"schedulerName": "volcano"})],
+        want={"a": 'PodGroup "default/g" not found'},
+    ),
+    "a pod for the default scheduler does not": Case(
+        nodes=[node("n1")], pods=[pod("a", group="g")], want={"a": "n1"}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_decide(case: Case) -> None:
+    decision, world = run(case)
+    assert outcome(decision) == case.want
+    for facts, where in decision.bind:
+        assert world.where(facts.uid) == where
+    for facts, _ in decision.refused:
+        assert world.where(facts.uid) is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_gang_is_ever_half_placed_and_no_node_is_overbooked(seed: int) -> None:
+    chance = random.Random(seed)
+    nodes = [node(f"n{i}", cpu=chance.randint(1, 6), gpu=chance.randint(0, 4)) for i in range(6)]
+    pods, gangs = [], {}
+    for group in range(8):
+        size = chance.randint(1, 6)
+        gangs[f"g{group}"] = Gang(chance.randint(1, size))
+        pods += [
+            pod(f"g{group}-{i}", group=f"g{group}", cpu=chance.randint(1, 3), gpu=chance.randint(0, 2))
+            for i in range(size)
+        ]
+    chance.shuffle(pods)
+    decision, world = run(Case(nodes=nodes, pods=pods, gangs=gangs, want={}))
+    placed = Counter(facts.group for facts, _ in decision.bind)
+    assert all(placed[name] == 0 or placed[name] >= gang.minimum for name, gang in gangs.items())
+    for room in world.rooms.values():
+        assert all(used <= room.allocatable.get(name, 0) for name, used in room.used.items())
+    again = decide(
+        world, [facts for facts, _ in decision.refused], {("default", k): g for k, g in gangs.items()}
+    )
+    assert not {facts.group for facts, _ in again.bind} - set(placed), "what was refused would have fitted"
+
+
+def test_the_least_resources_of_a_group_are_compared_with_what_is_free() -> None:
+    world = World([node("n1", cpu=10)])
+    assert queueable(world, {"cpu": 12_000})
+    assert not queueable(world, {"cpu": 12_001})
+
+
+def test_a_thousand_pods_on_a_thousand_nodes_take_well_under_a_second() -> None:
+    world = World([node(f"n{i}") for i in range(1000)])
+    waiting = [PodFacts.of(pod(f"p{i}", cpu=1)) for i in range(1000)]
+    start = time.process_time()
+    decision = decide(world, waiting, {})
+    assert len(decision.bind) == 1000
+    assert time.process_time() - start < 0.5
