@@ -1,0 +1,169 @@
+"""What is wrong with a field, said as Kubernetes says it.
+
+`str(error)` is a line of the message of a 422 answer, `error.cause()` the entry in its `details.causes`, and
+`invalid_status` the whole `Status`.
+"""
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from argosy.local.schema.model import Json
+
+
+class ErrorType(StrEnum):
+    """Machine-readable kinds of field errors; the values are the `reason`s of causes."""
+
+    NOT_FOUND = "FieldValueNotFound"
+    REQUIRED = "FieldValueRequired"
+    DUPLICATE = "FieldValueDuplicate"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_SHORT = "FieldValueTooShort"
+    TOO_MANY = "FieldValueTooMany"
+    TOO_FEW = "FieldValueTooFew"
+    INTERNAL = "InternalError"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+
+
+TITLES = {
+    ErrorType.NOT_FOUND: "Not found",
+    ErrorType.REQUIRED: "Required value",
+    ErrorType.DUPLICATE: "Duplicate value",
+    ErrorType.INVALID: "Invalid value",
+    ErrorType.NOT_SUPPORTED: "Unsupported value",
+    ErrorType.FORBIDDEN: "Forbidden",
+    ErrorType.TOO_LONG: "Too long",
+    ErrorType.TOO_SHORT: "Too short",
+    ErrorType.TOO_MANY: "Too many",
+    ErrorType.TOO_FEW: "Too few",
+    ErrorType.INTERNAL: "Internal error",
+    ErrorType.TYPE_INVALID: "Invalid value",
+}
+_WITHOUT_VALUE = {
+    ErrorType.REQUIRED,
+    ErrorType.FORBIDDEN,
+    ErrorType.TOO_LONG,
+    ErrorType.TOO_SHORT,
+    ErrorType.INTERNAL,
+}
+
+
+class FieldError(Struct, frozen=True):
+    type: ErrorType
+    path: str
+    bad_value: object = ""
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The error without the name of its field."""
+        text = TITLES[self.type]
+        if self.type not in _WITHOUT_VALUE:
+            text += f": {show(self.bad_value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.body}"
+
+    def cause(self) -> Json:
+        """The entry in `details.causes` of a Status."""
+        return {"reason": str(self.type), "message": self.body, "field": self.path}
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(ErrorType.REQUIRED, path, "", detail)
+
+
+def invalid(path: str, value: object, detail: str) -> FieldError:
+    return FieldError(ErrorType.INVALID, path, value, detail)
+
+
+def type_invalid(path: str, value: object, detail: str) -> FieldError:
+    return FieldError(ErrorType.TYPE_INVALID, path, value, detail)
+
+
+def duplicate(path: str, value: object) -> FieldError:
+    return FieldError(ErrorType.DUPLICATE, path, value)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(ErrorType.FORBIDDEN, path, "", detail)
+
+
+def not_found(path: str, value: object) -> FieldError:
+    return FieldError(ErrorType.NOT_FOUND, path, value)
+
+
+def not_supported(path: str, value: object, supported: Sequence[object]) -> FieldError:
+    listed = ", ".join(quote(go_text(v)) for v in supported)
+    return FieldError(ErrorType.NOT_SUPPORTED, path, value, f"supported values: {listed}" if listed else "")
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    return FieldError(
+        ErrorType.TOO_LONG,
+        path,
+        "<value omitted>",
+        f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}",
+    )
+
+
+def too_many(path: str, count: int, limit: int) -> FieldError:
+    return FieldError(
+        ErrorType.TOO_MANY, path, count, f"must have at most {limit} {'item' if limit == 1 else 'items'}"
+    )
+
+
+def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Json:
+    """The Status of a 422 answer. `group` is the API group alone, as in `apps`."""
+    qualified = f"{kind}.{group}" if group else kind
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"{qualified} {quote(name)} is invalid{aggregate(errors)}",
+        "reason": "Invalid",
+        "details": {
+            "name": name,
+            **({"group": group} if group else {}),
+            "kind": kind,
+            "causes": [error.cause() for error in errors],
+        },
+        "code": 422,
+    }
+
+
+def aggregate(errors: Sequence[FieldError]) -> str:
+    """`: one` or `: [one, two]`, each message once, as an aggregated Go error prints."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    if not texts:
+        return ""
+    return f": {texts[0]}" if len(texts) == 1 else f": [{', '.join(texts)}]"
+
+
+def show(value: object) -> str:
+    """A bad value in a message: strings quoted as Go quotes, the rest as JSON."""
+    if isinstance(value, str):
+        return quote(value)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str, sort_keys=True)
+
+
+def go_text(value: object) -> str:
+    """A value as Go's %v prints scalars."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    return str(value)
+
+
+def quote(text: str) -> str:
+    """A string as Go's %q prints it."""
+    escaped = json.dumps(text, ensure_ascii=False)
+    return escaped.replace("\\b", "\\b").replace("\\u00", "\\x") if "\\u00" in escaped else escaped

@@ -1,0 +1,163 @@
+r"""The JSONPath of printer columns, scale subresources and selectable fields.
+
+The subset that Kubernetes accepts there: fields (`.a`, `['a']`, `\.` inside a name), indexes and slices,
+`*`, and filters with `@` (`[?(@.type=="Ready")]`). A missing key gives no result instead of an error.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+Step: TypeAlias = Callable[[object], Iterator[object]]
+
+
+class JsonPathError(ValueError):
+    """A path that cannot be read."""
+
+
+_FIELD = re.compile(r"\.?((?:[^.\[\]\\ ]|\\.)+)")
+_BRACKET = re.compile(r"\[\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(\*)|(-?\d*(?::-?\d*){0,2}))\s*\]")
+_FILTER = re.compile(r"\[\?\(\s*(.+?)\s*\)\]")
+_COMPARISON = re.compile(r"(@[^=!<>]*?)\s*(?:(==|!=|<=|>=|<|>)\s*(.+))?\Z")
+
+
+class JsonPath:
+    """A parsed path; `find` lists what it leads to."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._steps = _parse(text)
+
+    def find(self, value: object) -> list[object]:
+        found = [value]
+        for step in self._steps:
+            found = [result for node in found for result in step(node)]
+        return found
+
+    def first(self, value: object) -> object:
+        """The first result, or None."""
+        found = self.find(value)
+        return found[0] if found else None
+
+
+def text_of(value: object) -> str:
+    """A result as kubectl and printer columns show it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value, order="sorted").decode()
+    return str(value)
+
+
+def _parse(text: str) -> list[Step]:
+    steps: list[Step] = []
+    position = 1 if text.startswith("$") else 0
+    while position < len(text):
+        rest = text[position:]
+        if rest in (".", "@"):
+            break
+        if match := _FILTER.match(rest):
+            steps.append(_filter(match.group(1)))
+        elif match := _BRACKET.match(rest):
+            name = match.group(1) if match.group(1) is not None else match.group(2)
+            if name is not None:
+                steps.append(_field(name))
+            else:
+                steps.append(_all if match.group(3) else _slice(match.group(4)))
+        elif match := _FIELD.match(rest):
+            name = match.group(1)
+            steps.append(_all if name == "*" else _field(re.sub(r"\\(.)", r"\1", name)))
+        else:
+            raise JsonPathError(f"unrecognized path {text!r} at {rest!r}")
+        position += match.end()
+    return steps
+
+
+def _field(name: str) -> Step:
+    def step(node: object) -> Iterator[object]:
+        if isinstance(node, dict) and name in node:
+            yield node[name]
+
+    return step
+
+
+def _all(node: object) -> Iterator[object]:
+    if isinstance(node, list):
+        yield from node
+    elif isinstance(node, dict):
+        yield from node.values()
+
+
+def _slice(text: str) -> Step:
+    if ":" not in text:
+        try:
+            index = int(text)
+        except ValueError:
+            raise JsonPathError(f"invalid array index {text}") from None
+
+        def one(node: object) -> Iterator[object]:
+            if isinstance(node, list) and -len(node) <= index < len(node):
+                yield node[index]
+
+        return one
+    bounds = slice(*(int(part) if part else None for part in text.split(":")))
+
+    def some(node: object) -> Iterator[object]:
+        if isinstance(node, list):
+            yield from node[bounds]
+
+    return some
+
+
+def _filter(text: str) -> Step:
+    match = _COMPARISON.match(text)
+    if match is None:
+        raise JsonPathError(f"unrecognized filter {text}")
+    path = JsonPath(match.group(1)[1:])
+    operator = match.group(2)
+    wanted = _literal(match.group(3)) if operator else None
+
+    def step(node: object) -> Iterator[object]:
+        for item in node if isinstance(node, list) else []:
+            found = path.find(item)
+            if found and (operator is None or _compare(found[0], operator, wanted)):
+                yield item
+
+    return step
+
+
+def _literal(text: str) -> object:
+    if text[0] in "'\"" and text[-1] == text[0]:
+        return text[1:-1]
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise JsonPathError(f"unrecognized value {text} in a filter") from None
+
+
+def _compare(left: object, operator: str, right: object) -> bool:
+    if operator == "==":
+        return left == right
+    if operator == "!=":
+        return left != right
+    if isinstance(left, str) and isinstance(right, str):
+        return _ordered(left < right, left == right, operator)
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return _ordered(left < right, left == right, operator)
+    return False
+
+
+def _ordered(less: bool, equal: bool, operator: str) -> bool:
+    if operator == "<":
+        return less
+    if operator == "<=":
+        return less or equal
+    return not less and (operator == ">=" or not equal)

@@ -1,0 +1,304 @@
+"""Label and field selectors: parsing and matching as kube-apiserver does it.
+
+A parsed selector is a plain predicate over a mapping; the empty selector matches everything.
+`SelectorError` carries the text that a client gets with a 400.
+"""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from argosy.local.schema.names import label_value_problems, qualified_name_problems
+
+
+class SelectorError(ValueError):
+    """A selector that cannot be read."""
+
+
+class Requirement(Struct, frozen=True):
+    """One term of a label selector. `operator` is one of = != in notin exists ! gt lt."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        if self.operator in ("=", "in"):
+            return value is not None and value in self.values
+        if self.operator in ("!=", "notin"):
+            return value is None or value not in self.values
+        if self.operator == "exists":
+            return value is not None
+        if self.operator == "!":
+            return value is None
+        return _compares(value, self.operator, next(iter(self.values)))
+
+
+class LabelSelector(Struct, frozen=True):
+    requirements: tuple[Requirement, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.requirements
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        present = labels or {}
+        return all(requirement.matches(present) for requirement in self.requirements)
+
+
+class FieldTerm(Struct, frozen=True):
+    field: str
+    equal: bool
+    value: str
+
+
+class FieldSelector(Struct, frozen=True):
+    terms: tuple[FieldTerm, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.terms
+
+    def exact(self, field: str) -> str | None:
+        """The value that this selector pins a field to, if it does."""
+        return next((t.value for t in self.terms if t.equal and t.field == field), None)
+
+    def matches(self, item: Mapping[str, object]) -> bool:
+        return all((field_value(item, t.field) == t.value) is t.equal for t in self.terms)
+
+
+_TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|<|>|[^\s,()=!<>]+|\Z)")
+_WORDS = {"in", "notin"}
+
+
+def parse_labels(text: str) -> LabelSelector:
+    """Read a label selector such as `app=web,tier in (a, b),!old`."""
+    tokens = _tokens(text)
+    requirements: list[Requirement] = []
+    position = 0
+    if not tokens:
+        return LabelSelector()
+    while True:
+        requirement, position = _requirement(tokens, position)
+        requirements.append(requirement)
+        if position >= len(tokens):
+            return LabelSelector(tuple(sorted(requirements, key=lambda r: r.key)))
+        if tokens[position] != ",":
+            raise SelectorError(f"found '{tokens[position]}', expected: ',' or 'end of string'")
+        position += 1
+        if position >= len(tokens):
+            raise SelectorError("found '', expected: identifier after ','")
+
+
+def selector_from(raw: Mapping[str, object] | None) -> LabelSelector:
+    """The selector of a `matchLabels`/`matchExpressions` object, or of nothing (which then matches all)."""
+    requirements: list[Requirement] = []
+    labels = (raw or {}).get("matchLabels")
+    if isinstance(labels, Mapping):
+        requirements += [Requirement(k, "=", frozenset((str(v),))) for k, v in labels.items()]
+    expressions = (raw or {}).get("matchExpressions")
+    operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+    for entry in expressions if isinstance(expressions, list) else []:
+        operator = str(entry.get("operator"))
+        if operator not in operators:
+            raise SelectorError(f'"{operator}" is not a valid label selector operator')
+        values = frozenset(str(v) for v in entry.get("values") or ())
+        requirements.append(Requirement(str(entry.get("key")), operators[operator], values))
+    return LabelSelector(tuple(requirements))
+
+
+def parse_fields(text: str) -> FieldSelector:
+    """Read a field selector such as `metadata.name=a,status.phase!=Running`; backslash escapes , and =."""
+    terms: list[FieldTerm] = []
+    for part in _split_unescaped(text):
+        if not part:
+            continue
+        match = re.match(r"((?:[^\\=!]|\\.)*?)(!=|==|=)(.*)\Z", part, re.S)
+        if match is None:
+            raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
+        field, operator, value = match.groups()
+        terms.append(FieldTerm(field, operator != "!=", re.sub(r"\\([\\,=])", r"\1", value)))
+    return FieldSelector(tuple(terms))
+
+
+def field_value(item: Mapping[str, object], field: str) -> str:
+    """The value of a selectable field as text; empty when it is not set."""
+    node: object = item
+    for step in field.split("."):
+        if not isinstance(node, Mapping):
+            return ""
+        node = node.get(step)
+    if node is None:
+        return ""
+    if isinstance(node, bool):
+        return "true" if node else "false"
+    return str(node)
+
+
+SELECTABLE_FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
+    ("", "Pod"): frozenset(
+        {
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        }
+    ),
+    ("", "Event"): frozenset(
+        {
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        }
+    ),
+    ("", "Namespace"): frozenset({"status.phase", "name"}),
+    ("", "Node"): frozenset({"spec.unschedulable"}),
+    ("", "Secret"): frozenset({"type"}),
+    ("", "Service"): frozenset({"spec.clusterIP", "spec.type"}),
+    ("", "ReplicationController"): frozenset({"status.replicas"}),
+    ("", "PersistentVolume"): frozenset({"name"}),
+    ("", "PersistentVolumeClaim"): frozenset({"name"}),
+    ("apps", "ReplicaSet"): frozenset({"status.replicas"}),
+    ("batch", "Job"): frozenset({"status.successful"}),
+}
+
+
+def selectable(group: str, kind: str, field: str, declared: frozenset[str] = frozenset()) -> bool:
+    """Whether a kind can be selected by a field; `declared` are a custom resource's own selectable fields."""
+    if field in ("metadata.name", "metadata.namespace") or field in declared:
+        return True
+    # Events can be had through two groups, each with its own names for the same fields.
+    key = ("", "Event") if kind == "Event" else (group, kind)
+    return field in SELECTABLE_FIELDS.get(key, frozenset())
+
+
+def value_of(group: str, kind: str, item: Mapping[str, object], field: str) -> str:
+    """The value of a selectable field of a built-in kind, with the few that are not plain paths."""
+    if kind == "Pod" and field == "spec.hostNetwork":
+        return field_value(item, field) or "false"
+    if kind == "Pod" and field == "status.podIPs":
+        status = item.get("status")
+        addresses = status.get("podIPs") if isinstance(status, Mapping) else None
+        return ",".join(str(entry.get("ip")) for entry in addresses) if isinstance(addresses, list) else ""
+    if kind == "Node" and field == "spec.unschedulable":
+        return field_value(item, field) or "false"
+    if kind == "Event" and group == "" and field == "source":
+        return field_value(item, "source.component") or field_value(item, "reportingComponent")
+    if field == "name":
+        return field_value(item, "metadata.name")
+    if kind == "Job" and field == "status.successful":
+        return field_value(item, "status.succeeded") or "0"
+    if field == "status.replicas":
+        return field_value(item, field) or "0"
+    return field_value(item, field)
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    position = 0
+    while True:
+        match = _TOKEN.match(text, position)
+        assert match is not None
+        if not match.group(1):
+            return tokens
+        tokens.append(match.group(1))
+        position = match.end()
+
+
+def _requirement(tokens: list[str], position: int) -> tuple[Requirement, int]:
+    negated = tokens[position] == "!"
+    position += negated
+    key = tokens[position] if position < len(tokens) else ""
+    if not key or key in "=!=,()<>":
+        raise SelectorError(f"found '{key}', expected: identifier")
+    problems = qualified_name_problems(key)
+    if problems:
+        raise SelectorError(f'key: Invalid value: "{key}": {"; ".join(problems)}')
+    position += 1
+    if negated:
+        return Requirement(key, "!"), position
+    operator = tokens[position] if position < len(tokens) else ","
+    if operator == ",":
+        return Requirement(key, "exists"), position
+    position += 1
+    if operator in ("=", "==", "!="):
+        value = tokens[position] if position < len(tokens) and tokens[position] != "," else ""
+        position += bool(value)
+        return _checked(
+            Requirement(key, "=" if operator == "==" else operator, frozenset((value,)))
+        ), position
+    if operator in _WORDS:
+        values, position = _values(tokens, position)
+        return _checked(Requirement(key, operator, values)), position
+    if operator in ("<", ">"):
+        value = tokens[position] if position < len(tokens) else ""
+        if not re.fullmatch(r"-?\d+", value):
+            raise SelectorError(
+                f'values[0]: Invalid value: "{value}": '
+                "for 'Gt', 'Lt' operators, the value must be an integer"
+            )
+        return Requirement(key, "gt" if operator == ">" else "lt", frozenset((value,))), position + 1
+    raise SelectorError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+
+
+def _values(tokens: list[str], position: int) -> tuple[frozenset[str], int]:
+    if position >= len(tokens) or tokens[position] != "(":
+        found = tokens[position] if position < len(tokens) else ""
+        raise SelectorError(f"found '{found}', expected: '('")
+    position += 1
+    values: set[str] = set()
+    expect_value = True
+    while position < len(tokens):
+        word = tokens[position]
+        position += 1
+        if word == ")":
+            if expect_value:
+                values.add("")
+            return frozenset(values), position
+        if word == ",":
+            if expect_value:
+                values.add("")
+            expect_value = True
+        else:
+            values.add(word)
+            expect_value = False
+    raise SelectorError("found '', expected: ',' or ')'")
+
+
+def _checked(requirement: Requirement) -> Requirement:
+    for value in requirement.values:
+        problems = label_value_problems(value)
+        if problems:
+            raise SelectorError(
+                f'values[0][{requirement.key}]: Invalid value: "{value}": {"; ".join(problems)}'
+            )
+    return requirement
+
+
+def _compares(value: str | None, operator: str, bound: str) -> bool:
+    try:
+        number = int(value) if value is not None else None
+    except ValueError:
+        return False
+    if number is None:
+        return False
+    return number > int(bound) if operator == "gt" else number < int(bound)
+
+
+def _split_unescaped(text: str) -> list[str]:
+    return re.findall(r"(?:[^\\,]|\\.)+", text, re.S)
