@@ -1,0 +1,225 @@
+"""All objects of a kind that a selector covers, in memory, indexed, and never going back in time.
+
+A relist replaces the contents at once when it is complete; what is missing from it is reported as deleted.
+The object that our own write returned may be put in before the watch brings it: then no pass starts from a
+version older than what this process itself wrote. Reading is plain method calls, with no await in between.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic
+
+import structlog
+from msgspec import Struct
+
+from argosy.engine.client import Client
+from argosy.engine.objects import Key, T, key_of, version_number, version_of
+from argosy.engine.watch import Apply, Delete, Event, Init, InitApply, InitDone, Watcher, WatchTimings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Change(Struct, Generic[T]):
+    """What happened to one object: new (no old), changed, or gone (no new)."""
+
+    old: T | None
+    new: T | None
+
+
+class Cache(Generic[T]):
+    def __init__(
+        self,
+        client: Client,
+        kind: type[T],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        transform: Callable[[T], T] | None = None,
+        timings: WatchTimings = WatchTimings(),
+    ) -> None:
+        self.kind = kind
+        self.watcher = Watcher(client, kind, namespace, labels, fields, timings=timings)
+        self._transform = transform
+        self._objects: dict[Key, T] = {}
+        self._index = _Index(indexes or {})
+        self._listeners: list[Callable[[Change[T]], None]] = []
+        self._synced = asyncio.Event()
+        self._seen = 0
+        self._incoming: dict[Key, T] | None = None
+        self._put_meanwhile: set[Key] = set()
+
+    @property
+    def synced(self) -> bool:
+        """True once the first complete picture is in."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """One object; the namespace of a cluster-scoped one is empty."""
+        return self._objects.get(Key(namespace, name))
+
+    def by(self, index: str, key: str) -> tuple[T, ...]:
+        """The objects that an index files under a key."""
+        return tuple(map(self._objects.__getitem__, self._index.keys(index, key)))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(tuple(self._objects.values()))
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def subscribe(self, listener: Callable[[Change[T]], None]) -> None:
+        """Call after every change, synchronously, once the cache shows it."""
+        self._listeners.append(listener)
+
+    def put(self, obj: T) -> None:
+        """What our own write returned, unless the watch already brought that version or a later one."""
+        key, version = key_of(obj), version_of(obj)
+        held = self._objects.get(key)
+        if held is None and version <= self._seen:
+            return  # the watch is past it and has nothing here: it is deleted, or outside the selection
+        if held is not None and version <= version_of(held):
+            return
+        if self._incoming is not None:
+            self._put_meanwhile.add(key)
+        self._store(key, self._trim(obj))
+
+    async def run(self) -> None:
+        """Keep the cache current until cancelled."""
+        async for batch in self.watcher.batches():
+            for event in batch:
+                self._take(event)
+
+    def _take(self, event: Event[T]) -> None:
+        if isinstance(event, Apply):
+            obj = event.object
+            version = version_of(obj)
+            self._seen = max(self._seen, version)
+            key = key_of(obj)
+            held = self._objects.get(key)
+            if held is None or version > version_of(held):
+                self._store(key, self._trim(obj))
+        elif isinstance(event, Delete):
+            self._remove(event.object)
+        elif isinstance(event, InitApply):
+            if self._incoming is not None:
+                self._incoming[key_of(event.object)] = self._trim(event.object)
+        elif isinstance(event, Init):
+            self._incoming = {}
+            self._put_meanwhile.clear()
+        elif isinstance(event, InitDone):
+            self._swap(version_number(event.resource_version))
+        else:
+            self._seen = max(self._seen, version_number(event.resource_version))
+
+    def _remove(self, obj: T) -> None:
+        key, version = key_of(obj), version_of(obj)
+        if self._incoming is not None:
+            self._incoming.pop(key, None)
+            return
+        self._seen = max(self._seen, version)
+        held = self._objects.get(key)
+        if held is not None and version >= version_of(held):
+            self._store(key, None)
+
+    def _swap(self, version: int) -> None:
+        incoming, self._incoming = self._incoming or {}, None
+        for key in self._put_meanwhile:
+            # Written by us while the list was on its way: the list may be too old to show it.
+            mine = self._objects.get(key)
+            if mine is not None and version_of(mine) > version:
+                incoming[key] = mine
+        self._put_meanwhile.clear()
+        self._seen = version
+        outgoing, self._objects = self._objects, incoming
+        self._index.clear()
+        for key, obj in incoming.items():
+            self._index.move(key, None, obj)
+        self._synced.set()
+        self._tell_difference(outgoing, incoming)
+
+    def _tell_difference(self, outgoing: Mapping[Key, T], incoming: Mapping[Key, T]) -> None:
+        if not self._listeners:
+            return
+        for key, old in outgoing.items():
+            new = incoming.get(key)
+            if new is None or new.metadata.uid != old.metadata.uid:
+                self._tell(old, None)
+        for key, obj in incoming.items():
+            before = outgoing.get(key)
+            if before is None or before.metadata.uid != obj.metadata.uid:
+                self._tell(None, obj)
+            elif before.metadata.resource_version != obj.metadata.resource_version:
+                self._tell(before, obj)
+
+    def _store(self, key: Key, obj: T | None) -> None:
+        old = self._objects.get(key)
+        if obj is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = obj
+        self._index.move(key, old, obj)
+        self._tell(old, obj)
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        change = Change(old, new)
+        for listener in self._listeners:
+            try:
+                listener(change)
+            except Exception:
+                log.exception("a listener failed", kind=self.kind.resource.kind)
+
+    def _trim(self, obj: T) -> T:
+        return obj if self._transform is None else self._transform(obj)
+
+
+class _Index(Generic[T]):
+    """Keys filed under the strings that each index function gives for an object.
+
+    A string with a single key holds that key itself: most owners of one object cost no set of their own.
+    """
+
+    def __init__(self, functions: Mapping[str, Callable[[T], Iterable[str]]]) -> None:
+        self._functions = dict(functions)
+        self._filed: dict[str, dict[str, Key | dict[Key, None]]] = {name: {} for name in functions}
+
+    def keys(self, index: str, value: str) -> Iterable[Key]:
+        filed = self._filed[index].get(value, {})
+        return (filed,) if isinstance(filed, Key) else filed
+
+    def clear(self) -> None:
+        for filed in self._filed.values():
+            filed.clear()
+
+    def move(self, key: Key, old: T | None, new: T | None) -> None:
+        for name, function in self._functions.items():
+            before = () if old is None else tuple(function(old))
+            after = () if new is None else tuple(function(new))
+            if before != after:
+                filed = self._filed[name]
+                for value in before:
+                    _unfile(filed, value, key)
+                for value in after:
+                    _file(filed, value, key)
+
+
+def _file(filed: dict[str, Key | dict[Key, None]], value: str, key: Key) -> None:
+    there = filed.get(value)
+    if there is None:
+        filed[value] = key
+    elif isinstance(there, Key):
+        filed[value] = {there: None, key: None}
+    else:
+        there[key] = None
+
+
+def _unfile(filed: dict[str, Key | dict[Key, None]], value: str, key: Key) -> None:
+    there = filed.get(value)
+    if isinstance(there, dict):
+        there.pop(key, None)
+    if there == key or not there:
+        filed.pop(value, None)

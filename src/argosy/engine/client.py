@@ -1,0 +1,448 @@
+"""A typed client of the Kubernetes API: `await client.get(Pod, "a", "default")` gives a `Pod`.
+
+Writes pass the limiter and are not sent after `deadline`; their timeout ends before it, so that a process
+that lost its lease, or slept through it, changes nothing. What certainly was not done is tried again here
+(429, and 401 after new credentials); anything else is raised, typed by what the caller does about it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Generic, Self, cast
+from urllib.parse import quote, urlencode
+
+from msgspec import Struct
+
+from argosy.engine import streams
+from argosy.engine.clock import Clock, SystemClock
+from argosy.engine.codec import Body, Bookmark, Codec, Undecodable, WatchEvent, encode_body
+from argosy.engine.dynamic import Json
+from argosy.engine.errors import ApiError, Gone, LeaseExpired, Throttled, Unauthorized, error_from_answer
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.limiter import WriteLimiter, WriteLimits
+from argosy.engine.metrics import Metrics
+from argosy.engine.objects import Fetchable, T
+from argosy.engine.scale import Scale
+from argosy.engine.transport import Answer, HttpTransport, Request, Transport
+
+Query = Mapping[str, str]
+
+
+class PatchType(Enum):
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Listed(Struct, Generic[T]):
+    """A whole collection at one version; `undecodable` holds what did not fit the type."""
+
+    items: "Sequence[T]"
+    resource_version: str
+    undecodable: Sequence[Undecodable] = ()
+
+
+class Client:
+    """One API server, one identity. An async context manager; safe for any number of tasks of one loop."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str = "argosy",
+        field_manager: str = "argosy",
+        limits: WriteLimits = WriteLimits(),
+        deadline: Callable[[], float] | None = None,
+        timeout: float = 30.0,
+        clock: Clock = SystemClock(),
+        metrics: Metrics | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.connection = connection
+        self.metrics = metrics or Metrics()
+        self._transport = transport or HttpTransport(connection)
+        self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
+        self._manager = {"fieldManager": field_manager}
+        self._limiter = WriteLimiter(limits)
+        self._deadline = deadline
+        self._timeout = timeout
+        self._clock = clock
+        self._codecs: dict[type, object] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
+        return self._codec(kind).object(await self.request("GET", _path(kind, name, namespace)))
+
+    async def list(
+        self,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+        resource_version: str | None = None,
+    ) -> Listed[T]:
+        """All objects, page by page. Version "0" means from the server's cache, none the latest."""
+        query = _selection(labels, fields)
+        if resource_version is not None:
+            query["resourceVersion"] = resource_version
+        try:
+            return await self._pages(kind, namespace, query | {"limit": str(limit)})
+        except Gone:
+            # The continue token was too old for a list this long: take it in one piece.
+            return await self._pages(kind, namespace, query)
+
+    async def _pages(self, kind: type[T], namespace: str | None, query: dict[str, str]) -> Listed[T]:
+        codec, path = self._codec(kind), _path(kind, None, namespace)
+        headers = {"Accept": _accept(kind, "List")}
+        page = codec.page(await self.request("GET", path, query=query, headers=headers))
+        items, undecodable = page.items, page.undecodable
+        # The first page fixes the version; asking for one together with a token is refused.
+        query.pop("resourceVersion", None)
+        while page.metadata.continue_:
+            query["continue"] = page.metadata.continue_
+            page = codec.page(await self.request("GET", path, query=query, headers=headers))
+            items += page.items
+            undecodable += page.undecodable
+        return Listed(items, page.metadata.resource_version, undecodable)
+
+    async def create(
+        self, kind: type[T], body: Body, namespace: str | None = None, *, dry_run: bool = False
+    ) -> T:
+        query = {**self._manager, "dryRun": "All"} if dry_run else self._manager
+        path = _path(kind, None, namespace, of_one=True)
+        return self._codec(kind).object(
+            await self.request("POST", path, query=query, body=encode_body(body, kind))
+        )
+
+    async def replace(
+        self, kind: type[T], body: Body, namespace: str | None = None, *, subresource: str | None = None
+    ) -> T:
+        """PUT a whole object; refused with `Conflict` if its resourceVersion is no longer the latest."""
+        encoded = encode_body(body, kind)
+        path = _path(kind, _name_of(body), namespace, subresource)
+        return self._codec(kind).object(await self.request("PUT", path, query=self._manager, body=encoded))
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Body | Sequence[Mapping[str, object]],
+        namespace: str | None = None,
+        *,
+        type: PatchType = PatchType.MERGE,
+        subresource: str | None = None,
+        force: bool = False,
+    ) -> T:
+        """With `metadata.resourceVersion` in a merge patch: refused when that version is not the latest."""
+        body = encode_body(patch, kind if type is PatchType.APPLY else None)
+        answer = await self._patch(_path(kind, name, namespace, subresource), body, type, force)
+        return self._codec(kind).object(answer)
+
+    async def apply(
+        self,
+        kind: type[T],
+        body: Body,
+        namespace: str | None = None,
+        *,
+        force: bool = False,
+        subresource: str | None = None,
+    ) -> T:
+        """Server-side apply under our field manager; `Conflict` when another manager owns a field."""
+        return await self.patch(
+            kind,
+            _name_of(body),
+            body,
+            namespace,
+            type=PatchType.APPLY,
+            subresource=subresource,
+            force=force,
+        )
+
+    async def delete(
+        self,
+        kind: type[Fetchable],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+    ) -> None:
+        """`Conflict` when the object there is not the one meant by uid or version; absent is `NotFound`."""
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if given := {field: value for field, value in preconditions.items() if value is not None}:
+            options["preconditions"] = given
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        await self.request("DELETE", _path(kind, name, namespace), body=encode_body(options))
+
+    async def get_scale(self, kind: type[Fetchable], name: str, namespace: str | None = None) -> Scale:
+        return self._codec(Scale).object(await self.request("GET", _path(kind, name, namespace, "scale")))
+
+    async def patch_scale(
+        self, kind: type[Fetchable], name: str, replicas: int, namespace: str | None = None
+    ) -> Scale:
+        body = encode_body({"spec": {"replicas": replicas}})
+        path = _path(kind, name, namespace, "scale")
+        return self._codec(Scale).object(await self._patch(path, body, PatchType.MERGE, force=False))
+
+    async def watch(
+        self,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        timeout_seconds: int | None = None,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Changes after a version, until the server ends the watch. For one that lasts, see `Watcher`."""
+        batches = self.watch_batches(
+            kind,
+            namespace,
+            labels=labels,
+            fields=fields,
+            resource_version=resource_version,
+            timeout_seconds=timeout_seconds,
+        )
+        async for batch in batches:
+            for event in batch:
+                if isinstance(event, WatchEvent):
+                    yield event
+
+    def watch_batches(
+        self,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        send_initial_events: bool = False,
+        timeout_seconds: int | None = None,
+        idle_seconds: Callable[[], float] | None = None,
+    ) -> AsyncIterator[Sequence[WatchEvent[T] | Bookmark | Undecodable]]:
+        """A watch with bookmarks, as many events at a time as one read from the socket brought.
+
+        `idle_seconds` is the watchdog: without a whole event for that long the watch ends in `Unavailable`.
+        """
+        query = _selection(labels, fields) | {"watch": "true", "allowWatchBookmarks": "true"}
+        if resource_version:
+            query["resourceVersion"] = resource_version
+        if send_initial_events:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        if timeout_seconds is not None:
+            query["timeoutSeconds"] = str(timeout_seconds)
+        target = _target(_path(kind, None, namespace), query)
+        return streams.watch(self._codec(kind), self._opened(target, _accept(kind)), idle_seconds)
+
+    def logs(
+        self,
+        pod: str,
+        namespace: str,
+        *,
+        container: str | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        previous: bool = False,
+        timestamps: bool = False,
+        since_seconds: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        """A container's output in chunks, as they come."""
+        options = {
+            "container": container,
+            "follow": follow,
+            "tailLines": tail,
+            "previous": previous,
+            "timestamps": timestamps,
+            "sinceSeconds": since_seconds,
+        }
+        target = _target(streams.pod_path(pod, namespace, "log"), streams.log_query(options))
+        return streams.chunks(self._opened(target, "*/*"))
+
+    async def exec(
+        self,
+        pod: str,
+        namespace: str,
+        command: Sequence[str],
+        *,
+        container: str | None = None,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        tty: bool = False,
+        on_stdout: Callable[[bytes], None] = streams.ignore,
+        on_stderr: Callable[[bytes], None] = streams.ignore,
+    ) -> int:
+        """Run a command in a container; its exit code."""
+        query = streams.exec_query(command, container, stdin=stdin is not None, tty=tty)
+        target = streams.pod_path(pod, namespace, "exec") + "?" + urlencode(query)
+        request = await self._new_request("GET", target, self._headers, None)
+        self._time_to_write()
+        async with self._transport.websocket(request, streams.EXEC_PROTOCOLS) as socket:
+            return await streams.converse(socket, stdin, on_stdout, on_stderr)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | Body | Sequence[Mapping[str, object]] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Any request; the answer's body. For kinds and paths the typed methods do not know."""
+        encoded = body if body is None or isinstance(body, bytes) else encode_body(body)
+        given = self._headers if encoded is None else {**self._headers, "Content-Type": "application/json"}
+        if headers:
+            given = {**given, **headers}
+        send = self._send_read if method in ("GET", "HEAD") else self._send_write
+        target = _target(path, query)
+        for attempt in range(TRIES):
+            try:
+                return await send(method, target, given, encoded)
+            except Throttled as error:
+                if attempt + 1 == TRIES or error.status != 429 or error.retry_after > PATIENCE:
+                    raise
+                if method == "GET":
+                    await asyncio.sleep(error.retry_after)
+            except Unauthorized:
+                if attempt + 1 == TRIES or not self.connection.credentials.refresh():
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _send_read(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> bytes:
+        return await self._send(await self._new_request(method, target, headers, body))
+
+    async def _send_write(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> bytes:
+        started = await self._limiter.acquire()
+        self.metrics.writes_in_flight.inc()
+        try:
+            request = await self._new_request(method, target, headers, body)
+            # Checked last, right before sending: waiting for a place or for credentials takes time.
+            request.timeout = self._time_to_write()
+            answer = await self._send(request)
+        except Throttled as error:
+            self._limiter.throttled(started, error.retry_after)
+            raise
+        else:
+            self._limiter.succeeded()
+            return answer
+        finally:
+            self.metrics.writes_in_flight.dec()
+            self._limiter.release()
+
+    def _time_to_write(self) -> float:
+        if self._deadline is None:
+            return self._timeout
+        left = self._deadline() - self._clock.monotonic()
+        if left <= 0:
+            raise LeaseExpired()
+        return min(left, self._timeout)
+
+    async def _new_request(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Request:
+        identity = await self.connection.credentials.current()
+        return Request(method, target, headers, identity, body, self._timeout)
+
+    async def _send(self, request: Request) -> bytes:
+        before = self._clock.monotonic()
+        try:
+            answer = await self._transport.send(request)
+        except ApiError:
+            self.metrics.requests.labels(request.method, "none").inc()
+            raise
+        self._count(request, answer, before)
+        if answer.status >= 300:
+            raise error_from_answer(answer.status, answer.headers, answer.body)
+        return answer.body
+
+    def _count(self, request: Request, answer: Answer, before: float) -> None:
+        self.metrics.requests.labels(request.method, f"{answer.status // 100}xx").inc()
+        self.metrics.request_seconds.labels(request.method).observe(self._clock.monotonic() - before)
+
+    def _opened(self, target: str, accept: str) -> streams.Opener:
+        """How a stream is opened when it is first read: with credentials of that moment."""
+
+        async def request() -> Request:
+            request = await self._new_request("GET", target, {**self._headers, "Accept": accept}, None)
+            request.timeout = None
+            return request
+
+        return streams.Opener(self._transport, request, self.connection.credentials.refresh)
+
+    async def _patch(self, path: str, body: bytes, type: PatchType, force: bool) -> bytes:
+        query = {**self._manager, "force": "true"} if force else self._manager
+        return await self.request("PATCH", path, query=query, body=body, headers={"Content-Type": type.value})
+
+    def _codec(self, kind: type[T]) -> Codec[T]:
+        codec = self._codecs.get(kind)
+        if codec is None:
+            codec = self._codecs[kind] = Codec(kind)
+        return cast("Codec[T]", codec)
+
+
+TRIES = 4
+"""How often a request that was certainly not done is sent."""
+
+PATIENCE = 5.0
+"""Seconds of Retry-After that are waited out here; a longer wait is the caller's to plan."""
+
+
+def _path(
+    kind: type[Fetchable],
+    name: str | None,
+    namespace: str | None,
+    subresource: str | None = None,
+    *,
+    of_one: bool = False,
+) -> str:
+    if of_one and kind.resource.namespaced and not namespace:
+        raise ValueError(f"{kind.resource.kind}: a namespace is needed to create one")
+    quoted = quote(name, safe=":@") if name else name
+    return kind.resource.path(quoted, quote(namespace) if namespace else None, subresource)
+
+
+def _target(path: str, query: Query | None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _selection(labels: str, fields: str) -> dict[str, str]:
+    query = {"labelSelector": labels, "fieldSelector": fields}
+    return {name: value for name, value in query.items() if value}
+
+
+def _accept(kind: type[Fetchable], suffix: str = "") -> str:
+    """A struct that holds metadata alone is asked for as metadata alone: Secrets stay where they are."""
+    if getattr(kind, "__struct_fields__", None) == ("metadata",):
+        return f"application/json;as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1,application/json"
+    return "application/json"
+
+
+def _name_of(body: Body) -> str:
+    metadata = body.get("metadata") if isinstance(body, Mapping) else getattr(body, "metadata", None)
+    name = metadata.get("name") if isinstance(metadata, Mapping) else getattr(metadata, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ValueError("the body has no metadata.name")
+    return name

@@ -1,0 +1,154 @@
+"""From bytes to objects and back: one set of compiled decoders per kind.
+
+Lists and watches decode straight into the kind's struct, one pass over the bytes. One object that does not
+fit its type must not hide the others, so what fails to decode is decoded again piece by piece, and the bad
+piece comes out as `Undecodable` instead of an exception.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import GenericAlias
+from typing import Generic, Literal, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.engine.dynamic import Json, decode_any
+from argosy.engine.errors import ApiError, Status, Unavailable, error_from_status
+from argosy.engine.objects import Fetchable, T
+from argosy.kinds.meta import ObjectMeta
+
+Body = Mapping[str, object] | Struct
+
+
+class WatchEvent(Struct, Generic[T]):
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: T
+
+
+class Bookmark(Struct, gc=False):
+    """The watch has come as far as this version; after the initial events it says that they are complete."""
+
+    resource_version: str
+    initial_events_end: bool = False
+
+
+class Undecodable(Struct):
+    """An object that does not fit its type: which one, and what is wrong with it."""
+
+    metadata: ObjectMeta
+    problem: str
+
+
+class Page(Struct, Generic[T]):
+    metadata: "PageMeta"
+    items: list[T]
+    undecodable: list[Undecodable] = field(default_factory=list)
+
+
+class PageMeta(Struct, rename="camel", gc=False):
+    resource_version: str = ""
+    continue_: str = field(default="", name="continue")
+
+
+class Codec(Generic[T]):
+    def __init__(self, kind: type[T]) -> None:
+        self.kind = kind
+        self._object = msgspec.json.Decoder(kind, dec_hook=decode_any)
+        self._page = msgspec.json.Decoder(GenericAlias(Page, (kind,)), dec_hook=decode_any)
+        self._event = msgspec.json.Decoder(GenericAlias(WatchEvent, (kind,)), dec_hook=decode_any)
+
+    def object(self, body: bytes) -> T:
+        try:
+            return self._object.decode(body)
+        except msgspec.ValidationError as error:
+            kind = self.kind.resource.kind
+            raise ApiError(200, "Undecodable", f"the {kind} does not fit its type: {error}") from error
+        except GARBLED as error:
+            raise _garbled(error) from error
+
+    def page(self, body: bytes) -> Page[T]:
+        try:
+            return cast("Page[T]", self._page.decode(body))
+        except msgspec.ValidationError:
+            return self._page_by_piece(body)
+        except GARBLED as error:
+            raise _garbled(error) from error
+
+    def _page_by_piece(self, body: bytes) -> Page[T]:
+        raw = _raw_page.decode(body)
+        page: Page[T] = Page(metadata=raw.metadata, items=[])
+        for item in raw.items or ():
+            try:
+                page.items.append(self._object.decode(item))
+            except msgspec.ValidationError as error:
+                page.undecodable.append(_undecodable(item, error))
+        return page
+
+    def event(self, line: bytes) -> WatchEvent[T] | Bookmark | Undecodable:
+        """One line of a watch. Raises the typed error when the line is an ERROR event."""
+        try:
+            return cast("WatchEvent[T]", self._event.decode(line))
+        except msgspec.ValidationError as error:
+            return self._other_event(line, error)
+        except GARBLED as error:
+            raise _garbled(error) from error
+
+    def _other_event(self, line: bytes, error: msgspec.ValidationError) -> Bookmark | Undecodable:
+        raw = _raw_event.decode(line)
+        if raw.type == "BOOKMARK":
+            meta = _meta_of(raw.object)
+            end = meta.annotations.get(INITIAL_EVENTS_END) == "true"
+            return Bookmark(meta.resource_version, end)
+        if raw.type == "ERROR":
+            raise error_from_status(msgspec.json.decode(raw.object, type=Status))
+        return _undecodable(raw.object, error)
+
+
+def encode_body(body: Body | Sequence[Mapping[str, object]], kind: type[Fetchable] | None = None) -> bytes:
+    """A request body; apiVersion and kind are filled in from `kind` when an object lacks them."""
+    if kind is None or not isinstance(body, Mapping | Struct):
+        return msgspec.json.encode(body)
+    fields: Json = dict(body) if isinstance(body, Mapping) else msgspec.to_builtins(body)
+    fields.setdefault("apiVersion", kind.resource.api_version)
+    fields.setdefault("kind", kind.resource.kind)
+    return msgspec.json.encode(fields)
+
+
+GARBLED = (msgspec.DecodeError, UnicodeDecodeError)
+
+
+def _garbled(error: Exception) -> Unavailable:
+    return Unavailable(0, "Garbled", f"the answer is not JSON, or only a part of it: {error}")
+
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class _RawEvent(Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _RawPage(Struct):
+    metadata: PageMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _OnlyMeta(Struct):
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+
+
+_raw_event = msgspec.json.Decoder(_RawEvent)
+_raw_page = msgspec.json.Decoder(_RawPage)
+_only_meta = msgspec.json.Decoder(_OnlyMeta)
+
+
+def _meta_of(raw: msgspec.Raw) -> ObjectMeta:
+    try:
+        return _only_meta.decode(raw).metadata
+    except msgspec.ValidationError:
+        return ObjectMeta()
+
+
+def _undecodable(raw: msgspec.Raw, error: msgspec.ValidationError) -> Undecodable:
+    return Undecodable(_meta_of(raw), str(error))

@@ -1,0 +1,99 @@
+"""Runs a reconcile function for every key that needs it, many at a time and each key alone.
+
+A pass that raises is logged, counted and tried again later, with growing delays; it takes nothing from other
+keys. A pass says itself when it wants to run again (`Wake`); its word replaces what earlier passes said.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+
+from argosy.engine.clock import Clock, SystemClock
+from argosy.engine.errors import ApiError, Throttled
+from argosy.engine.metrics import Metrics
+from argosy.engine.objects import Key
+from argosy.engine.queue import Queue
+
+__all__ = ["Controller", "Key", "Wake"]
+
+K = TypeVar("K", bound=Hashable)
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Wake:
+    """When a key should run again though nothing changes; never, if `after` is none."""
+
+    after: float | None = None
+
+
+class Controller(Generic[K]):
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[K], Awaitable[Wake | None]],
+        *,
+        concurrency: int = 32,
+        queue: Queue[K] | None = None,
+        clock: Clock = SystemClock(),
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.name = name
+        self.queue: Queue[K] = queue or Queue()
+        self._reconcile = reconcile
+        self._concurrency = concurrency
+        self._clock = clock
+        metrics = metrics or Metrics()
+        metrics.queue_depth.labels(name).set_function(lambda: len(self.queue))
+        self._passes = {outcome: metrics.passes.labels(name, outcome) for outcome in ("done", "failed")}
+        self._seconds = metrics.pass_seconds.labels(name)
+
+    def enqueue(self, key: K, after: float = 0.0) -> None:
+        self.queue.add_after(key, after)
+
+    async def run(self) -> None:
+        """Work until cancelled; passes under way are cancelled with it."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._concurrency):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            await self._pass(await self.queue.get())
+
+    async def _pass(self, key: K) -> None:
+        began = self._clock.monotonic()
+        try:
+            wake = await self._reconcile(key)
+        except Exception as error:
+            self._failed(key, error)
+        else:
+            self._passes["done"].inc()
+            self.queue.forget(key)
+            if wake is not None and wake.after is not None:
+                self.queue.add_after(key, max(wake.after, MOMENT))
+        finally:
+            took = self._clock.monotonic() - began
+            self._seconds.observe(took)
+            self.queue.done(key, took)
+
+    def _failed(self, key: K, error: Exception) -> None:
+        self._passes["failed"].inc()
+        delay = self.queue.fail(key, error.retry_after if isinstance(error, Throttled) else 0.0)
+        expected = isinstance(error, ApiError)
+        log.warning(
+            "pass failed, trying again",
+            controller=self.name,
+            key=str(key),
+            error=str(error) if expected else repr(error),
+            seconds=round(delay, 2),
+            exc_info=not expected,
+        )
+
+
+MOMENT = 0.001
+"""A wake of zero still lets other keys run first."""

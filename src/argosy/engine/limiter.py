@@ -1,0 +1,93 @@
+"""How many writes may be in flight: as many as the API server takes, and no fixed rate.
+
+The window starts wide open, halves when the server says 429 (once per window, not once per refusal: a full
+window is refused together), holds everything back for as long as Retry-After says, and climbs back with every
+write that succeeds. A cap per second exists for clusters whose owner wants one.
+"""
+
+import asyncio
+from collections import deque
+
+from msgspec import Struct
+
+
+class WriteLimits(Struct, frozen=True):
+    in_flight: int = 128
+    per_second: float | None = None
+
+
+class WriteLimiter:
+    def __init__(self, limits: WriteLimits = WriteLimits()) -> None:
+        self._limits = limits
+        self._window = float(limits.in_flight)
+        self._active = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._not_before = float("-inf")
+        self._halved_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def window(self) -> int:
+        return max(int(self._window), 1)
+
+    @property
+    def active(self) -> int:
+        return self._active
+
+    async def acquire(self) -> float:
+        """Wait for a place; returns when the write started, to hand back to `throttled`."""
+        loop = asyncio.get_running_loop()
+        if self._waiting or not self._open(loop.time()):
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(turn)
+            self._wake()
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self.release()
+                raise
+        else:
+            self._take(loop.time())
+        return loop.time()
+
+    def release(self) -> None:
+        self._active -= 1
+        self._wake()
+
+    def succeeded(self) -> None:
+        self._window = min(self._window + max(1 / self._window, CLIMB), float(self._limits.in_flight))
+
+    def throttled(self, started: float, retry_after: float) -> None:
+        now = asyncio.get_running_loop().time()
+        self._not_before = max(self._not_before, now + retry_after)
+        if started >= self._halved_at:
+            self._halved_at = now
+            self._window = max(self._window / 2, 1.0)
+
+    def _open(self, now: float) -> bool:
+        return self._active < self.window and now >= self._not_before
+
+    def _take(self, now: float) -> None:
+        self._active += 1
+        if self._limits.per_second:
+            self._not_before = max(self._not_before, now) + 1 / self._limits.per_second
+
+    def _wake(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._waiting and self._open(now):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._take(now)
+                turn.set_result(None)
+        if self._waiting and now < self._not_before and self._timer is None:
+            self._timer = loop.call_at(self._not_before, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._wake()
+
+
+CLIMB = 1 / 16
+"""How much of a place each success adds at least: from one to 128 in about two thousand writes."""

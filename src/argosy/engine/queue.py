@@ -1,0 +1,153 @@
+"""Keys to work on: each once however often it was added, never twice at a time, never too soon.
+
+A key that is added while it is being worked on runs again afterwards. A key that fails waits, twice as long
+each time and with jitter. Every key rests after a pass five times as long as the pass took (at most 200 ms),
+so that an object with thousands of children, each of whose events adds it again, leaves the core to others.
+Ready keys are served first come, first served.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Hashable
+from itertools import count
+from typing import Generic, TypeVar
+
+from argosy.engine.backoff import Backoff
+
+K = TypeVar("K", bound=Hashable)
+
+REST_FACTOR = 5.0
+REST_MOST = 0.2
+
+
+class Queue(Generic[K]):
+    def __init__(self, backoff: Backoff = Backoff(first=0.05, most=60.0)) -> None:
+        self._backoff = backoff
+        self._ready: dict[K, None] = {}
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._order = count()
+        self._active: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._resting: dict[K, float] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """Keys that could be worked on now."""
+        return len(self._ready)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing ready and nothing being worked on; keys may still be due later."""
+        return not self._ready and not self._active and not self._again
+
+    def add(self, key: K) -> None:
+        if key in self._active:
+            self._again.add(key)
+            return
+        rest = self._rest_left(key)
+        if rest > 0:
+            self._schedule(key, rest)
+        elif key not in self._ready:
+            self._due.pop(key, None)
+            self._ready[key] = None
+            self._wake()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Run the key then, unless it runs sooner; the earliest time asked for wins."""
+        if seconds <= 0:
+            self.add(key)
+        elif key not in self._ready:
+            self._schedule(key, seconds)
+
+    async def get(self) -> K:
+        """The next key. What was due later for it is dropped: the pass that starts now decides anew."""
+        while not self._ready:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake()
+                raise
+        key = next(iter(self._ready))
+        del self._ready[key]
+        self._due.pop(key, None)
+        self._active.add(key)
+        return key
+
+    def done(self, key: K, took: float = 0.0) -> None:
+        """The pass is over; `took` seconds of it decide how long the key rests."""
+        self._active.discard(key)
+        rest = min(took * REST_FACTOR, REST_MOST)
+        if rest > 0:
+            self._resting[key] = asyncio.get_running_loop().time() + rest
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+        elif rest > 0 and key not in self._due:
+            # Nothing wants the key: an entry that wakes nobody sweeps the rest away.
+            self._push(key, rest)
+
+    def forget(self, key: K) -> None:
+        """The key went well: its next failure counts as the first."""
+        self._failures.pop(key, None)
+
+    def fail(self, key: K, at_least: float = 0.0) -> float:
+        """Bring the key back after a delay that grows with each failure; returns the delay."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = max(self._backoff.delay(failures), at_least)
+        self._again.discard(key)
+        self._due.pop(key, None)
+        self._schedule(key, delay)
+        return delay
+
+    def _rest_left(self, key: K) -> float:
+        until = self._resting.get(key)
+        if until is None:
+            return 0.0
+        left = until - asyncio.get_running_loop().time()
+        if left <= 0:
+            del self._resting[key]
+        return left
+
+    def _schedule(self, key: K, seconds: float) -> None:
+        when = asyncio.get_running_loop().time() + seconds
+        if when < self._due.get(key, float("inf")):
+            self._due[key] = when
+            self._push(key, seconds)
+
+    def _push(self, key: K, seconds: float) -> None:
+        when = asyncio.get_running_loop().time() + seconds
+        heapq.heappush(self._heap, (when, next(self._order), key))
+        if self._heap[0][2] is key or self._timer is None:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(self._heap[0][0], self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._heap and self._heap[0][0] <= now:
+            _, _, key = heapq.heappop(self._heap)
+            self._rest_left(key)
+            due = self._due.get(key)
+            if due is not None and due <= now:
+                del self._due[key]
+                self.add(key)
+        if self._heap:
+            self._arm()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return

@@ -1,0 +1,266 @@
+"""A watch that lasts: every object once, then every change, across whatever happens to the connection.
+
+An explicit machine with three states. `Start` asks for everything, by WatchList where the server offers it
+and by list otherwise. `Watching` follows changes from a version and resumes there after any break. `Waiting`
+stands between an error and the next attempt. From 410 (the version is too old) the way leads back to `Start`:
+`Init` opens a new picture, `InitDone` completes it, and who keeps a store swaps it then, so that nobody ever
+sees half a list. Errors never come out: they are logged, counted and waited out.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Generic
+
+import structlog
+from msgspec import Struct
+
+from argosy.engine.backoff import Backoff
+from argosy.engine.client import Client
+from argosy.engine.codec import Bookmark, Undecodable, WatchEvent
+from argosy.engine.errors import ApiError, BadRequest, Forbidden, Gone, Invalid, Throttled, Unavailable
+from argosy.engine.objects import T
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Init(Struct, frozen=True):
+    """A new picture begins; what follows up to `InitDone` is all there is."""
+
+
+class InitApply(Struct, Generic[T], frozen=True):
+    object: T
+
+
+class InitDone(Struct, frozen=True):
+    """The picture is complete at this version."""
+
+    resource_version: str
+
+
+class Apply(Struct, Generic[T]):
+    object: T
+
+
+class Delete(Struct, Generic[T]):
+    object: T
+
+
+class Progress(Struct, gc=False):
+    """Nothing changed, and all changes up to this version have been seen."""
+
+    resource_version: str
+
+
+Event = Init | InitApply[T] | InitDone | Apply[T] | Delete[T] | Progress
+
+
+class Start(Struct, frozen=True):
+    """Nothing is known, or what is known is too old."""
+
+    from_cache: bool = True
+    """The first list may come from the server's cache; one after 410 must not go back in time."""
+
+
+class Watching(Struct, frozen=True):
+    resource_version: str
+
+
+class Waiting(Struct, frozen=True):
+    seconds: float
+    then: Start | Watching
+
+
+State = Start | Watching | Waiting
+
+
+class WatchTimings(Struct, frozen=True):
+    silence: float = 70.0
+    """Without event or bookmark for this long (servers send one a minute) the peer is taken for dead."""
+    initial_silence: float = 10.0
+    """The same before the initial events are complete: then the server does not know WatchList."""
+    server_timeout: int = 480
+    """Seconds after which the server is asked to end a watch, so that they spread over its replicas."""
+    backoff: Backoff = Backoff(first=0.2, most=10.0)
+    settled: float = 5.0
+    """A watch that lasted this long ends an unlucky streak."""
+
+
+class Watcher(Generic[T]):
+    """Iterate over it to get `Event`s; over `batches()` to get them as they came from the socket."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: type[T],
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        *,
+        timings: WatchTimings = WatchTimings(),
+    ) -> None:
+        self.state: State = Start()
+        self.problem: ApiError | None = None
+        """What the last attempt failed with; none while all is well."""
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._timings = timings
+        self._watch_list = True
+        self._failures = 0
+        self._events = client.metrics.watch_events.labels(kind.resource.kind)
+
+    async def __aiter__(self) -> AsyncIterator[Event[T]]:
+        async for batch in self.batches():
+            for event in batch:
+                yield event
+
+    async def batches(self) -> AsyncIterator[Sequence[Event[T]]]:
+        while True:
+            match self.state:
+                case Waiting(seconds, then):
+                    await asyncio.sleep(seconds)
+                    self.state = then
+                case Start(from_cache):
+                    async for batch in self._guarded(self._start(from_cache)):
+                        yield batch
+                case Watching(version):
+                    async for batch in self._guarded(self._follow(version)):
+                        yield batch
+
+    async def _guarded(self, attempt: AsyncIterator[Sequence[Event[T]]]) -> AsyncIterator[Sequence[Event[T]]]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async for batch in attempt:
+                yield batch
+        except ApiError as error:
+            if loop.time() - began > self._timings.settled:
+                self._failures = 0
+            self._failed(error)
+        else:
+            self.problem = None
+            if loop.time() - began > self._timings.settled or isinstance(self.state, Watching):
+                self._failures = 0
+
+    def _start(self, from_cache: bool) -> AsyncIterator[Sequence[Event[T]]]:
+        return self._stream_all() if self._watch_list else self._list_all(from_cache)
+
+    async def _stream_all(self) -> AsyncIterator[Sequence[Event[T]]]:
+        """Everything, then changes, in one watch. Ends in `Watching` whenever the initial events were all."""
+        yield [Init()]
+        watch = self._client.watch_batches(
+            self._kind,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            send_initial_events=True,
+            timeout_seconds=self._timings.server_timeout,
+            idle_seconds=self._patience,
+        )
+        async for batch in watch:
+            yield self._translate(batch)
+        if not isinstance(self.state, Watching):
+            raise Unavailable(0, "Unfinished", "the watch ended before its initial events did")
+
+    async def _list_all(self, from_cache: bool) -> AsyncIterator[Sequence[Event[T]]]:
+        yield [Init()]
+        listed = await self._client.list(
+            self._kind,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            resource_version="0" if from_cache else None,
+        )
+        for bad in listed.undecodable:
+            self._pass_over(bad)
+        yield [InitApply(item) for item in listed.items]
+        self.state = Watching(listed.resource_version)
+        yield [InitDone(listed.resource_version)]
+
+    async def _follow(self, version: str) -> AsyncIterator[Sequence[Event[T]]]:
+        watch = self._client.watch_batches(
+            self._kind,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            resource_version=version,
+            timeout_seconds=self._timings.server_timeout,
+            idle_seconds=self._patience,
+        )
+        async for batch in watch:
+            yield self._translate(batch)
+
+    def _patience(self) -> float:
+        return self._timings.silence if isinstance(self.state, Watching) else self._timings.initial_silence
+
+    def _translate(self, batch: Sequence[WatchEvent[T] | Bookmark | Undecodable]) -> list[Event[T]]:
+        """Wire events to ours, keeping the version to resume from."""
+        events: list[Event[T]] = []
+        version = ""
+        initial = not isinstance(self.state, Watching)
+        for event in batch:
+            if isinstance(event, WatchEvent):
+                version = event.object.metadata.resource_version
+                if event.type == "DELETED":
+                    events.append(Delete(event.object))
+                elif initial:
+                    events.append(InitApply(event.object))
+                else:
+                    events.append(Apply(event.object))
+            elif isinstance(event, Undecodable):
+                version = event.metadata.resource_version
+                self._pass_over(event)
+            else:
+                version = event.resource_version
+                if initial and event.initial_events_end:
+                    initial = False
+                    self.problem = None
+                    events.append(InitDone(version))
+                else:
+                    events.append(Progress(version))
+        if version and not initial:
+            self.state = Watching(version)
+        self._events.inc(len(batch))
+        return events
+
+    def _failed(self, error: ApiError) -> None:
+        """Where an error leads: back to the start, or on from where we were, after a while."""
+        cause, then = self._next(error)
+        self._client.metrics.watch_restarts.labels(self._kind.resource.kind, cause).inc()
+        if cause in ("gone", "no-watch-list"):
+            self.state = then
+            return
+        self.problem = error
+        self._failures += 1
+        seconds = self._timings.backoff.delay(self._failures)
+        if isinstance(error, Throttled):
+            seconds = max(seconds, error.retry_after)
+        self.state = Waiting(seconds, then)
+        log.warning(
+            "watch broken, trying again",
+            kind=self._kind.resource.kind,
+            cause=cause,
+            error=str(error),
+            seconds=round(seconds, 1),
+        )
+
+    def _next(self, error: ApiError) -> tuple[str, Start | Watching]:
+        if isinstance(self.state, Watching):
+            if isinstance(error, Gone):
+                return "gone", Start(from_cache=False)
+            return ("silent" if error.reason == "Silent" else "error"), self.state
+        unknown = isinstance(error, BadRequest | Invalid | Forbidden) or error.reason == "Silent"
+        if self._watch_list and unknown:
+            # Not offered: answered with a refusal, or ignored and never completed. Forbidden is the answer
+            # to a role that may list and not watch, too; the list then tells which it is.
+            self._watch_list = False
+            return "no-watch-list", Start(from_cache=False)
+        return "error", Start(from_cache=False)
+
+    def _pass_over(self, bad: Undecodable) -> None:
+        kind = self._kind.resource.kind
+        self._client.metrics.undecodable.labels(kind).inc()
+        name = f"{bad.metadata.namespace}/{bad.metadata.name}".lstrip("/")
+        log.warning("object does not fit its type, passed over", kind=kind, object=name, problem=bad.problem)
