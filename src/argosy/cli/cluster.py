@@ -61,9 +61,9 @@ def up(
         found = asyncio.run(ready(state, run, timeout=timeout, say=lambda line: click.echo(line, err=True)))
     except (ClusterError, StateError) as error:
         raise click.ClickException(str(error)) from error
-    nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
+    count = "1 node" if len(found) == 1 else f"{len(found)} nodes"
     names = ", ".join(node.name for node in found)
-    click.echo(f"{nodes} ready: {names} ({time.monotonic() - began:.1f} s)")
+    click.echo(f"{count} ready: {names} ({time.monotonic() - began:.1f} s)")
     click.echo(f"kubectl: export KUBECONFIG={state.kubeconfig}, or `argosy kubectl …`")
 
 

@@ -7,7 +7,9 @@ import yaml
 @click.command()
 def crds() -> None:
     """Print the kinds' definitions, for `kubectl apply --server-side -f -`."""
-    from argosy.kinds.catalog import custom_kinds
+    from argosy.kinds.catalog import OURS
     from argosy.kinds.crd import crd_for
+    from argosy.kinds.labels import DOMAIN
 
-    click.echo(yaml.safe_dump_all([crd_for(kind) for kind in custom_kinds()], sort_keys=False), nl=False)
+    own = [crd_for(kind) for kind in OURS if kind.resource.group == DOMAIN]
+    click.echo(yaml.safe_dump_all(own, sort_keys=False), nl=False)

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from argosy.cli.follow import source_of
+from argosy.cli.follow import in_order, source_of
 from argosy.cli.jobs import output_option
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.cli.text import age, columns
 from argosy.kinds.kubernetes import Event, Pod
-from argosy.kinds.labels import ATTEMPT, INDEX, JOB, ROLE
+from argosy.kinds.labels import ATTEMPT, JOB
 from argosy.kinds.trainingrun import TrainingRun
 
 
@@ -30,8 +30,8 @@ async def describe(
             )
             return
         run = await client.get(TrainingRun, name, namespace)
-        pods = (await client.list(Pod, namespace, labels=f"{JOB}={name}")).items
-        events = (await client.list(Event, namespace, fields=f"involvedObject.uid={run.metadata.uid}")).items
+        pods = in_order((await client.list(Pod, namespace, labels=f"{JOB}={name}")).items)
+        found = (await client.list(Event, namespace, fields=f"involvedObject.uid={run.metadata.uid}")).items
     now = datetime.now(UTC)
     click.echo(_head(run, now))
     click.echo("\n" + columns([("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), *_roles(run)]))
@@ -40,8 +40,8 @@ async def describe(
     if run.status.conditions:
         rows = [(c.type, c.status, c.reason, c.message) for c in run.status.conditions]
         click.echo("\n" + columns([("CONDITION", "STATUS", "REASON", "MESSAGE"), *rows]))
-    if events:
-        events.sort(key=lambda event: event.last_timestamp or now)
+    if found:
+        events = sorted(found, key=lambda event: event.last_timestamp or now)
         rows = [(age(now - (e.last_timestamp or now)), e.type, e.reason, _counted(e)) for e in events[-20:]]
         click.echo("\n" + columns([("SEEN", "TYPE", "EVENT", "MESSAGE"), *rows]))
 
@@ -60,7 +60,7 @@ def _head(run: TrainingRun, now: datetime) -> str:
 
 
 def _roles(run: TrainingRun) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, wanted in sorted(run.spec.roles.items()):
         role = run.status.roles.get(name)
         if role is None:
@@ -73,9 +73,6 @@ def _roles(run: TrainingRun) -> list[tuple[str, ...]]:
 
 
 def _pods(pods: list[Pod], now: datetime) -> list[tuple[str, ...]]:
-    ordered = sorted(
-        pods, key=lambda p: (p.metadata.labels.get(ROLE, ""), int(p.metadata.labels.get(INDEX, 0)))
-    )
     return [
         (
             f"{source_of(pod.metadata.labels)} ({pod.metadata.name})",
@@ -85,7 +82,7 @@ def _pods(pods: list[Pod], now: datetime) -> list[tuple[str, ...]]:
             age(now - (pod.metadata.creation_timestamp or now)),
             _why(pod),
         )
-        for pod in ordered
+        for pod in pods
     ]
 
 

@@ -5,7 +5,7 @@ the caches resume, and a log stream that broke goes on after the last line it ga
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from typing import Literal
 
 import click
@@ -163,6 +163,13 @@ def source_of(labels: Mapping[str, str], container: str = "") -> str:
     """How a pod is called in front of its lines: `worker-2`, or `worker-2/sidecar`."""
     name = f"{labels.get(ROLE, '?')}-{labels.get(INDEX, '?')}"
     return f"{name}/{container}" if container else name
+
+
+def in_order(pods: Iterable[Pod]) -> list[Pod]:
+    """Pods by role, then by index."""
+    return sorted(
+        pods, key=lambda pod: (pod.metadata.labels.get(ROLE, ""), int(pod.metadata.labels.get(INDEX, 0)))
+    )
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:

@@ -35,12 +35,12 @@ async def ps(
     async with connect(kubeconfig, context) as client:
         where = None if all_namespaces else namespace
         if output == "json":
-            found = await client.request("GET", TrainingRun.resource.path(namespace=where))
-            click.echo(msgspec.json.format(found))
+            body = await client.request("GET", TrainingRun.resource.path(namespace=where))
+            click.echo(msgspec.json.format(body))
             return
-        runs = (await client.list(TrainingRun, where)).items
+        found = await client.list(TrainingRun, where)
     now = datetime.now(UTC)
-    runs.sort(key=lambda run: run.metadata.creation_timestamp or now)
+    runs = sorted(found.items, key=lambda run: run.metadata.creation_timestamp or now)
     rows = [_row(run, now) for run in runs]
     if all_namespaces:
         rows = [(run.metadata.namespace, *row) for run, row in zip(runs, rows, strict=True)]

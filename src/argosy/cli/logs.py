@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from argosy.cli.follow import Follower, Printer, lines, source_of
+from argosy.cli.follow import Follower, Printer, in_order, lines, source_of
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.engine.client import Client
 from argosy.engine.errors import BadRequest
@@ -40,10 +40,9 @@ async def logs(
         if follow:
             await Follower(client, namespace, name, printer, labels=selector, tail=tail).outcome()
             return
-        pods = (await client.list(Pod, namespace, labels=selector)).items
+        pods = in_order((await client.list(Pod, namespace, labels=selector)).items)
         if not pods:
             raise click.ClickException(f"{name} has no such pod now; `argosy describe {name}` tells why")
-        pods.sort(key=lambda pod: (pod.metadata.labels.get(ROLE, ""), int(pod.metadata.labels.get(INDEX, 0))))
         for pod, said in zip(
             pods, await asyncio.gather(*(_said(client, pod, tail) for pod in pods)), strict=True
         ):

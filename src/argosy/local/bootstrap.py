@@ -4,15 +4,14 @@ Written with server-side apply, so that saying it again changes nothing and an u
 """
 
 from argosy.engine.client import Client
+from argosy.kinds.catalog import OURS
+from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 
 
 async def install(client: Client) -> None:
     """Make the kinds and namespaces that the operator and its users expect."""
-    from argosy.kinds.catalog import custom_kinds
-    from argosy.kinds.crd import crd_for
-
-    for kind in custom_kinds(local=True):
+    for kind in OURS:
         await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
     await client.apply(Namespace, {"metadata": {"name": OPERATOR_NAMESPACE}}, force=True)
