@@ -1,0 +1,74 @@
+"""`argosy operator`: run the operator against any cluster, as its Deployment does."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The cluster; the pod's own by default.",
+)
+@click.option("--context", help="A context of the kubeconfig.")
+@click.option("--namespace", help="Serve the jobs of this namespace only.")
+@click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
+@click.option(
+    "--endpoint", default="0.0.0.0:8443", show_default=True, help="Where helpers in pods are answered."
+)
+@click.option("--advertise-url", help="Under which URL pods reach the endpoint.")
+@click.option(
+    "--health", default="0.0.0.0:8080", show_default=True, help="Where probes and metrics are answered."
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1024),
+    default=32,
+    show_default=True,
+    help="Jobs worked on at once.",
+)
+@click.option("--cluster-domain", default="cluster.local", show_default=True)
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@click.option(
+    "--local",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Serve the local control plane of this state folder.",
+)
+def operator(
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    leader_elect: bool,
+    endpoint: str,
+    advertise_url: str | None,
+    health: str,
+    concurrency: int,
+    cluster_domain: str,
+    log_format: str,
+    local: Path | None,
+) -> None:
+    """Run the operator against any cluster."""
+    from dataclasses import replace
+
+    from argosy.operator.main import run
+    from argosy.operator.settings import Settings, local_settings
+
+    if local is not None:
+        settings = local_settings(local, kubeconfig)
+    else:
+        settings = Settings(
+            kubeconfig=kubeconfig,
+            context=context,
+            namespace=namespace,
+            leader_elect=leader_elect,
+            endpoint=endpoint,
+            health=health,
+            concurrency=concurrency,
+            cluster_domain=cluster_domain,
+            log_format="text" if log_format == "text" else "json",
+        )
+    if advertise_url:
+        settings = replace(settings, advertise_url=advertise_url)
+    asyncio.run(run(settings))
