@@ -115,6 +115,13 @@ class Observed(Struct, frozen=True, dict=True):
             places[place] = (*places.get(place, ()), pod)
         return places
 
+    @cached_property
+    def by_role(self) -> Mapping[str, tuple[ObservedPod, ...]]:
+        roles: dict[str, list[ObservedPod]] = {}
+        for pod in self.pods:
+            roles.setdefault(pod.role, []).append(pod)
+        return {name: tuple(pods) for name, pods in roles.items()}
+
 
 def observe_pod(pod: Pod) -> ObservedPod | None:
     """The pod as policies see it; None if its labels do not say which place it has."""

@@ -2,7 +2,7 @@
 
 Small on purpose: about a pod nothing is kept unless its place deviates from "created once, never replaced",
 and such deviations are written as ranges (see `tally`), so that 2,000 pods fit in 32 kB. What a later
-version wrote and this one does not know is kept as it came. If the Record is lost, `rebuild` reads attempt
+version wrote and this one does not know is kept as it came. If the Record is lost, `memory` reads attempt
 and replacements back from the labels of the pods.
 """
 
@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.workload import tally
-from argosy.workload.model import Json, Phase, Workload
-from argosy.workload.observed import Observed
+from argosy.workload.model import Json, Phase
 
 VERSION = 1
 HISTORY = 20
@@ -48,16 +47,18 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Every index below this one has been seen at least once."""
     restarts: int = 0
     """Pods replaced after a failure, and containers restarted in place. Never decreases."""
-    streak: int = 0
-    """Failures in a row, for the back-off."""
-    failed_at: datetime | None = None
     retry_at: datetime | None = None
-    """No pod of the role is created before."""
+    """No pod of the role that was replaced more than once is created before."""
     below_min_since: datetime | None = None
     replaced: Mapping[int, int] = field(default_factory=dict)
     """Replacement number by index, in this attempt, where it is not 0."""
     in_place: Mapping[int, int] = field(default_factory=dict)
-    """Container restarts already counted, by index, of the pod now in that place."""
+    """Container restarts seen, by index, of the pod now in that place."""
+    in_place_counted: int = 0
+    """How many of those are in `restarts` already."""
+    done: Mapping[int, int] = field(default_factory=dict)
+    """1 for every index whose pod succeeded in this attempt: it is not run again, even when its pod is
+    gone."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -79,11 +80,12 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     ran: datetime | None = None
     """When the job was Running for the first time."""
     finished: datetime | None = None
-    admitted: bool = False
-    """The gang has been let in, in this attempt."""
-    suspended: bool = False
-    cleaned: bool = False
-    """What the cleanup policy deletes has been deleted."""
+    began: datetime | None = None
+    """When this attempt began: its first pods were asked for."""
+    streak: int = 0
+    """Whole-job failures in a row, for the back-off."""
+    retry_at: datetime | None = None
+    """No pod is created before."""
     roles: Mapping[str, RoleRecord] = field(default_factory=dict)
     history: tuple[Entry, ...] = ()
     unknown: Mapping[str, object] = field(default_factory=dict)
@@ -130,34 +132,6 @@ def decode(raw: object) -> Record | None:
     return replace(record, roles=roles, unknown=unknown)
 
 
-def rebuild(workload: Workload, seen: Observed, now: datetime) -> Record:
-    """The best record that can be told from the pods alone: of a new job, or of one whose status was
-    wiped."""
-    attempt = max((pod.attempt for pod in seen.pods), default=1)
-    current = [pod for pod in seen.pods if pod.attempt == attempt and pod.role in workload.roles]
-    roles: dict[str, RoleRecord] = {}
-    for name, role in workload.roles.items():
-        replaced = {pod.index: pod.replacement for pod in current if pod.role == name and pod.replacement}
-        highest = max((pod.index for pod in current if pod.role == name), default=-1)
-        roles[name] = RoleRecord(
-            phase=Phase.STARTING if highest >= 0 else Phase.PENDING,
-            since=now,
-            size=role.replicas,
-            restarts=sum(replaced.values()),
-            replaced=replaced,
-        )
-    restarts = attempt - 1 + sum(role.restarts for role in roles.values())
-    return Record(
-        phase=Phase.STARTING if seen.pods else Phase.PENDING,
-        since=now,
-        attempt=attempt,
-        restarts=restarts,
-        started=min((pod.created for pod in seen.pods if pod.created), default=None),
-        admitted=bool(seen.pods),
-        roles=roles,
-    )
-
-
 def survived(written: Record, returned: object) -> bool:
     """Whether a Record that was written came back whole: a CRD that prunes it must not be worked with."""
     return decode(returned) == written
@@ -166,19 +140,19 @@ def survived(written: Record, returned: object) -> bool:
 _FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"unknown"}
 
 
+_TALLIES = {"replaced": "replaced", "in_place": "inPlace", "done": "done"}
+
+
 def _encode_role(role: RoleRecord) -> object:
-    built = msgspec.to_builtins(replace(role, replaced={}, in_place={}))
-    if role.replaced:
-        built["replaced"] = tally.encode(role.replaced)
-    if role.in_place:
-        built["inPlace"] = tally.encode(role.in_place)
+    built = msgspec.to_builtins(replace(role, replaced={}, in_place={}, done={}))
+    for name, wire in _TALLIES.items():
+        numbers: Mapping[int, int] = getattr(role, name)
+        if numbers:
+            built[wire] = tally.encode(numbers)
     return built
 
 
 def _decode_role(raw: Json) -> RoleRecord:
-    plain = {name: value for name, value in raw.items() if name not in ("replaced", "inPlace")}
-    return replace(
-        msgspec.convert(plain, RoleRecord),
-        replaced=tally.decode(str(raw.get("replaced", ""))),
-        in_place=tally.decode(str(raw.get("inPlace", ""))),
-    )
+    plain = {name: value for name, value in raw.items() if name not in _TALLIES.values()}
+    tallies = {name: tally.decode(str(raw.get(wire, ""))) for name, wire in _TALLIES.items()}
+    return replace(msgspec.convert(plain, RoleRecord), **tallies)

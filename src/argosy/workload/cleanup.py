@@ -1,0 +1,52 @@
+"""What goes after the end: pods by policy, everything when its time to live is over, at last the job object.
+
+Terminal is terminal, so nothing is ever created here; but what nobody will use again is always released:
+pods that still wait in an init container, and all that runs when the job was stopped by a limit.
+"""
+
+from datetime import datetime, timedelta
+
+from argosy.workload.limits import REASONS
+from argosy.workload.model import Cleanup, Phase, Ttl, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
+from argosy.workload.pods import stuck
+from argosy.workload.record import Record
+
+
+def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+    """The deletions that are due after the end, and when the next ones will be."""
+    gone_at = _due(workload.limits.ttl, record)
+    bare_at = _due(workload.limits.children_ttl, record)
+    if gone_at and now >= gone_at:
+        reason = f"its time to live after it {record.phase.lower()} is over"
+        return Plan(record, (DeleteJob(reason),))
+    everything = bool(bare_at and now >= bare_at)
+    actions: list[Action] = [
+        DeletePod(pod.name, pod.uid, reason="the job has ended")
+        for pod in seen.pods
+        if not pod.terminating and (everything or _goes(pod, workload.cleanup, record))
+    ]
+    forced, look_again = stuck(seen, now)
+    actions += forced
+    if everything or workload.cleanup is Cleanup.ALL:
+        actions += [DeleteChild(kind, name) for kind, name in sorted(seen.children)]
+        if seen.group:
+            actions.append(DeleteChild("PodGroup", workload.name))
+    times = (time for time in (gone_at, bare_at) if time and time > now)
+    return Plan(record, tuple(actions)).waking(*times, look_again)
+
+
+def _goes(pod: ObservedPod, policy: Cleanup, record: Record) -> bool:
+    if policy is Cleanup.ALL:
+        return True
+    if pod.ended:
+        return False
+    return policy is Cleanup.RUNNING or pod.held or record.reason in REASONS
+
+
+def _due(ttl: Ttl, record: Record) -> datetime | None:
+    seconds = ttl.succeeded if record.phase is Phase.SUCCEEDED else ttl.failed
+    if seconds is None or record.finished is None:
+        return None
+    return record.finished + timedelta(seconds=seconds)

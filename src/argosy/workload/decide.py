@@ -1,0 +1,107 @@
+"""What to do next with a job: the order of all policies, and nothing else.
+
+Pure: the same four arguments give the same plan. The Record in the plan is written before any action is
+performed, so an action happens only if what it is done for is known to all later passes.
+"""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload import (
+    children,
+    cleanup,
+    elastic,
+    finish,
+    gang,
+    limits,
+    phases,
+    pods,
+    restart,
+    suspend,
+    waits,
+)
+from argosy.workload.memory import remember
+from argosy.workload.model import Phase, Problems, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.plan import Emit, Plan
+from argosy.workload.record import Cause, Record
+
+_WARNINGS = frozenset({"Failed", "Restarting", "InvalidSpec"})
+
+
+def decide(workload: Workload, before: Record | None, seen: Observed, now: datetime) -> Plan:
+    """What to remember and what to do next."""
+    record = remember(workload, before, seen, now)
+    if workload.deleting:
+        return Plan(before or record)
+    if record.finished:
+        return cleanup.plan(workload, record, seen, now)
+    if workload.suspended:
+        return _told(before, suspend.plan(workload, record, seen, now))
+    record = elastic.resize(workload, suspend.resumed(record, now), now)
+    repair = restart.repair(workload, record, seen, now)
+    record = elastic.watch(workload, phases.judged(workload, repair.record, seen, now), seen, now)
+    outcome = phases.ending(workload, record)
+    limit = limits.reached(workload, record, seen, now)
+    ending = (
+        outcome if outcome and outcome.phase is Phase.SUCCEEDED else repair.ending or limit.ending or outcome
+    )
+    if ending:
+        return _told(before, finish.plan(workload, record, seen, ending, now))
+    plan = _going_on(workload, record, seen, now)
+    return _told(before, plan.waking(limit.next))
+
+
+def refuse(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
+    """The plan for an object that cannot be lowered: say so, touch nothing, wait for an edit."""
+    record = before or Record(since=now)
+    if record.finished:
+        return Plan(record)
+    said = str(problems)
+    record = replace(record, generation=max(record.generation, generation))
+    if record.waiting is None or record.waiting.message != said:
+        record = replace(record, waiting=Cause("InvalidSpec", said, now)).noting(now, "InvalidSpec", said)
+    return _told(before, Plan(record))
+
+
+def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+    """The plan of a job that has not ended: bring its pods to what the record says."""
+    gate = gang.gate(workload, record, seen)
+    missing = pods.missing(workload, record, seen, now) if gate.open else pods.Missing()
+    if missing.create and record.began is None:
+        record = replace(record, began=now, started=record.started or now)
+    record = _phase(workload, record, seen, now)
+    record = waits.waiting(workload, record, seen, gate, missing, now)
+    forced, look_again = pods.stuck(seen, now)
+    return (
+        Plan(record)
+        .doing(() if gate.action is None else (gate.action,))
+        .doing(children.missing(workload, seen))
+        .doing(pods.obsolete(record, seen))
+        .doing(forced)
+        .doing(missing.confirm)
+        .doing(missing.create)
+        .waking(missing.retry_at, look_again)
+    )
+
+
+def _phase(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+    phase = phases.of_job(workload, record, seen)
+    if phase is record.phase:
+        return record
+    record = replace(record, phase=phase, since=now)
+    if phase is not Phase.RUNNING:
+        return record
+    record = replace(record, ran=record.ran or now, reason="", message="")
+    return record.noting(now, "Running", f"attempt {record.attempt} is running")
+
+
+def _told(before: Record | None, plan: Plan) -> Plan:
+    """One event for every new line of history."""
+    known = set(before.history) if before else set()
+    fresh = [entry for entry in plan.record.history if entry not in known]
+    return plan.doing(
+        Emit("Warning" if entry.reason in _WARNINGS else "Normal", entry.reason, entry.message)
+        for entry in fresh
+    )

@@ -1,0 +1,104 @@
+"""Sizes that move: a role brought to a new number of pods, and one that has fewer than it needs.
+
+Growing adds the next indexes, shrinking removes the highest, so that ranks stay dense. Where the framework
+cannot change its size while it runs, a new size starts the job anew (no restart is used up). A role that ran
+and has fallen below its least number waits for pods with that as the cause, for a limited time.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from argosy.workload import words
+from argosy.workload.model import Elastic, Phase, Problem, Resize, Role, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.phases import Ending, count
+from argosy.workload.record import Record, RoleRecord
+from argosy.workload.restart import next_attempt
+
+
+def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:
+    """What is wrong with a size and its bounds, in the words of the schema's own rules."""
+    if elastic is None:
+        return []
+    found: list[Problem] = []
+    if elastic.min > elastic.max:
+        found.append(Problem(f"{path}.elastic", f"min {elastic.min} is greater than max {elastic.max}"))
+    for name, number in (("min", elastic.min), ("max", elastic.max)):
+        if number % elastic.multiple_of:
+            found.append(Problem(f"{path}.elastic", _not_multiple(name, number, elastic.multiple_of)))
+    if not found and not elastic.min <= replicas <= elastic.max:
+        said = f"{replicas} is not between elastic.min {elastic.min} and elastic.max {elastic.max}"
+        found.append(Problem(f"{path}.replicas", said))
+    elif not found and replicas % elastic.multiple_of:
+        found.append(Problem(f"{path}.replicas", _not_multiple("replicas", replicas, elastic.multiple_of)))
+    return found
+
+
+def resize(workload: Workload, record: Record, now: datetime) -> Record:
+    """The record whose roles have the sizes that are wanted now."""
+    changed = [
+        role for role in workload.roles.values() if record.role(role.name).size not in (0, role.replicas)
+    ]
+    if not changed:
+        return record
+    said = words.listed(
+        [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
+    )
+    begun = record.began is not None
+    if begun and workload.rules.resize is Resize.RESTART:
+        record = next_attempt(record)
+        said += f"; starting attempt {record.attempt} with the new size"
+    for role in changed:
+        record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
+    return record.noting(now, "Resized", f"resized {said}") if begun else record
+
+
+def watch(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+    """The record that knows since when an elastic role has had too few pods."""
+    for role in workload.roles.values():
+        last = record.role(role.name)
+        since = last.below_min_since or now if _below(role, last, record, seen) else None
+        if since != last.below_min_since:
+            record = record.with_role(role.name, replace(last, below_min_since=since))
+    return record
+
+
+def overdue(workload: Workload, record: Record, now: datetime) -> Ending | datetime | None:
+    """The ending of a job that was below its least size for too long, or when that will be."""
+    timeout = workload.limits.below_min_timeout
+    times: list[datetime] = []
+    for name, role in workload.roles.items():
+        since = record.role(name).below_min_since
+        if since is None or timeout is None:
+            continue
+        if (now - since).total_seconds() >= timeout:
+            said = f"{name} has had fewer than {role.needed} running pods for {timeout:g} s"
+            return Ending(Phase.FAILED, "BelowMin", said)
+        times.append(since + timedelta(seconds=timeout))
+    return min(times, default=None)
+
+
+def _below(role: Role, last: RoleRecord, record: Record, seen: Observed) -> bool:
+    if role.elastic is None or last.phase is not Phase.RUNNING:
+        return False
+    counts = count(role, record, seen)
+    return counts.active + counts.succeeded < role.needed
+
+
+def _resized(last: RoleRecord, size: int) -> RoleRecord:
+    in_place = {index: n for index, n in last.in_place.items() if index < size}
+    return replace(
+        last,
+        size=size,
+        created=min(last.created, size),
+        done={index: n for index, n in last.done.items() if index < size},
+        in_place=in_place,
+        in_place_counted=sum(in_place.values()),
+    )
+
+
+def _not_multiple(name: str, number: int, step: int) -> str:
+    lower = number // step * step
+    choice = f"{lower} or {lower + step}" if lower else f"{step}"
+    return f"{name} {number} is not a multiple of {step}; write {choice}"

@@ -1,0 +1,35 @@
+"""The end of a job: recorded once, with what happened, and cleaned up at once."""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.kinds.quantity import format_duration
+from argosy.workload import cleanup, words
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.phases import Ending
+from argosy.workload.plan import Plan
+from argosy.workload.record import Record
+
+
+def plan(workload: Workload, record: Record, seen: Observed, ending: Ending, now: datetime) -> Plan:
+    message = _success(record, now) if ending.phase is Phase.SUCCEEDED else ending.message
+    record = replace(
+        record.noting(now, ending.phase.value, message),
+        phase=ending.phase,
+        since=now,
+        reason=ending.reason,
+        message=message,
+        waiting=None,
+        finished=now,
+        retry_at=None,
+    )
+    return cleanup.plan(workload, record, seen, now)
+
+
+def _success(record: Record, now: datetime) -> str:
+    parts = [f"in {format_duration((now - record.started).total_seconds())}"] if record.started else []
+    if record.restarts:
+        parts.append(words.many(record.restarts, "restart"))
+    return " · ".join(parts)

@@ -1,0 +1,61 @@
+"""Bounds in time: how long a job may be active, and how long it may take to start."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from argosy.kinds.quantity import format_duration
+from argosy.workload import elastic, gang
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.phases import Ending
+from argosy.workload.record import Record
+
+REASONS = frozenset(
+    {"DeadlineExceeded", "StartTimeout", "GangTimeout", "BelowMin", "RestartsExhausted", "Preempted"}
+)
+"""A job that ends for one of these is stopped: what still runs is deleted whatever the cleanup policy
+says."""
+
+
+class Limit(Struct, frozen=True):
+    """A limit that was hit, or else when the next one would be."""
+
+    ending: Ending | None = None
+    next: datetime | None = None
+
+
+def reached(workload: Workload, record: Record, seen: Observed, now: datetime) -> Limit:
+    times: list[datetime] = []
+    for found in _each(workload, record, seen, now):
+        if isinstance(found, Ending):
+            return Limit(ending=found)
+        if found is not None:
+            times.append(found)
+    return Limit(next=min(times, default=None))
+
+
+def _each(
+    workload: Workload, record: Record, seen: Observed, now: datetime
+) -> Iterator[Ending | datetime | None]:
+    limits = workload.limits
+    yield _after(record.started, limits.active_deadline, now, "DeadlineExceeded", "activeDeadline")
+    if record.phase in (Phase.PENDING, Phase.STARTING):
+        yield _after(record.began, limits.start_timeout, now, "StartTimeout", "startTimeout")
+    yield elastic.overdue(workload, record, now)
+    yield gang.ending(workload, record, seen, now)
+
+
+def _after(
+    since: datetime | None, seconds: float | None, now: datetime, reason: str, name: str
+) -> Ending | datetime | None:
+    if since is None or seconds is None:
+        return None
+    if (now - since).total_seconds() < seconds:
+        return since + timedelta(seconds=seconds)
+    said = {
+        "DeadlineExceeded": f"still active after {format_duration(seconds)} (limits.{name})",
+        "StartTimeout": f"not all roles were running after {format_duration(seconds)} (limits.{name})",
+    }[reason]
+    return Ending(Phase.FAILED, reason, said)

@@ -1,0 +1,101 @@
+"""Brings a Record up to what is seen before anything is decided: facts only, no policy.
+
+Labels of pods are never behind a Record (it is written first), so a pod that is ahead means that the Record
+was lost or set back: then the label is believed. This is what makes a wiped status harmless.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload.model import Phase, Restart, Role, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import Record, RoleRecord
+
+
+def remember(workload: Workload, record: Record | None, seen: Observed, now: datetime) -> Record:
+    """The record with everything in it that the pods tell by themselves."""
+    if record is None or record.since is None:
+        record = replace(record or Record(), since=now)
+    if record.finished:
+        return record
+    record = replace(record, generation=max(record.generation, workload.generation))
+    record = _believe_labels(record, seen)
+    roles = {
+        name: _remember_role(role, record, seen.by_role.get(name, ()), now)
+        for name, role in workload.roles.items()
+    }
+    return _counted_in_place(replace(record, roles=roles))
+
+
+def current(record: Record, pod: ObservedPod) -> bool:
+    """Whether the pod is the one that should be in its place: not of an older attempt, not replaced, not too
+    many."""
+    role = record.role(pod.role)
+    return (
+        pod.attempt == record.attempt
+        and pod.index < role.size
+        and pod.replacement == role.replaced.get(pod.index, 0)
+    )
+
+
+def _believe_labels(record: Record, seen: Observed) -> Record:
+    latest = max((pod.attempt for pod in seen.pods), default=0)
+    if latest > record.attempt:
+        fresh = {
+            name: RoleRecord(restarts=role.restarts, since=role.since, size=role.size)
+            for name, role in record.roles.items()
+        }
+        record = replace(record, attempt=latest, roles=fresh, restarts=max(record.restarts, latest - 1))
+    ahead = [
+        pod
+        for pod in seen.pods
+        if pod.attempt == record.attempt and pod.replacement > record.replacement(pod.role, pod.index)
+    ]
+    for pod in ahead:
+        role = record.role(pod.role)
+        gained = pod.replacement - role.replaced.get(pod.index, 0)
+        role = replace(
+            role, replaced={**role.replaced, pod.index: pod.replacement}, restarts=role.restarts + gained
+        )
+        record = replace(record.with_role(pod.role, role), restarts=record.restarts + gained)
+    if record.started is None and record.phase is not Phase.SUSPENDED:
+        created = [pod.created for pod in seen.pods if pod.created and pod.attempt == record.attempt]
+        if created:
+            record = replace(record, started=min(created), began=min(created))
+    return record
+
+
+def _remember_role(role: Role, record: Record, pods: Iterable[ObservedPod], now: datetime) -> RoleRecord:
+    last = record.role(role.name)
+    if last.since is None:
+        last = replace(last, since=now)
+    if last.size == 0:
+        last = replace(last, size=role.replicas)
+    sized = record.with_role(role.name, last)
+    present = [pod for pod in pods if current(sized, pod)]
+    done = dict(last.done)
+    if role.restart is not Restart.ALWAYS:
+        done.update({pod.index: 1 for pod in present if pod.phase == "Succeeded"})
+    seen_indexes = {pod.index for pod in present} | set(done)
+    created = last.created
+    while created in seen_indexes:
+        created += 1
+    return replace(last, done=done, created=created, in_place=_in_place(last, present))
+
+
+def _in_place(last: RoleRecord, present: Iterable[ObservedPod]) -> dict[int, int]:
+    counts = {pod.index: pod.in_place_restarts for pod in present if pod.in_place_restarts}
+    return {**last.in_place, **{index: max(n, last.in_place.get(index, 0)) for index, n in counts.items()}}
+
+
+def _counted_in_place(record: Record) -> Record:
+    """Container restarts that were not seen before are failures like any other."""
+    for name, role in record.roles.items():
+        total = sum(role.in_place.values())
+        fresh = total - role.in_place_counted
+        if fresh > 0:
+            role = replace(role, in_place_counted=total, restarts=role.restarts + fresh)
+            record = replace(record.with_role(name, role), restarts=record.restarts + fresh)
+    return record

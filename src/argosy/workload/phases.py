@@ -1,0 +1,194 @@
+"""From pods to a role's phase, from roles to the job's.
+
+A role's outcome is declared, not guessed: AnyPod or AllPods for failure and for success, failure first. Order
+matters and is the specification: the first rule that matches wins, so each rule may assume that those above
+it did not. A role never goes back to Starting except when the job starts anew; whether pods are missing
+right now is told by counts and by the job's Restarting, not by the role's phase.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.workload import words
+from argosy.workload.memory import current
+from argosy.workload.model import Phase, Quorum, Restart, Role, RolePolicy, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import Record, RoleRecord
+
+
+class Counts(Struct, frozen=True):
+    """The pods of a role, each place counted once."""
+
+    pending: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    unknown: int = 0
+    terminating: int = 0
+    lost: tuple[int, ...] = ()
+    """Places whose pod is being deleted by others or is certainly gone, and had been there."""
+    bad: ObservedPod | None = None
+    """The first failed pod."""
+
+
+class Verdict(Struct, frozen=True):
+    """A phase, and why if it is a bad one."""
+
+    phase: Phase
+    reason: str = ""
+    message: str = ""
+
+
+class Ending(Struct, frozen=True):
+    """How the job ends, for which reason."""
+
+    phase: Phase
+    reason: str
+    message: str
+
+
+def judged(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+    """The record with the phase of every role."""
+    roles: dict[str, RoleRecord] = {}
+    for name, role in workload.roles.items():
+        last = record.role(name)
+        verdict = of_role(role, last, count(role, record, seen))
+        since = last.since if verdict.phase is last.phase else now
+        roles[name] = replace(
+            last, phase=verdict.phase, reason=verdict.reason, message=verdict.message, since=since
+        )
+    return replace(record, roles=roles)
+
+
+def count(role: Role, record: Record, seen: Observed) -> Counts:
+    """Counts the current pods of a role; those being replaced are not current and so not counted."""
+    last = record.role(role.name)
+    policy = role.policy or RolePolicy()
+    numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
+    numbers["Succeeded"] = sum(1 for index in last.done if index < last.size)
+    present: set[int] = set(last.done)
+    lost: list[int] = []
+    bad: list[ObservedPod] = []
+    for pod in seen.by_role.get(role.name, ()):
+        if pod.index in last.done or not current(record, pod):
+            continue
+        present.add(pod.index)
+        kind = _kind(pod, policy, seen)
+        numbers[kind] += 1
+        if kind == "Terminating":
+            lost.append(pod.index)
+        if kind == "Failed":
+            bad.append(pod)
+    lost += [
+        index
+        for index in range(min(last.size, last.created))
+        if index not in present and (role.name, index) in seen.absent
+    ]
+    return Counts(
+        pending=numbers["Pending"],
+        active=numbers["Running"],
+        succeeded=numbers["Succeeded"],
+        failed=numbers["Failed"],
+        unknown=numbers["Unknown"],
+        terminating=numbers["Terminating"],
+        lost=tuple(sorted(lost)),
+        bad=min(bad, key=lambda pod: pod.index, default=None),
+    )
+
+
+def of_role(role: Role, last: RoleRecord, counts: Counts) -> Verdict:
+    """The phase of a role; the first rule that matches wins."""
+    policy, size = role.policy or RolePolicy(), last.size
+    needed = min(role.needed, size)
+    ended = counts.succeeded + counts.failed
+    if _reached(policy.failed, counts.failed, size):
+        return Verdict(Phase.FAILED, "PodFailed", _failed_words(counts))
+    if _reached(policy.succeeded, counts.succeeded, size):
+        return Verdict(Phase.SUCCEEDED)
+    if ended >= size and counts.failed:
+        return Verdict(Phase.FAILED, "MixedOutcome", f"{_failed_words(counts)}; no pod is left to run")
+    if ended >= size:
+        return Verdict(Phase.SUCCEEDED)
+    if counts.active and counts.active + counts.succeeded >= needed:
+        return Verdict(Phase.RUNNING)
+    if last.phase is Phase.PENDING:
+        return Verdict(Phase.STARTING)
+    if role.restart is Restart.NEVER and last.phase is Phase.RUNNING and counts.lost:
+        left = min(size, last.created) - len(counts.lost)
+        if left < needed:
+            names = words.listed([words.place(role.name, index) for index in counts.lost])
+            return Verdict(Phase.FAILED, "PodMissing", f"{names} went away and is not replaced")
+    return Verdict(last.phase, last.reason, last.message)
+
+
+def ending(workload: Workload, record: Record) -> Ending | None:
+    """How the roles' phases end the job, if they do."""
+    roles = {name: record.role(name) for name in workload.roles}
+    failed = _first(workload.rules.failed_when, roles, Phase.FAILED)
+    if failed:
+        return _failure(failed, roles)
+    succeeded = _first(workload.rules.succeeded_when, roles, Phase.SUCCEEDED)
+    if succeeded:
+        return Ending(Phase.SUCCEEDED, "Completed", f"{words.listed(succeeded)} succeeded")
+    if not all(role.phase.terminal for role in roles.values()):
+        return None
+    bad = [name for name, role in roles.items() if role.phase is Phase.FAILED]
+    if bad:
+        return _failure(bad, roles)
+    return Ending(Phase.SUCCEEDED, "Completed", "all roles succeeded")
+
+
+def of_job(workload: Workload, record: Record, seen: Observed) -> Phase:
+    """The phase of a job that has not ended."""
+    phases = [record.role(name).phase for name in workload.roles]
+    steady = all(_steady(role, record, seen) for role in workload.roles.values())
+    if record.phase in (Phase.RUNNING, Phase.RESTARTING):
+        return Phase.RUNNING if steady else Phase.RESTARTING
+    if steady and all(phase in (Phase.RUNNING, Phase.SUCCEEDED) for phase in phases):
+        return Phase.RUNNING
+    return Phase.STARTING if record.started else record.phase
+
+
+def _steady(role: Role, record: Record, seen: Observed) -> bool:
+    """Whether the role has the pods it needs, or will get no others."""
+    last = record.role(role.name)
+    if last.phase.terminal:
+        return True
+    counts = count(role, record, seen)
+    if role.restart is Restart.NEVER and last.phase is Phase.RUNNING:
+        return True
+    return counts.active + counts.succeeded + counts.unknown >= min(role.needed, last.size)
+
+
+def _kind(pod: ObservedPod, policy: RolePolicy, seen: Observed) -> str:
+    if pod.terminating:
+        return "Terminating"
+    if policy.node_down_as_failed and pod.node in seen.nodes_down and not pod.ended:
+        return "Failed"
+    return pod.phase if pod.phase in ("Running", "Succeeded", "Failed", "Unknown") else "Pending"
+
+
+def _reached(quorum: Quorum | None, number: int, size: int) -> bool:
+    return (quorum is Quorum.ANY and number > 0) or (quorum is Quorum.ALL and number >= size)
+
+
+def _failed_words(counts: Counts) -> str:
+    return words.fate(counts.bad) if counts.bad else words.many(counts.failed, "pod") + " failed"
+
+
+def _first(
+    lists: Iterable[Sequence[str]], roles: dict[str, RoleRecord], phase: Phase
+) -> Sequence[str] | None:
+    return next(
+        (names for names in lists if names and all(roles[name].phase is phase for name in names)), None
+    )
+
+
+def _failure(names: Sequence[str], roles: dict[str, RoleRecord]) -> Ending:
+    first = roles[names[0]]
+    return Ending(
+        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{words.listed(names)} failed"
+    )

@@ -1,0 +1,132 @@
+"""Which pods must go and which must come, given a Record that says what should be there.
+
+The invariant kept here: a pod is created only in a place that is empty, the old pod's object gone and not
+merely asked to go. With names that are the same for every pod of a place the API server itself enforces
+this; with other names this rule does.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from argosy.workload.memory import current
+from argosy.workload.model import Phase, Restart, Role, Scope, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.plan import ConfirmPod, CreatePod, DeletePod
+from argosy.workload.record import Record
+
+STUCK_AFTER = 30.0
+"""Seconds after its grace period that a pod on a node that does not answer is given before it is removed by
+force."""
+
+
+class Missing(Struct, frozen=True):
+    """What to create, what to ask about, and what holds creation up."""
+
+    create: tuple[CreatePod, ...] = ()
+    confirm: tuple[ConfirmPod, ...] = ()
+    stopping: tuple[str, ...] = ()
+    """Names of old pods that must be gone first."""
+    retry_at: datetime | None = None
+
+
+def obsolete(record: Record, seen: Observed) -> Iterator[DeletePod]:
+    """Deletes every pod that is of an older attempt, was replaced, is one too many, or is second in its
+    place."""
+    for pod in seen.pods:
+        if pod.terminating:
+            continue
+        if not current(record, pod):
+            yield DeletePod(pod.name, pod.uid, reason=_reason(record, pod))
+        elif _second(pod, seen.by_place[pod.role, pod.index], record):
+            yield DeletePod(pod.name, pod.uid, reason="another pod has its place")
+
+
+def stuck(seen: Observed, now: datetime) -> tuple[list[DeletePod], datetime | None]:
+    """Pods that nobody will confirm as gone, since their node is down; and when to look again."""
+    forced: list[DeletePod] = []
+    times: list[datetime] = []
+    for pod in seen.pods:
+        if not (pod.terminating and pod.node in seen.nodes_down):
+            continue
+        due = (pod.deletion_time or now) + timedelta(seconds=STUCK_AFTER)
+        if now >= due:
+            forced.append(DeletePod(pod.name, pod.uid, grace=0, reason=f"{pod.node} does not answer"))
+        else:
+            times.append(due)
+    return forced, min(times, default=None)
+
+
+def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -> Missing:
+    """What to create now."""
+    if record.retry_at and now < record.retry_at:
+        return Missing(retry_at=record.retry_at)
+    blocked = [pod for pod in seen.pods if not current(record, pod)]
+    if workload.rules.restart_scope is Scope.JOB or record.began is None:
+        if any(pod.attempt != record.attempt for pod in blocked):
+            return Missing(stopping=tuple(pod.name for pod in blocked))
+    create: list[CreatePod] = []
+    confirm: list[ConfirmPod] = []
+    stopping: list[str] = []
+    retries: list[datetime] = []
+    for role in workload.roles.values():
+        old = [pod for pod in blocked if pod.role == role.name]
+        if workload.rules.restart_scope is Scope.ROLE and old:
+            stopping += [pod.name for pod in old]
+            continue
+        for index in _empty(role, record):
+            there = seen.by_place.get((role.name, index), ())
+            if there:
+                stopping += [pod.name for pod in there if pod.terminating or not current(record, pod)]
+            elif _delayed(role, index, record, now):
+                retries += [time for time in (record.role(role.name).retry_at,) if time]
+            elif _needs_confirmation(workload, role, index, record):
+                if (role.name, index) not in seen.absent:
+                    confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
+            else:
+                create.append(CreatePod(role.name, index, *_version(record, role.name, index)))
+    if workload.gang and record.began is None and stopping:
+        create = []
+    return Missing(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
+
+
+def _empty(role: Role, record: Record) -> Iterator[int]:
+    last = record.role(role.name)
+    if last.phase is Phase.SUCCEEDED:
+        return
+    yield from (index for index in range(last.size) if index not in last.done)
+
+
+def _needs_confirmation(workload: Workload, role: Role, index: int, record: Record) -> bool:
+    """A pod that was there and whose loss is more than a gap to fill must be known to be gone, not just
+    unseen."""
+    last = record.role(role.name)
+    if index >= last.created or last.phase in (Phase.PENDING, Phase.STARTING):
+        return False
+    return role.restart is Restart.NEVER or workload.rules.restart_scope is not Scope.POD
+
+
+def _delayed(role: Role, index: int, record: Record, now: datetime) -> bool:
+    last = record.role(role.name)
+    return bool(last.retry_at and now < last.retry_at and last.replaced.get(index, 0) > 1)
+
+
+def _version(record: Record, role: str, index: int) -> tuple[int, int]:
+    return record.attempt, record.replacement(role, index)
+
+
+def _second(pod: ObservedPod, there: tuple[ObservedPod, ...], record: Record) -> bool:
+    if len(there) == 1:
+        return False
+    rivals = [other for other in there if current(record, other) and not other.terminating]
+    first = min(rivals, key=lambda other: (other.created is None, other.created, other.uid))
+    return first.uid != pod.uid
+
+
+def _reason(record: Record, pod: ObservedPod) -> str:
+    if pod.attempt != record.attempt:
+        return f"attempt {record.attempt} takes the place of attempt {pod.attempt}"
+    if pod.index >= record.role(pod.role).size:
+        return "the role is smaller now"
+    return "it is being replaced"

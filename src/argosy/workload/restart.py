@@ -1,0 +1,195 @@
+"""Replaces what was lost: a pod, its role or the whole job, as far as the cause demands and the budget
+allows.
+
+A failure is known by its place, attempt and replacement number, all of which stand on the pod. Recording the
+next number is what counts the failure, so it is counted once however often the pod is seen again. A pod's
+own failure uses up a restart; what the cluster takes away (eviction, deletion, a lost node) does not.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.workload import words
+from argosy.workload.memory import current
+from argosy.workload.model import Limits, Phase, Restart, Role, RolePolicy, Scope, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.phases import Ending
+from argosy.workload.record import Record, RoleRecord
+
+
+class Loss(Struct, frozen=True):
+    """A place whose pod must be replaced."""
+
+    role: str
+    index: int
+    counted: bool
+    words: str
+    lived: float | None = None
+    """Seconds since the pod was created."""
+
+
+class Repair(Struct, frozen=True):
+    record: Record
+    ending: Ending | None = None
+
+
+def repair(workload: Workload, record: Record, seen: Observed, now: datetime) -> Repair:
+    """The record that replaces what was lost, or the ending if no restart is left for it."""
+    limit = workload.limits.restarts
+    if limit is not None and record.restarts > limit:
+        return Repair(record, _exhausted(limit, "containers kept failing in place"))
+    losses = [
+        loss
+        for role in workload.roles.values()
+        if record.role(role.name).phase is not Phase.SUCCEEDED
+        for loss in _losses(workload, role, record, seen, now)
+    ]
+    if not losses:
+        return Repair(record)
+    counted = [loss for loss in losses if loss.counted]
+    scope = workload.rules.restart_scope
+    used = len(counted) if scope is Scope.POD else min(1, len(counted))
+    if limit is not None and counted and record.restarts + used > limit:
+        return Repair(record, _exhausted(limit, counted[0].words))
+    record = replace(
+        record, restarts=record.restarts + used, disruptions=record.disruptions + len(losses) - len(counted)
+    )
+    message = _message(losses, scope, record, limit)
+    return Repair(_replaced(workload, record, losses, now).noting(now, "Restarting", message))
+
+
+def replaces(role: Role, pod: ObservedPod) -> bool:
+    """Whether the role's policy replaces this ended pod."""
+    if role.restart is Restart.ALWAYS:
+        return True
+    if pod.phase != "Failed" and not pod.disrupted:
+        return False
+    if role.restart is Restart.EXIT_CODE:
+        return pod.disrupted or pod.exit_code is None or pod.exit_code >= 128
+    return role.restart is Restart.ON_FAILURE
+
+
+def delay(limits: Limits, times: int) -> float:
+    """Seconds before the `times`-th replacement in a row: none, then doubling."""
+    if times <= 1:
+        return 0.0
+    return min(limits.backoff_max, limits.backoff * 2.0 ** min(times - 2, 30))
+
+
+def next_attempt(record: Record) -> Record:
+    """The record of a job all of whose pods start anew; totals are kept."""
+    roles = {
+        name: RoleRecord(restarts=role.restarts, since=role.since, size=role.size)
+        for name, role in record.roles.items()
+    }
+    return replace(record, attempt=record.attempt + 1, roles=roles, began=None)
+
+
+def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now: datetime) -> list[Loss]:
+    if role.restart is Restart.NEVER:
+        return []
+    whole = workload.rules.restart_scope is not Scope.POD
+    last = record.role(role.name)
+    losses: list[Loss] = []
+    for pod in seen.by_role.get(role.name, ()):
+        if pod.index in last.done or not current(record, pod):
+            continue
+        if _is_lost(role, pod, seen) or (pod.terminating and whole):
+            lived = (now - pod.created).total_seconds() if pod.created else None
+            counted = not (pod.disrupted or pod.terminating) and pod.ended
+            losses.append(Loss(role.name, pod.index, counted, _fate(pod), lived))
+    if whole and last.phase is Phase.RUNNING:
+        for index in range(min(last.size, last.created)):
+            gone = (role.name, index) in seen.absent and not seen.by_place.get((role.name, index))
+            if gone and index not in last.done:
+                losses.append(Loss(role.name, index, False, f"{words.place(role.name, index)} was deleted"))
+    return sorted(losses, key=lambda loss: loss.index)
+
+
+def _is_lost(role: Role, pod: ObservedPod, seen: Observed) -> bool:
+    if pod.terminating:
+        return False
+    if pod.ended:
+        return replaces(role, pod)
+    policy = role.policy or RolePolicy()
+    return policy.node_down_as_failed and pod.node in seen.nodes_down
+
+
+def _fate(pod: ObservedPod) -> str:
+    if pod.ended or pod.terminating:
+        return words.fate(pod)
+    return f"{words.place(pod.role, pod.index)} is on {pod.node}, which does not answer"
+
+
+def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datetime) -> Record:
+    limits, scope = workload.limits, workload.rules.restart_scope
+    if scope is Scope.JOB:
+        long = record.began is not None and (now - record.began).total_seconds() > limits.backoff_reset
+        failed = any(loss.counted for loss in losses)
+        streak = (1 if long else record.streak + 1) if failed else record.streak
+        record = replace(_counted(next_attempt(record), losses), streak=streak)
+        return replace(record, retry_at=_later(now, delay(limits, streak) if failed else 0.0))
+    for loss in losses if scope is Scope.POD else _one_per_role(losses):
+        role = record.role(loss.role)
+        places = range(role.size) if scope is Scope.ROLE else (loss.index,)
+        record = record.with_role(loss.role, _next(role, places, loss, limits, now))
+    return _counted(record, losses)
+
+
+def _next(
+    role: RoleRecord, places: range | tuple[int, ...], loss: Loss, limits: Limits, now: datetime
+) -> RoleRecord:
+    replaced = {**role.replaced, **{index: role.replaced.get(index, 0) + 1 for index in places}}
+    again = loss.counted and (loss.lived is None or loss.lived <= limits.backoff_reset)
+    retry_at = _later(now, delay(limits, replaced[loss.index]) if again else 0.0)
+    gone = dict.fromkeys(places, 0)
+    in_place = {index: n for index, n in role.in_place.items() if index not in gone}
+    return replace(
+        role,
+        replaced=replaced,
+        retry_at=max((time for time in (role.retry_at, retry_at) if time), default=None),
+        in_place=in_place,
+        in_place_counted=sum(in_place.values()),
+        done={index: 1 for index in role.done if index not in gone},
+    )
+
+
+def _counted(record: Record, losses: list[Loss]) -> Record:
+    for loss in losses:
+        if loss.counted:
+            role = record.role(loss.role)
+            record = record.with_role(loss.role, replace(role, restarts=role.restarts + 1))
+    return record
+
+
+def _one_per_role(losses: list[Loss]) -> list[Loss]:
+    first: dict[str, Loss] = {}
+    for loss in sorted(losses, key=lambda one: not one.counted):
+        first.setdefault(loss.role, loss)
+    return list(first.values())
+
+
+def _later(now: datetime, seconds: float) -> datetime | None:
+    return now + timedelta(seconds=seconds) if seconds else None
+
+
+def _message(losses: list[Loss], scope: Scope, record: Record, limit: int | None) -> str:
+    counted = [loss for loss in losses if loss.counted]
+    first = (counted or losses)[0]
+    others = f" (and {words.many(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
+    doing = {
+        Scope.POD: "replacing it" if len(losses) == 1 else "replacing them",
+        Scope.ROLE: f"starting all of {first.role} anew",
+        Scope.JOB: f"starting attempt {record.attempt + 1}",
+    }[scope]
+    if not counted:
+        return f"{first.words}{others}; {doing}"
+    budget = f"{record.restarts} of {limit}" if limit is not None else f"{record.restarts}"
+    return f"{first.words}{others}; {doing}, {budget} restarts used"
+
+
+def _exhausted(limit: int, why: str) -> Ending:
+    left = f"all {limit} restarts are used" if limit else "no restarts are allowed (limits.restarts is 0)"
+    return Ending(Phase.FAILED, "RestartsExhausted", f"{why}; {left}")

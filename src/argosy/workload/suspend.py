@@ -1,0 +1,55 @@
+"""Taking all pods away and bringing them back, as a new attempt, without forgetting the job.
+
+Services and service accounts stay: they cost nothing and the names stay known. Restarts used stay used; the
+active deadline counts anew.
+"""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload import words
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.plan import Action, DeleteChild, Plan
+from argosy.workload.pods import obsolete, stuck
+from argosy.workload.record import Cause, Record
+from argosy.workload.restart import next_attempt
+
+
+def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+    if record.phase is not Phase.SUSPENDED:
+        record = _suspended(record, seen, now)
+    actions: list[Action] = list(obsolete(record, seen))
+    forced, look_again = stuck(seen, now)
+    actions += forced
+    if seen.group:
+        actions.append(DeleteChild("PodGroup", workload.name))
+    return Plan(record, tuple(actions)).waking(look_again)
+
+
+def resumed(record: Record, now: datetime) -> Record:
+    """The record of a job that is not suspended any more; others as they are."""
+    if record.phase is not Phase.SUSPENDED:
+        return record
+    record = replace(record, phase=Phase.PENDING, since=now, reason="", message="", waiting=None)
+    return record.noting(now, "Resumed", "the job is not suspended any more")
+
+
+def _suspended(record: Record, seen: Observed, now: datetime) -> Record:
+    if record.began or seen.pods:
+        record = next_attempt(record)
+    said = "suspended by spec.suspend"
+    if seen.pods:
+        said += f"; stopping {words.many(len(seen.pods), 'pod')}"
+    return replace(
+        record.noting(now, "Suspended", said),
+        phase=Phase.SUSPENDED,
+        since=now,
+        reason="Suspended",
+        message="suspended by spec.suspend",
+        waiting=Cause("Suspended", "until spec.suspend is false", now),
+        started=None,
+        began=None,
+        retry_at=None,
+    )

@@ -1,0 +1,94 @@
+"""For what a job waits: every wait has a cause, with since when, and the cause is named by one word.
+
+What goes into the Record is stable while the wait lasts; numbers that move with every pod are told by
+`progress`, which is computed afresh for the status and remembered nowhere.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload import words
+from argosy.workload.gang import Gate
+from argosy.workload.memory import current
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
+from argosy.workload.phases import count
+from argosy.workload.pods import Missing
+from argosy.workload.record import Cause, Record
+
+_REFUSALS = {
+    Result.INVALID: "Invalid",
+    Result.REFUSED: "Refused",
+    Result.FOREIGN: "NameTaken",
+    Result.FAILED: "ApiError",
+}
+
+
+def waiting(
+    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: Missing, now: datetime
+) -> Record:
+    """The record with the cause of its present wait, if it waits; the time stays while the cause does."""
+    found = _cause(workload, record, seen, gate, missing)
+    if found is None:
+        return replace(record, waiting=None) if record.waiting else record
+    reason, message = found
+    last = record.waiting
+    since = last.since if last and last.reason == reason else now
+    return replace(record, waiting=Cause(reason, message, since))
+
+
+def progress(workload: Workload, record: Record, seen: Observed) -> str:
+    """How far the job is, in numbers: `3 of 4 workers running; worker-3: ImagePullBackOff …`."""
+    if record.phase.terminal or record.phase is Phase.SUSPENDED:
+        return ""
+    parts = []
+    for role in workload.roles.values():
+        last, counts = record.role(role.name), count(role, record, seen)
+        if counts.active + counts.succeeded < last.size:
+            parts.append(f"{counts.active + counts.succeeded} of {words.many(last.size, role.name)} running")
+    held_up = next((pod for pod in _current(record, seen) if pod.waiting), None)
+    if held_up:
+        said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
+        parts.append(f"{words.place(held_up.role, held_up.index)}: {held_up.waiting}{said}")
+    return "; ".join(parts)
+
+
+def _cause(
+    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: Missing
+) -> tuple[str, str] | None:
+    refusal = _refusal(seen.outcomes)
+    if refusal:
+        return refusal
+    if gate.reason and not gate.open:
+        return gate.reason, gate.message
+    if missing.stopping:
+        return "PodsStopping", f"waits for {words.listed(sorted(missing.stopping))} to be gone"
+    if missing.retry_at:
+        return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
+    if record.phase is Phase.RUNNING:
+        return None
+    pods = _current(record, seen)
+    if any(pod.waiting == "Unschedulable" for pod in pods):
+        return "Unschedulable", ""
+    bad = next((pod for pod in pods if pod.waiting and pod.waiting != "SchedulingGated"), None)
+    if bad:
+        return bad.waiting, ""
+    for role in workload.roles.values():
+        for want in role.depends_on or ():
+            if any(pod.held for pod in seen.by_role.get(role.name, ())):
+                return "WaitingForRole", f"{role.name} waits for {want.role} to be {want.phase}"
+    return "PodsStarting", ""
+
+
+def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
+    for result, word in _REFUSALS.items():
+        for outcome in outcomes:
+            if outcome.result is result:
+                return f"{outcome.kind}{word}", f"{outcome.name}: {outcome.message}"
+    return None
+
+
+def _current(record: Record, seen: Observed) -> list[ObservedPod]:
+    return [pod for pod in seen.pods if current(record, pod)]
