@@ -63,9 +63,9 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     if record.retry_at and now < record.retry_at:
         return Missing(retry_at=record.retry_at)
     blocked = [pod for pod in seen.pods if not current(record, pod)]
-    if workload.rules.restart_scope is Scope.JOB or record.began is None:
-        if any(pod.attempt != record.attempt for pod in blocked):
-            return Missing(stopping=tuple(pod.name for pod in blocked))
+    anew = workload.rules.restart_scope is Scope.JOB or record.began is None
+    if anew and any(pod.attempt != record.attempt for pod in blocked):
+        return Missing(stopping=tuple(pod.name for pod in blocked))
     create: list[CreatePod] = []
     confirm: list[ConfirmPod] = []
     stopping: list[str] = []

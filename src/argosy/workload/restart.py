@@ -57,7 +57,9 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         record, restarts=record.restarts + used, disruptions=record.disruptions + len(losses) - len(counted)
     )
     message = _message(losses, scope, record, limit)
-    return Repair(_replaced(workload, record, losses, now).noting(now, "Restarting", message))
+    record = _replaced(workload, record, losses, now).noting(now, "Restarting", message)
+    since = record.since if record.phase is Phase.RESTARTING else now
+    return Repair(replace(record, phase=Phase.RESTARTING, since=since, reason="Restarting", message=message))
 
 
 def replaces(role: Role, pod: ObservedPod) -> bool:
