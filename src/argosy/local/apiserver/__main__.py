@@ -1,0 +1,37 @@
+"""`python -m argosy.local.apiserver --state DIR --port N`: run the API server of a local control plane."""
+
+import argparse
+import asyncio
+import gc
+import sys
+from pathlib import Path
+
+from argosy.local.apiserver.server import serve
+from argosy.local.apiserver.store import Limits
+
+
+def main() -> int:
+    """Read the arguments and serve until told to stop."""
+    defaults = Limits()
+    parser = argparse.ArgumentParser(prog="argosy.local.apiserver")
+    parser.add_argument("--state", type=Path, required=True, help="the state folder of the control plane")
+    parser.add_argument("--port", type=int, required=True, help="TCP port on loopback")
+    parser.add_argument("--history-count", type=int, default=defaults.events, help="events kept for watches")
+    parser.add_argument(
+        "--history-seconds", type=float, default=defaults.seconds, help="how long events are kept"
+    )
+    options = parser.parse_args()
+    gc.set_threshold(50_000, 20, 100)
+    limits = Limits(events=options.history_count, seconds=options.history_seconds)
+    try:
+        asyncio.run(serve(options.state, options.port, limits))
+    except OSError as error:
+        sys.stderr.write(f"{options.state}: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""What the server itself adds to, or holds against, objects on their way in."""
+
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.objects import Json, child, ensure, text
+from argosy.local.apiserver.status import forbidden, not_found
+
+
+def check_namespace(call: Call) -> None:
+    """Nothing is created in a namespace that is missing or on its way out."""
+    served, namespace = call.served, call.namespace
+    if not served.namespaced:
+        return
+    stored = call.api.store.head("namespaces", "", namespace)
+    if stored is None:
+        raise not_found("", "namespaces", namespace)
+    if b'"deletionTimestamp"' in stored.data and text(stored.decoded(), "metadata", "deletionTimestamp"):
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        error = forbidden(served.group, served.plural, call.target.name, why)
+        assert error.details is not None
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        error.details["causes"] = [cause]
+        raise error
+
+
+def admit_create(call: Call, obj: Json) -> Json:
+    match call.served.storage:
+        case "namespaces":
+            _namespace(obj)
+    return obj
+
+
+def admit_update(call: Call, obj: Json, old: Json) -> Json:
+    if call.served.storage == "namespaces" and call.target.subresource != "finalize":
+        spec, old_spec = ensure(obj, "spec"), child(old, "spec")
+        if "finalizers" in old_spec:
+            spec["finalizers"] = old_spec["finalizers"]
+    return obj
+
+
+def _namespace(obj: Json) -> None:
+    ensure(obj, "spec")["finalizers"] = ["kubernetes"]
+    obj["status"] = {"phase": "Active"}
+    labels = ensure(obj, "metadata", "labels")
+    labels["kubernetes.io/metadata.name"] = text(obj, "metadata", "name")

@@ -1,0 +1,61 @@
+"""What every handler works with: the store, the kinds, and the folder of the control plane."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from argosy.local.apiserver.http import Request
+from argosy.local.apiserver.objects import Json, labels_of
+from argosy.local.apiserver.registry import Registry, Served
+from argosy.local.apiserver.status import StatusError, internal
+from argosy.local.apiserver.store import NotDurableError, Store, Stored
+from argosy.local.apiserver.target import Target
+
+SERVICE_RANGE = "10.96.0.0/16"
+
+
+class Api(msgspec.Struct, frozen=True, eq=False):
+    store: Store
+    registry: Registry
+    state: Path
+
+    def head(self, served: Served, namespace: str, name: str) -> Stored | None:
+        """What a write must be based on."""
+        return self.store.head(served.storage, namespace if served.namespaced else "", name)
+
+    async def put(self, served: Served, obj: Json, *, delete: bool = False) -> Stored:
+        """Write an object (or its last version); return when it is durable."""
+        try:
+            return await self.put_soon(served, obj, delete=delete)
+        except NotDurableError as error:
+            raise storage_failed(error) from error
+
+    def put_soon(self, served: Served, obj: Json, *, delete: bool = False) -> asyncio.Future[Stored]:
+        obj = arranged(obj, served)
+        return self.store.put(
+            served.storage, obj, labels_of(obj, "metadata", "labels"), served.fields_of(obj), delete=delete
+        )
+
+
+class Call(msgspec.Struct, frozen=True, eq=False):
+    """One request to one kind."""
+
+    api: Api
+    request: Request
+    target: Target
+    served: Served
+
+    @property
+    def namespace(self) -> str:
+        return self.target.namespace if self.served.namespaced else ""
+
+
+def arranged(obj: Json, served: Served) -> Json:
+    """The object with kind, version and metadata first, so that its encoding has a known beginning."""
+    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
+    return {"kind": served.kind, "apiVersion": served.storage_version, "metadata": obj["metadata"], **rest}
+
+
+def storage_failed(error: NotDurableError) -> StatusError:
+    return internal(f"the write could not be made durable: {error}")

@@ -1,0 +1,168 @@
+"""The ASGI application: who asks, may they, what for; and whatever goes wrong becomes a Status."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from argosy.local.apiserver.api import Api, Call
+from argosy.local.apiserver.auth import Authenticator
+from argosy.local.apiserver.create import create_object
+from argosy.local.apiserver.delete import delete_collection, delete_object
+from argosy.local.apiserver.discovery import discovery
+from argosy.local.apiserver.http import (
+    DisconnectedError,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    reply,
+    reply_error,
+    send_response,
+)
+from argosy.local.apiserver.patching import patch_object
+from argosy.local.apiserver.read import get_object, list_objects
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.status import (
+    StatusError,
+    internal,
+    method_not_allowed,
+    method_not_supported,
+    page_not_found,
+)
+from argosy.local.apiserver.target import Target, parse_target, verb_of
+from argosy.local.apiserver.update import update_object
+from argosy.local.apiserver.watch import Lines, watch_objects
+
+_PLAIN = b"text/plain; charset=utf-8"
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class App:
+    def __init__(self, api: Api, authenticator: Authenticator, address: str) -> None:
+        self._api, self._authenticator, self._address = api, authenticator, address
+        self._lines = Lines()
+        self._handlers: dict[str, Handler] = {
+            "get": get_object,
+            "list": list_objects,
+            "watch": lambda call: watch_objects(call, self._lines),
+            "create": create_object,
+            "update": update_object,
+            "patch": patch_object,
+            "delete": delete_object,
+            "deletecollection": delete_collection,
+        }
+        self.ready = False
+        self.log = structlog.get_logger()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(Request(scope, receive), send)
+
+    async def _http(self, request: Request, send: Send) -> None:
+        try:
+            response = await self._answer(request)
+        except StatusError as error:
+            response = reply_error(error)
+        except DisconnectedError:
+            return
+        except Exception as error:
+            self.log.exception("request failed", method=request.method, path=request.path)
+            response = reply_error(internal(f"{type(error).__name__}: {error}"))
+        if isinstance(response.body, bytes):
+            await send_response(request, response, send)
+        else:
+            await self._stream(request, response, send)
+
+    async def _stream(self, request: Request, response: Response, send: Send) -> None:
+        """Send a stream until it ends or the client goes."""
+        sending = asyncio.ensure_future(send_response(request, response, send))
+        gone = asyncio.ensure_future(request.disconnected())
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, gone):
+                task.cancel()
+            results = await asyncio.gather(sending, gone, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                self.log.error("stream failed", path=request.path, error=repr(result))
+
+    async def _answer(self, request: Request) -> Response:
+        if request.path in ("/healthz", "/livez", "/readyz") or request.path.startswith(
+            ("/livez/", "/readyz/", "/healthz/")
+        ):
+            return self._health(request)
+        request.user = self._authenticator.user(request)
+        target = parse_target(request.path)
+        if target is None:
+            return await self._other(request)
+        return await self._resource(request, target)
+
+    def _health(self, request: Request) -> Response:
+        if request.path.startswith("/readyz") and not self.ready:
+            return Response(b"[-]poststarthook failed", 500, _PLAIN)
+        return Response(b"ok", 200, _PLAIN)
+
+    async def _other(self, request: Request) -> Response:
+        if request.path == "/version":
+            return reply(_version())
+        if request.path.startswith("/api"):
+            found = discovery(request, self._api.registry, self._address)
+            if found is not None:
+                return found
+        return Response(b"404 page not found\n", 404, _PLAIN)
+
+    async def _resource(self, request: Request, target: Target) -> Response:
+        served = self._api.registry.find(target.group, target.version, target.plural)
+        if served is None:
+            return Response(b"404 page not found\n", 404, _PLAIN)
+        verb = verb_of(request, target)
+        call = Call(self._api, request, target, served)
+        return await self._handler(call, verb)(call)
+
+    def _handler(self, call: Call, verb: str) -> Handler:
+        served, target = call.served, call.target
+        _check_scope(served, target, verb)
+        if target.subresource:
+            return self._subresource(call, verb)
+        handler = self._handlers.get(verb)
+        if handler is None or verb not in served.verbs:
+            raise method_not_allowed()
+        return handler
+
+    def _subresource(self, call: Call, verb: str) -> Handler:
+        sub = call.served.subresource(call.target.subresource)
+        if sub is None:
+            raise page_not_found()
+        if sub.name == "status":
+            return self._handlers[verb]
+        raise page_not_found()
+
+
+def _check_scope(served: Served, target: Target, verb: str) -> None:
+    if served.namespaced and not target.namespace and (target.name or verb in ("create", "deletecollection")):
+        raise page_not_found() if target.name else method_not_supported(served.group, served.plural, verb)
+    if not served.namespaced and target.namespace and target.plural != "namespaces":
+        raise page_not_found()
+
+
+def _version() -> dict[str, object]:
+    from argosy.local.schema.builtin import kubernetes_version
+
+    version = kubernetes_version()
+    major, minor, _ = version.removeprefix("v").split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "gitVersion": f"{version}+argosy",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }

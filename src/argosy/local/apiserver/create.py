@@ -1,0 +1,150 @@
+"""Create: from a body to a stored object with everything that the server adds."""
+
+from argosy.local.apiserver import forms, shape
+from argosy.local.apiserver.admission import admit_create, check_namespace
+from argosy.local.apiserver.api import Api, Call
+from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.events import to_core
+from argosy.local.apiserver.facts import COUNTS_GENERATIONS, KEEPS_STATUS_ON_CREATE
+from argosy.local.apiserver.http import Request, Response, reply
+from argosy.local.apiserver.media import wanted_form
+from argosy.local.apiserver.objects import Json, ensure, text
+from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.status import StatusError, already_exists, bad_request
+from argosy.local.apiserver.store import Stored
+from argosy.local.apiserver.times import generated_name, new_uid, now_text
+from argosy.local.schema.errors import required
+
+_NAME_TRIES = 8
+
+
+async def create_object(call: Call) -> Response:
+    form = wanted_form(call.request)
+    options = write_options(call.request, "CreateOptions")
+    obj = check_identity(await read_object(call.request), call)
+    stored = await create(call, obj, options)
+    if isinstance(stored, dict):
+        return reply(stored, 201)
+    return Response(forms.render(stored, call.served, form) + b"\n", 201)
+
+
+async def create(call: Call, obj: Json, options: WriteOptions, *, managed: bool = False) -> Stored | Json:
+    """Store a new object; a dry run answers what would have been stored."""
+    served = call.served
+    if served.group == "events.k8s.io":
+        obj = to_core(obj)
+    metadata = ensure(obj, "metadata")
+    if text(metadata, "resourceVersion") not in ("", "0"):
+        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    generate = text(metadata, "generateName") if not text(metadata, "name") else ""
+    for _ in range(_NAME_TRIES):
+        if generate:
+            metadata["name"] = generated_name(generate)
+        if not generate or call.api.head(served, call.namespace, text(metadata, "name")) is None:
+            break
+    check_namespace(call)
+    fresh_metadata(metadata)
+    obj = shape.admit_fields(obj, served, options.validation, call.request)
+    prepare(obj, served)
+    if not managed:
+        obj = shape.track_update(None, obj, served, options.manager, "")
+    obj = admit_create(call, obj)
+    name = text(obj, "metadata", "name")
+    if not name:
+        why = required("metadata.name", "name or generateName is required")
+        raise invalid_error(served.group, served.kind, "", [why])
+    if errors := shape.validate(obj, served, None):
+        raise invalid_error(served.group, served.kind, name, errors)
+    if call.api.head(served, call.namespace, name) is not None:
+        raise already_exists(served.group, served.plural, name)
+    if options.dry_run:
+        return forms.as_served(obj, served)
+    return await call.api.put(served, obj)
+
+
+def check_identity(obj: Json, call: Call) -> Json:
+    """Kind and namespace of a body must be those of the path; what is absent is filled in."""
+    served = call.served
+    api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+    if kind != served.kind or api_version != served.api_version:
+        raise _wrong_kind(str(api_version), str(kind), call)
+    metadata = obj.get("metadata")
+    if metadata is None:
+        obj["metadata"] = metadata = {}
+    if not isinstance(metadata, dict):
+        raise bad_request(
+            f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
+            "json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta"
+        )
+    given = text(obj, "metadata", "namespace")
+    if served.namespaced:
+        if given and given != call.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = call.namespace
+    elif given:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return obj
+
+
+def _wrong_kind(api_version: str, kind: str, call: Call) -> StatusError:
+    served = call.served
+    if not kind:
+        return bad_request(
+            f"the object provided is unrecognized (must be of type {served.kind}): "
+            "couldn't get version/kind; Object 'Kind' is missing"
+        )
+    if api_version != served.api_version:
+        return bad_request(
+            f"the API version in the data ({api_version}) does not match "
+            f"the expected API version ({served.api_version})"
+        )
+    return bad_request(
+        f'{kind} in version "{served.version}" cannot be handled as a {served.kind}: converting'
+    )
+
+
+def fresh_metadata(metadata: Json) -> None:
+    """What the server alone decides about a new object."""
+    metadata["uid"] = new_uid()
+    metadata["creationTimestamp"] = now_text()
+    for field in (
+        "resourceVersion",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ):
+        metadata.pop(field, None)
+
+
+def prepare(obj: Json, served: Served) -> None:
+    """Take away what a creator may not say, and count the first generation."""
+    metadata = ensure(obj, "metadata")
+    if served.custom is not None:
+        if served.has_status:
+            obj.pop("status", None)
+        metadata["generation"] = 1
+        return
+    if served.has_status and served.storage not in KEEPS_STATUS_ON_CREATE and "status" in obj:
+        obj["status"] = {}
+    if served.storage in COUNTS_GENERATIONS:
+        metadata["generation"] = 1
+
+
+async def create_internally(api: Api, served: Served, obj: Json, request: Request) -> None:
+    """Store an object of the server's own, if it is not there yet."""
+    metadata = ensure(obj, "metadata")
+    if api.head(served, text(metadata, "namespace"), text(metadata, "name")) is not None:
+        return
+    fresh_metadata(metadata)
+    status = obj.get("status")
+    obj = shape.admit_fields(obj, served, "Ignore", request)
+    prepare(obj, served)
+    if status is not None:
+        obj["status"] = status
+    await api.put(served, obj)

@@ -1,0 +1,234 @@
+"""Delete one or many: preconditions, finalizers, propagation and, for pods, a grace period.
+
+An object that something still holds on to is only marked; it goes when the last finalizer is taken away (see
+`update`) or, for a pod that runs on a node, when the node agent deletes it with no grace.
+"""
+
+import datetime
+from collections.abc import Sequence
+
+import msgspec
+
+from argosy.local.apiserver import forms
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.facts import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
+from argosy.local.apiserver.http import Response, reply
+from argosy.local.apiserver.media import wanted_form
+from argosy.local.apiserver.objects import Json, ensure, number, strings, text
+from argosy.local.apiserver.options import invalid_error
+from argosy.local.apiserver.selection import read_selection
+from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_found, success
+from argosy.local.apiserver.store import Stored
+from argosy.local.apiserver.times import parse_time, text_of
+from argosy.local.schema.errors import FieldError, invalid, not_supported
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+
+
+class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: list[str] | None = None
+
+
+async def delete_object(call: Call) -> Response:
+    form = wanted_form(call.request)
+    options = await _read_options(call)
+    head = call.api.head(call.served, call.namespace, call.target.name)
+    if head is None:
+        raise not_found(call.served.group, call.served.plural, call.target.name)
+    _refuse_immortal(call)
+    gone, left = await delete(call, head, options)
+    served = call.served
+    if gone and served.storage not in RETURNED_WHEN_DELETED:
+        obj = msgspec.json.decode(left) if isinstance(left, bytes) else left.decoded()
+        return reply(success(served.group, served.plural, head.name, text(obj, "metadata", "uid")))
+    accepted = not gone and options.orphan_dependents is False
+    if isinstance(left, bytes):
+        return Response(left + b"\n")
+    return Response(forms.render(left, served, form) + b"\n", 202 if accepted else 200)
+
+
+async def delete_collection(call: Call) -> Response:
+    wanted_form(call.request)
+    options = await _read_options(call)
+    selection = read_selection(call.request, call.served, call.namespace)
+    objects = call.api.store.collection(call.served.storage).listed(selection.namespace)
+    chosen = [stored for stored in objects if selection.matches(stored)]
+    deleted: list[Stored] = []
+    for stored in chosen:
+        head = call.api.head(call.served, stored.namespace, stored.name)
+        if head is not None:
+            _, left = await delete(call, head, options)
+            deleted.append(head if isinstance(left, bytes) else left)
+    return _listed(call, deleted)
+
+
+def _listed(call: Call, objects: Sequence[Stored]) -> Response:
+    start = forms.list_start(call.served, {"resourceVersion": str(call.api.store.revision)})
+    return Response(start + b",".join([forms.item(stored, call.served) for stored in objects]) + b"]}\n")
+
+
+async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool, Stored | bytes]:
+    """Delete or mark an object. Answers whether it is gone, and its last version (bytes for a dry run)."""
+    served = call.served
+    obj = head.decoded()
+    check_preconditions(call, head, obj, options)
+    metadata = ensure(obj, "metadata")
+    before = msgspec.json.encode(obj)
+    graceful, pending = _grace(call, obj, options)
+    if pending:
+        return False, head
+    finalizers = _finalizers(call, obj, options)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    held = bool(finalizers) or bool(strings(obj, "spec", "finalizers"))
+    if held and not graceful and "deletionTimestamp" not in metadata:
+        _mark(metadata, 0)
+    if held and served.storage == "namespaces":
+        ensure(obj, "status")["phase"] = "Terminating"
+        metadata.pop("deletionGracePeriodSeconds", None)
+    gone = not held and not graceful
+    after = msgspec.json.encode(obj)
+    if options.dry_run:
+        return gone, msgspec.json.encode(forms.as_served(obj, served))
+    if not gone and after == before:
+        return False, head
+    return gone, await call.api.put(served, obj, delete=gone)
+
+
+def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOptions) -> None:
+    wanted = options.preconditions
+    if wanted is None:
+        return
+    served, uid = call.served, text(obj, "metadata", "uid")
+    if wanted.uid is not None and wanted.uid != uid:
+        why = (
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({uid}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise conflict(served.group, served.kind, head.name, why)
+    if wanted.resource_version is not None and wanted.resource_version != str(head.rv):
+        why = (
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "
+            f"the ResourceVersion in record ({head.rv}). The object might have been modified"
+        )
+        raise conflict(served.group, served.kind, head.name, why)
+
+
+def _grace(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, bool]:
+    """Mark a pod for graceful deletion. (marked and to be kept, nothing to do because it is under way)."""
+    if call.served.storage != "pods":
+        return False, False
+    metadata = ensure(obj, "metadata")
+    asked = options.grace_period_seconds
+    asked = 1 if asked is not None and asked < 0 else asked
+    if "deletionTimestamp" in metadata:
+        return _shorten(metadata, asked)
+    seconds = asked if asked is not None else number(obj, "spec", "terminationGracePeriodSeconds")
+    if not text(obj, "spec", "nodeName") or text(obj, "status", "phase") in ("Succeeded", "Failed"):
+        seconds = 0
+    if seconds == 0 and asked != 0 and not text(obj, "spec", "nodeName"):
+        seconds = 0
+    _mark(metadata, seconds)
+    return seconds > 0, False
+
+
+def _shorten(metadata: Json, asked: int | None) -> tuple[bool, bool]:
+    current = number(metadata, "deletionGracePeriodSeconds")
+    if current == 0:
+        return False, False
+    if asked is None or asked >= current:
+        return False, True
+    now = datetime.datetime.now(datetime.UTC)
+    marked = parse_time(text(metadata, "deletionTimestamp"))
+    moment = marked + datetime.timedelta(seconds=asked - current)
+    if moment < now:
+        moment = now
+        asked = 1 if asked else 0
+    metadata["deletionTimestamp"] = text_of(moment)
+    metadata["deletionGracePeriodSeconds"] = asked
+    return asked > 0, False
+
+
+def _mark(metadata: Json, seconds: int) -> None:
+    moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+    metadata["deletionTimestamp"] = text_of(moment)
+    metadata["deletionGracePeriodSeconds"] = seconds
+    generation = metadata.get("generation")
+    if isinstance(generation, int) and generation > 0:
+        metadata["generation"] = generation + 1
+
+
+def _finalizers(call: Call, obj: Json, options: DeleteOptions) -> list[str]:
+    """The finalizers with those for garbage collection as this deletion wants them."""
+    there = strings(obj, "metadata", "finalizers")
+    storage = call.served.storage
+    if storage in NEVER_COLLECTED:
+        return there
+    if options.orphan_dependents is not None:
+        orphan, foreground = options.orphan_dependents, False
+    elif options.propagation_policy is not None:
+        orphan = options.propagation_policy == "Orphan"
+        foreground = options.propagation_policy == "Foreground"
+    else:
+        foreground = FOREGROUND in there
+        orphan = not foreground and (ORPHAN in there or storage in ORPHANS_BY_DEFAULT)
+    kept = [name for name in there if name not in (ORPHAN, FOREGROUND)]
+    return kept + [ORPHAN] * orphan + [FOREGROUND] * foreground
+
+
+async def _read_options(call: Call) -> DeleteOptions:
+    request = call.request
+    options = DeleteOptions()
+    if await request.body():
+        body = await read_object(request)
+        try:
+            options = msgspec.convert(body, DeleteOptions)
+        except msgspec.ValidationError as error:
+            raise bad_request(f"DeleteOptions: {error}") from error
+    else:
+        options = DeleteOptions(
+            grace_period_seconds=request.integer("gracePeriodSeconds"),
+            propagation_policy=request.parameter("propagationPolicy") or None,
+            orphan_dependents=request.flag("orphanDependents")
+            if "orphanDependents" in request.query
+            else None,
+            dry_run=request.query.get("dryRun"),
+        )
+    _check(options)
+    return options
+
+
+def _check(options: DeleteOptions) -> None:
+    errors: list[FieldError] = []
+    if options.propagation_policy is not None and options.orphan_dependents is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid("propagationPolicy", options.propagation_policy, why))
+    if options.propagation_policy not in (None, "Foreground", "Background", "Orphan"):
+        errors.append(
+            not_supported(
+                "propagationPolicy", options.propagation_policy, ["Foreground", "Background", "Orphan", "nil"]
+            )
+        )
+    if options.dry_run and any(value != "All" for value in options.dry_run):
+        errors.append(not_supported("dryRun", options.dry_run, ["All"]))
+    if errors:
+        raise invalid_error("meta.k8s.io", "DeleteOptions", "", errors)
+
+
+def _refuse_immortal(call: Call) -> None:
+    name = call.target.name
+    if call.served.storage == "namespaces" and name in _IMMORTAL:
+        raise forbidden("", "namespaces", name, "this namespace may not be deleted")

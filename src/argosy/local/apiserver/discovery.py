@@ -1,0 +1,188 @@
+"""What is served, told in both ways that clients ask: aggregated (v2) and one document per group version."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from argosy.local.apiserver.http import Request, Response, reply
+from argosy.local.apiserver.objects import Json
+from argosy.local.apiserver.registry import Registry, Served
+from argosy.local.apiserver.status import page_not_found
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+# The groups of Kubernetes in the order that it lists them; custom groups follow by name.
+_ORDER = (
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+)
+
+
+def discovery(request: Request, registry: Registry, address: str) -> Response | None:
+    """The document at a discovery path; None when the path is none."""
+    parts = request.path.strip("/").split("/")
+    if parts == ["api"] or parts == ["apis"]:
+        version = _aggregated_version(request)
+        if version:
+            return _aggregated(registry, legacy=parts == ["api"], version=version)
+        return reply(_api_versions(address) if parts == ["api"] else _group_list(registry))
+    if parts[0] == "api" and len(parts) == 2:
+        return _resources(registry, "", parts[1])
+    if parts[0] == "apis" and len(parts) == 2:
+        versions = _groups(registry).get(parts[1])
+        if not versions or not parts[1]:
+            raise page_not_found()
+        return reply({"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], list(versions))})
+    if parts[0] == "apis" and len(parts) == 3:
+        return _resources(registry, parts[1], parts[2])
+    return None
+
+
+def _aggregated_version(request: Request) -> str:
+    for clause in request.header(b"accept").split(","):
+        parameters = {part.strip() for part in clause.split(";")}
+        if {"g=apidiscovery.k8s.io", "as=APIGroupDiscoveryList", "application/json"} <= parameters:
+            for version in ("v2", "v2beta1"):
+                if f"v={version}" in parameters:
+                    return version
+        elif clause.split(";")[0].strip() in ("application/json", "*/*"):
+            return ""
+    return ""
+
+
+def _groups(registry: Registry) -> dict[str, dict[str, list[Served]]]:
+    """Group, then version, most wanted first, then kinds."""
+    found: dict[str, dict[str, list[Served]]] = {}
+    for served in registry.all():
+        found.setdefault(served.group, {}).setdefault(served.version, []).append(served)
+    rank = {group: index for index, group in enumerate(_ORDER)}
+    ordered = sorted(found, key=lambda group: (rank.get(group, len(rank)), group))
+    return {group: {v: found[group][v] for v in sorted(found[group], key=version_rank)} for group in ordered}
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sorts v2 before v1 before v1beta1 before v1alpha1 before anything else."""
+    import re
+
+    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if match is None:
+        return (3, 0, 0, version)
+    stage = {None: 0, "beta": 1, "alpha": 2}[match[2]]
+    return (stage, -int(match[1]), -int(match[3] or 0), "")
+
+
+def _aggregated(registry: Registry, *, legacy: bool, version: str) -> Response:
+    items: list[Json] = []
+    for group, versions in _groups(registry).items():
+        if (group == "") != legacy:
+            continue
+        shown: list[Json] = []
+        for name, kinds in versions.items():
+            resources = [_aggregated_resource(served) for served in sorted(kinds, key=lambda s: s.plural)]
+            shown.append({"version": name, "resources": resources, "freshness": "Current"})
+        metadata: Json = {"name": group} if group else {}
+        items.append({"metadata": {**metadata, "creationTimestamp": None}, "versions": shown})
+    document: Json = {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": items,
+    }
+    return Response(msgspec.json.encode(document) + b"\n", content_type=_AGGREGATED.format(version).encode())
+
+
+def _aggregated_resource(served: Served) -> Json:
+    described: Json = {
+        "resource": served.plural,
+        "responseKind": {"group": served.group, "version": served.version, "kind": served.kind},
+        "scope": "Namespaced" if served.namespaced else "Cluster",
+        "singularResource": served.singular,
+        "verbs": list(served.verbs),
+    }
+    if served.short_names:
+        described["shortNames"] = list(served.short_names)
+    if served.categories:
+        described["categories"] = list(served.categories)
+    if served.subresources:
+        described["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "verbs": list(sub.verbs),
+            }
+            for sub in served.subresources
+        ]
+    return described
+
+
+def _api_versions(address: str) -> Json:
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    }
+
+
+def _group_list(registry: Registry) -> Json:
+    groups = [_group(group, list(versions)) for group, versions in _groups(registry).items() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def _group(group: str, versions: list[str]) -> Json:
+    named = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": named, "preferredVersion": named[0]}
+
+
+def _resources(registry: Registry, group: str, version: str) -> Response:
+    kinds = [served for served in registry.all() if served.group == group and served.version == version]
+    if not kinds:
+        raise page_not_found()
+    resources = [
+        entry for served in sorted(kinds, key=lambda s: s.plural) for entry in _resource_entries(served)
+    ]
+    group_version = f"{group}/{version}" if group else version
+    return reply(
+        {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
+    )
+
+
+def _resource_entries(served: Served) -> Iterable[Json]:
+    entry: Json = {
+        "name": served.plural,
+        "singularName": served.singular,
+        "namespaced": served.namespaced,
+        "kind": served.kind,
+        "verbs": list(served.verbs),
+    }
+    if served.short_names:
+        entry["shortNames"] = list(served.short_names)
+    if served.categories:
+        entry["categories"] = list(served.categories)
+    yield entry
+    for sub in served.subresources:
+        described: Json = {
+            "name": f"{served.plural}/{sub.name}",
+            "singularName": "",
+            "namespaced": served.namespaced,
+            "kind": sub.kind,
+            "verbs": list(sub.verbs),
+        }
+        if (sub.group, sub.version) != (served.group, served.version):
+            described |= {"group": sub.group, "version": sub.version}
+        yield described

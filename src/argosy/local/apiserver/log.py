@@ -1,0 +1,70 @@
+"""The durable log: every version of every object is one row, appended before anyone is told of it.
+
+One table is both the objects and their history: the newest row of a key that is no deletion is the object.
+A row is deleted only when it is neither live nor inside the history window. A row carries the little index
+(labels and selectable fields) that selectors need, so that loading does not parse the objects themselves.
+`commit` makes one transaction durable (WAL, synchronous=FULL) however many rows it carries.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS log (
+    rv INTEGER PRIMARY KEY, collection TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    type TEXT NOT NULL, at REAL NOT NULL, selectable BLOB NOT NULL, previous BLOB, data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Row(NamedTuple):
+    rv: int
+    collection: str
+    namespace: str
+    name: str
+    type: str
+    at: float
+    selectable: bytes
+    previous: bytes | None
+    data: bytes
+
+
+class Log:
+    """One SQLite file. Opened and read by one thread, then committed to by one other."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(_SCHEMA)
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, oldest first."""
+        return map(Row._make, self._connection.execute("SELECT * FROM log ORDER BY rv"))
+
+    def mark(self, name: str) -> int:
+        found = self._connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def commit(self, rows: Sequence[Row], dropped: Sequence[int], marks: Sequence[tuple[str, int]]) -> None:
+        """Make these rows durable and forget the dropped ones, all or nothing."""
+        execute, many = self._connection.execute, self._connection.executemany
+        execute("BEGIN IMMEDIATE")
+        try:
+            many("INSERT INTO log VALUES (?,?,?,?,?,?,?,?,?)", rows)
+            many("DELETE FROM log WHERE rv = ?", [(rv,) for rv in dropped])
+            many(
+                "INSERT INTO marks VALUES (?,?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                marks,
+            )
+            execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,103 @@
+"""Patch: the three patch types and server-side apply, all ending in an update of what is there now."""
+
+import msgspec
+
+from argosy.local.apiserver import forms, shape
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.body import parse_json, parse_yaml
+from argosy.local.apiserver.create import check_identity, create
+from argosy.local.apiserver.http import Response
+from argosy.local.apiserver.media import content_type, wanted_form
+from argosy.local.apiserver.objects import Json, child, ensure, text
+from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.status import StatusError, bad_request, not_found, unsupported_media_type
+from argosy.local.apiserver.store import Stored
+from argosy.local.apiserver.update import answer, check_name, update
+from argosy.local.schema.errors import required
+from argosy.local.schema.patch import json_patch, merge_patch
+from argosy.local.schema.strategic import PatchError, strategic_merge_patch
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+_MOST_OPERATIONS = 10_000
+
+
+async def patch_object(call: Call) -> Response:
+    kind, served = content_type(call.request), call.served
+    offered = [JSON_PATCH, MERGE_PATCH, *([] if served.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
+    if kind not in offered:
+        raise unsupported_media_type(offered)
+    form = wanted_form(call.request)
+    options = write_options(call.request, "PatchOptions")
+    raw = await call.request.body()
+    if kind == APPLY_PATCH:
+        written, created = await _apply(call, raw, options)
+        return answer(written, call, form, 201 if created else 200)
+    head = call.api.head(served, call.namespace, call.target.name)
+    if head is None:
+        raise not_found(served.group, served.plural, call.target.name)
+    current = forms.as_served(head.decoded(), served)
+    patched = patch_json(current, raw, kind, call)
+    obj = check_identity(patched, call)
+    check_name(obj, call)
+    return answer(await update(call, head, obj, options, patched=True), call, form)
+
+
+def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
+    """`current` with a JSON, merge or strategic patch applied."""
+    try:
+        if kind == JSON_PATCH:
+            patched = json_patch(current, _operations(raw))
+        elif kind == MERGE_PATCH:
+            patched = merge_patch(current, parse_json(raw))
+        else:
+            patched = strategic_merge_patch(current, parse_json(raw), call.served.schema)
+    except PatchError as error:
+        raise StatusError(422, "Invalid", str(error), {}) from error
+    return patched
+
+
+def _operations(raw: bytes) -> list[object]:
+    try:
+        operations = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+    if not isinstance(operations, list):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        )
+    if len(operations) > _MOST_OPERATIONS:
+        why = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
+        raise StatusError(413, "RequestEntityTooLarge", why)
+    return operations
+
+
+async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored | Json, bool]:
+    served, name = call.served, call.target.name
+    if not call.request.parameter("fieldManager"):
+        error = required("fieldManager", "is required for apply patch")
+        raise invalid_error("meta.k8s.io", "PatchOptions", "", [error])
+    config = parse_yaml(raw)
+    config = check_identity(config, call)
+    check_name(config, call)
+    if child(config, "metadata").get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+    config = shape.check_applied(config, served, options.validation, call.request)
+    head = call.api.head(served, call.namespace, name)
+    live = forms.as_served(head.decoded(), served) if head else None
+    uid = text(config, "metadata", "uid")
+    if live is None and call.target.subresource:
+        raise not_found(served.group, served.plural, name)
+    if live is None and uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise StatusError(
+            409, "Conflict", f'Operation cannot be fulfilled on {served.plural} "{name}": {why}'
+        )
+    force = call.request.flag("force")
+    merged = shape.track_apply(live, config, served, options.manager, force, call.target.subresource)
+    if head is None:
+        ensure(merged, "metadata").pop("resourceVersion", None)
+        return await create(call, merged, options, managed=True), True
+    return await update(call, head, merged, options, managed=True, patched=True), False

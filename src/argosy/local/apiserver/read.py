@@ -1,0 +1,226 @@
+"""Get and list.
+
+A list is one moment: its pages are all of the version of the first, taken back from the history, and 410 says
+when that version is gone. Items go out as the bytes that are stored, in pieces, so that a long list neither
+blocks the loop nor doubles the memory.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from argosy.local.apiserver import forms
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.http import Request, Response, reply
+from argosy.local.apiserver.media import wanted_form
+from argosy.local.apiserver.objects import Json
+from argosy.local.apiserver.options import invalid_error
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.selection import read_selection
+from argosy.local.apiserver.status import StatusError, bad_request, expired, not_found
+from argosy.local.apiserver.store import Store, Stored, TooOldError
+from argosy.local.schema.errors import FieldError, forbidden, not_supported
+
+_PIECE = 256 * 1024
+_PATIENCE = 3.0  # seconds that a read waits for a version still to come
+
+
+async def get_object(call: Call) -> Response:
+    form = wanted_form(call.request)
+    rv = parse_version(call.request.parameter("resourceVersion"))
+    await wait_for_version(call.api.store, rv)
+    stored = find(call)
+    return Response(
+        forms.render(stored, call.served, form, call.request.parameter("includeObject") or "Metadata") + b"\n"
+    )
+
+
+def find(call: Call) -> Stored:
+    """The object that the request names, as last made durable; 404 when there is none."""
+    served, name = call.served, call.target.name
+    stored = call.api.store.collection(served.storage).get(call.namespace, name)
+    if stored is None:
+        raise not_found(served.group, served.plural, name)
+    return stored
+
+
+async def list_objects(call: Call) -> Response:
+    request, served, store = call.request, call.served, call.api.store
+    form = wanted_form(request)
+    selection = read_selection(request, served, call.namespace)
+    limit, token = request.integer("limit") or 0, request.parameter("continue")
+    check_list_options(request)
+    rv = parse_version(request.parameter("resourceVersion"))
+    after = ""
+    if token:
+        rv, after = _read_token(token)
+        if request.parameter("resourceVersion") not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+    else:
+        await wait_for_version(store, rv)
+    exact = (bool(token) and rv > 0) or request.parameter("resourceVersionMatch") == "Exact"
+    shown = rv if exact else store.revision
+    try:
+        objects = store.at(served.storage, selection.namespace, shown)
+    except TooOldError:
+        raise _too_old(token, after, store) from None
+    if after:
+        objects = [stored for stored in objects if _key(stored) > after]
+    if not selection.everything:
+        objects = [stored for stored in objects if selection.matches(stored)]
+    metadata: Json = {"resourceVersion": str(shown)}
+    if limit and len(objects) > limit:
+        metadata["continue"] = _write_token(shown, _key(objects[limit - 1]))
+        if selection.everything:
+            metadata["remainingItemCount"] = len(objects) - limit
+        objects = objects[:limit]
+    if form == "table":
+        include = request.parameter("includeObject") or "Metadata"
+        return reply(forms.table(objects, served, metadata, include))
+    if form == "metadata":
+        return reply(forms.metadata_list(objects, metadata))
+    return _list_response(objects, served, metadata)
+
+
+def _list_response(objects: Sequence[Stored], served: Served, metadata: Json) -> Response:
+    start = forms.list_start(served, metadata)
+    if sum(len(stored.data) for stored in objects) < 2 * _PIECE:
+        return Response(start + b",".join([forms.item(stored, served) for stored in objects]) + b"]}\n")
+    return Response(_pieces(start, objects, served))
+
+
+async def _pieces(start: bytes, objects: Sequence[Stored], served: Served) -> AsyncIterator[bytes]:
+    piece, size = [start], len(start)
+    last = len(objects) - 1
+    for index, stored in enumerate(objects):
+        data = forms.item(stored, served)
+        piece.append(data)
+        if index < last:
+            piece.append(b",")
+        size += len(data)
+        if size >= _PIECE:
+            yield b"".join(piece)
+            piece, size = [], 0
+    yield b"".join([*piece, b"]}\n"])
+
+
+def parse_version(text: str) -> int:
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        detail = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise StatusError(400, "BadRequest", f'Invalid value: "{text}": {detail}')
+    return int(text)
+
+
+async def wait_for_version(store: Store, rv: int) -> None:
+    """Wait a little for a version that is still to come, then say 504."""
+    deadline = asyncio.get_running_loop().time() + _PATIENCE
+    while store.revision < rv:
+        if asyncio.get_running_loop().time() >= deadline:
+            raise _too_new(rv, store.revision)
+        await asyncio.sleep(0.05)
+
+
+def check_list_options(request: Request) -> None:
+    """The combinations that Kubernetes refuses."""
+    errors: list[FieldError] = []
+    match, rv = request.parameter("resourceVersionMatch"), request.parameter("resourceVersion")
+    watching, initial = request.flag("watch"), "sendInitialEvents" in request.query
+    if initial and not watching:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if initial and match != "NotOlderThan":
+        errors.append(
+            forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+        )
+    if match and not initial:
+        errors += _check_match(match, rv, watching, request.parameter("continue"))
+    if errors:
+        raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
+
+
+def _check_match(match: str, rv: str, watching: bool, token: str) -> list[FieldError]:
+    if watching:
+        return [
+            forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )
+        ]
+    errors: list[FieldError] = []
+    if not rv:
+        errors.append(
+            forbidden(
+                "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            )
+        )
+    if token:
+        errors.append(
+            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+        )
+    if match not in ("Exact", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
+    if match == "Exact" and rv == "0":
+        errors.append(
+            forbidden(
+                "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            )
+        )
+    return errors
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+def _write_token(rv: int, key: str) -> str:
+    raw = msgspec.json.encode(_Token("meta.k8s.io/v1", rv, key + "\0"))
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _read_token(token: str) -> tuple[int, str]:
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        parsed = msgspec.json.decode(raw, type=_Token)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from error
+    if parsed.v != "meta.k8s.io/v1":
+        raise bad_request(
+            f'continue key is not valid: server does not recognize this encoded version "{parsed.v}"'
+        )
+    return parsed.rv, parsed.start.rstrip("\0")
+
+
+def _key(stored: Stored) -> str:
+    return f"{stored.namespace}/{stored.name}"
+
+
+def _too_old(token: str, after: str, store: Store) -> StatusError:
+    if not token:
+        return expired("The resourceVersion for the provided list is too old.")
+    error = expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new "
+        "list without the continue parameter, or use the continue token in this response to retrieve the "
+        "remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
+        "that were created, modified, or deleted between the time the first chunk was returned and now may show "
+        "up in the list."
+    )
+    error.list_metadata = {"continue": _write_token(-1, after)}
+    return error
+
+
+def _too_new(rv: int, current: int) -> StatusError:
+    details: Json = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    return StatusError(
+        504, "Timeout", f"Timeout: Too large resource version: {rv}, current: {current}", details
+    )

@@ -1,0 +1,85 @@
+"""Which stored objects a list, watch or deletecollection is about."""
+
+import msgspec
+
+from argosy.local.apiserver.http import Request
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.status import bad_request
+from argosy.local.apiserver.store import Stored
+from argosy.local.schema.selectors import FieldTerm, LabelSelector, SelectorError, parse_fields, parse_labels
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Namespace (None for all), label selector and field selector of a request."""
+
+    namespace: str | None
+    labels: LabelSelector
+    fields: tuple[tuple[int, bool, str], ...]
+    name: str | None
+
+    @property
+    def everything(self) -> bool:
+        """Whether only the namespace restricts it."""
+        return self.labels.empty and not self.fields and self.name is None
+
+    def matches(self, stored: Stored) -> bool:
+        if self.namespace is not None and stored.namespace != self.namespace:
+            return False
+        if self.name is not None and stored.name != self.name:
+            return False
+        for index, equal, value in self.fields:
+            actual = _special(stored, index) if index < 0 else stored.fields[index]
+            if (actual == value) is not equal:
+                return False
+        return self.labels.matches(stored.labels)
+
+
+_NAME, _NAMESPACE = -1, -2
+
+
+def read_selection(request: Request, served: Served, namespace: str, name: str = "") -> Selection:
+    """The selection of a request; `name` is that of a watch on a single object."""
+    try:
+        labels = parse_labels(request.parameter("labelSelector"))
+        terms = parse_fields(request.parameter("fieldSelector")).terms
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
+    fields: list[tuple[int, bool, str]] = []
+    pinned: str | None = name or None
+    inside: str | None = (namespace or None) if served.namespaced else ""
+    for term in terms:
+        index = _index(served, term)
+        if index == _NAME and term.equal and pinned is None:
+            pinned = term.value
+        else:
+            fields.append((index, term.equal, term.value))
+    return Selection(inside, labels, tuple(fields), pinned)
+
+
+def _index(served: Served, term: FieldTerm) -> int:
+    if term.field in ("metadata.name", "name"):
+        return _NAME
+    if term.field == "metadata.namespace" and served.namespaced:
+        return _NAMESPACE
+    field = term.field
+    if served.group == "events.k8s.io":
+        field = _EVENT_NAMES.get(field, field)
+    if field in served.field_paths:
+        return served.field_paths.index(field)
+    raise bad_request(f"field label not supported: {term.field}")
+
+
+_EVENT_NAMES = {
+    "regarding.kind": "involvedObject.kind",
+    "regarding.namespace": "involvedObject.namespace",
+    "regarding.name": "involvedObject.name",
+    "regarding.uid": "involvedObject.uid",
+    "regarding.apiVersion": "involvedObject.apiVersion",
+    "regarding.resourceVersion": "involvedObject.resourceVersion",
+    "regarding.fieldPath": "involvedObject.fieldPath",
+    "reportingController": "reportingComponent",
+}
+
+
+def _special(stored: Stored, index: int) -> str:
+    return stored.name if index == _NAME else stored.namespace

@@ -1,0 +1,110 @@
+"""The server process: the store, the application and its listeners, TLS on both.
+
+Listens on loopback TCP and on a Unix socket with the same certificate. SIGTERM ends it in order: listeners
+first, then what is being written.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+from argosy.local.apiserver.api import Api
+from argosy.local.apiserver.app import App
+from argosy.local.apiserver.auth import Authenticator
+from argosy.local.apiserver.bootstrap import bootstrap
+from argosy.local.apiserver.crds import Definitions
+from argosy.local.apiserver.registry import Registry
+from argosy.local.apiserver.store import Limits, Store
+from argosy.local.apiserver.tokens import Signer
+
+
+async def serve(state: Path, port: int, limits: Limits) -> None:
+    """Run until told to stop."""
+    store = Store(state / "store.db", limits)
+    store.start()
+    api = Api(store, Registry(), state)
+    signer = Signer(state / "pki" / "sa.key", store)
+    app = App(api, Authenticator(state / "tokens.json", signer), f"127.0.0.1:{port}")
+    definitions = Definitions(api)
+    definitions.restore()
+    server = _Server(_config(app, state))
+    chores = [asyncio.ensure_future(definitions.run()), asyncio.ensure_future(_trim(store))]
+    try:
+        await bootstrap(api)
+        app.ready = True
+        await server.serve(sockets=[_loopback(port), _unix(state / "apiserver.sock")])
+    finally:
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
+        store.stop()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, that ends by returning when it is told to, so that the store is closed in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+def _config(app: App, state: Path) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="wsproto",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=600,
+        timeout_graceful_shutdown=1,
+        ws_ping_interval=None,
+    )
+    config.load()
+    config.ssl = tls_context(state)
+    return config
+
+
+def tls_context(state: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(state / "pki" / "apiserver.crt", state / "pki" / "apiserver.key")
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _loopback(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    return listener
+
+
+def _unix(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    return listener
+
+
+async def _trim(store: Store) -> None:
+    while True:
+        await asyncio.sleep(5)
+        store.trim()

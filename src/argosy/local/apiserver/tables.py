@@ -1,0 +1,31 @@
+"""Tables: what `kubectl get` prints, computed by the server."""
+
+import datetime
+from collections.abc import Sequence
+from typing import cast
+
+from argosy.local.apiserver.objects import Json
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.status import bad_request
+from argosy.local.schema.table import Columns, Include, builtin_columns, custom_columns, table_for
+
+
+def table_of(served: Served, objects: Sequence[Json], metadata: Json, include: str, columns: bool) -> Json:
+    """The objects as rows; `include` says what each row carries beside its cells."""
+    if include not in ("None", "Metadata", "Object"):
+        raise bad_request(f'unrecognized includeObject value: "{include}"')
+    table = table_for(
+        _columns(served),
+        objects,
+        now=datetime.datetime.now(datetime.UTC),
+        include=cast("Include", include),
+        headers=columns,
+    )
+    table["metadata"] = metadata
+    return table
+
+
+def _columns(served: Served) -> Columns:
+    if served.custom is not None:
+        return custom_columns(served.custom.columns)
+    return builtin_columns(served.group, served.kind)

@@ -1,0 +1,166 @@
+"""Service account tokens: JWTs signed with the control plane's own key.
+
+A token may be bound to an object (a pod); it counts only as long as account and object exist with the uid
+that the token names.
+"""
+
+import base64
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from argosy.local.apiserver.http import User
+from argosy.local.apiserver.objects import Json, child, text
+from argosy.local.apiserver.store import Store
+from argosy.local.apiserver.times import new_uid
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+class Signer:
+    def __init__(self, key: Path, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._path, self._store, self._clock = key, store, clock
+        self._good: dict[str, Json] = {}
+
+    def sign(self, account: Json, audiences: list[str], seconds: int, bound: Json | None) -> tuple[str, int]:
+        """A token for a service account, and when it ends. `bound` is {kind, name, uid} of an object."""
+        now = int(self._clock())
+        namespace, name = text(account, "metadata", "namespace"), text(account, "metadata", "name")
+        private: Json = {
+            "namespace": namespace,
+            "serviceaccount": {"name": name, "uid": text(account, "metadata", "uid")},
+        }
+        if bound:
+            private[str(bound["kind"]).lower()] = {"name": bound["name"], "uid": bound["uid"]}
+            if bound.get("node"):
+                private["node"] = bound["node"]
+        claims: Json = {
+            "aud": audiences or [ISSUER],
+            "exp": now + seconds,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": new_uid(),
+            "kubernetes.io": private,
+            "nbf": now,
+            "sub": f"system:serviceaccount:{namespace}:{name}",
+        }
+        header: Json = {"alg": "ES256", "typ": "JWT", "kid": self.key_id()}
+        signed = _encode(msgspec.json.encode(header)) + b"." + _encode(msgspec.json.encode(claims))
+        return (signed + b"." + _encode(self._sign(signed))).decode(), now + seconds
+
+    def user(self, token: str, audiences: list[str] | None = None) -> User | None:
+        """The service account that a token speaks for; None when it does not count (any more)."""
+        claims = self.claims(token)
+        if claims is None or not self._current(claims):
+            return None
+        accepted = set(audiences or [ISSUER])
+        offered = claims.get("aud")
+        if not accepted & set(offered if isinstance(offered, list) else [offered]):
+            return None
+        private = child(claims, "kubernetes.io")
+        namespace, account = text(private, "namespace"), child(private, "serviceaccount")
+        name = f"system:serviceaccount:{namespace}:{text(account, 'name')}"
+        groups = (
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        )
+        return User(name, text(account, "uid"), groups, _extra(claims, private))
+
+    def claims(self, token: str) -> Json | None:
+        """The claims of a token with a good signature."""
+        known = self._good.get(token)
+        if known is not None:
+            return known
+        signed, _, signature = token.rpartition(".")
+        try:
+            if not self._verify(signed.encode(), _decode(signature)):
+                return None
+            claims = msgspec.json.decode(_decode(signed.split(".")[1]), type=dict[str, object])
+        except (ValueError, IndexError, msgspec.MsgspecError):
+            return None
+        if len(self._good) > 10_000:
+            self._good.clear()
+        self._good[token] = claims
+        return claims
+
+    def _current(self, claims: Json) -> bool:
+        now, end, start = self._clock(), claims.get("exp"), claims.get("nbf")
+        if not isinstance(end, int) or not isinstance(start, int) or now >= end or now < start - 60:
+            return False
+        private = child(claims, "kubernetes.io")
+        namespace = text(private, "namespace")
+        return self._exists("serviceaccounts", namespace, child(private, "serviceaccount")) and (
+            "pod" not in private or self._exists("pods", namespace, child(private, "pod"))
+        )
+
+    def _exists(self, storage: str, namespace: str, reference: Json) -> bool:
+        stored = self._store.collection(storage).get(namespace, text(reference, "name"))
+        uid = text(reference, "uid")
+        return stored is not None and bool(uid) and f'"{uid}"'.encode() in stored.data
+
+    def _sign(self, signed: bytes) -> bytes:
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, utils
+
+        signature = self._key().sign(signed, ec.ECDSA(hashes.SHA256()))
+        r, s = utils.decode_dss_signature(signature)
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+    def _verify(self, signed: bytes, signature: bytes) -> bool:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, utils
+
+        if len(signature) != 64:
+            return False
+        r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+        try:
+            self._key().public_key().verify(
+                utils.encode_dss_signature(r, s), signed, ec.ECDSA(hashes.SHA256())
+            )
+        except InvalidSignature:
+            return False
+        return True
+
+    def key_id(self) -> str:
+        from cryptography.hazmat.primitives import hashes, serialization
+
+        public = self._key().public_key()
+        encoded = public.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        digest = hashes.Hash(hashes.SHA256())
+        digest.update(encoded)
+        return _encode(digest.finalize()).decode()
+
+    def _key(self) -> "EllipticCurvePrivateKey":
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key = serialization.load_pem_private_key(self._path.read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return key
+
+
+def _extra(claims: Json, private: Json) -> dict[str, list[str]]:
+    extra = {"authentication.kubernetes.io/credential-id": [f"JTI={text(claims, 'jti')}"]}
+    for kind in ("pod", "node"):
+        if kind in private:
+            for field in ("name", "uid"):
+                extra[f"authentication.kubernetes.io/{kind}-{field}"] = [text(private, kind, field)]
+    return extra
+
+
+def _encode(raw: bytes) -> bytes:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+
+def _decode(text_: str) -> bytes:
+    return base64.urlsafe_b64decode(text_ + "=" * (-len(text_) % 4))

@@ -1,0 +1,193 @@
+"""Update: a whole object (or its status, or its scale) over the one that is there.
+
+What an object may not change about itself is taken from the stored one; a write that changes nothing is not
+stored and nobody hears of it.
+"""
+
+from argosy.local.apiserver import forms, shape
+from argosy.local.apiserver.admission import admit_update
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.create import check_identity, create
+from argosy.local.apiserver.events import to_core
+from argosy.local.apiserver.facts import COUNTS_GENERATIONS, CREATED_BY_UPDATE, NEEDS_VERSION
+from argosy.local.apiserver.http import Response, reply
+from argosy.local.apiserver.media import Form, wanted_form
+from argosy.local.apiserver.objects import Json, child, ensure, strings, text
+from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, not_found
+from argosy.local.apiserver.store import Stored
+from argosy.local.schema.errors import FieldError, forbidden, invalid
+
+
+async def update_object(call: Call) -> Response:
+    form = wanted_form(call.request)
+    options = write_options(call.request, "UpdateOptions")
+    obj = check_identity(await read_object(call.request), call)
+    check_name(obj, call)
+    served, name = call.served, call.target.name
+    head = call.api.head(served, call.namespace, name)
+    if head is None:
+        if served.storage not in CREATED_BY_UPDATE or call.target.subresource:
+            raise not_found(served.group, served.plural, name)
+        made = await create(call, obj, options)
+        return (
+            reply(made, 201)
+            if isinstance(made, dict)
+            else Response(forms.render(made, served, form) + b"\n", 201)
+        )
+    written = await update(call, head, obj, options)
+    return answer(written, call, form)
+
+
+def answer(written: Stored | Json, call: Call, form: Form, status: int = 200) -> Response:
+    if isinstance(written, dict):
+        return reply(written, status)
+    return Response(forms.render(written, call.served, form) + b"\n", status)
+
+
+def check_name(obj: Json, call: Call) -> None:
+    name, wanted = text(obj, "metadata", "name"), call.target.name
+    if not name:
+        ensure(obj, "metadata")["name"] = wanted
+    elif name != wanted:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
+
+
+async def update(
+    call: Call,
+    head: Stored,
+    obj: Json,
+    options: WriteOptions,
+    *,
+    managed: bool = False,
+    patched: bool = False,
+) -> Stored | Json:
+    """Store `obj` over `head`; a dry run answers what would have been stored."""
+    served, subresource = call.served, call.target.subresource
+    old = head.decoded()
+    if served.group == "events.k8s.io":
+        obj = to_core(obj)
+    _check_version(call, head, old, obj, patched=patched)
+    obj = shape.admit_fields(obj, served, options.validation, call.request)
+    _keep(obj, old, call)
+    if not managed:
+        obj = shape.track_update(old, obj, served, options.manager, subresource)
+    obj = admit_update(call, obj, old)
+    _count_generation(obj, old, call)
+    errors = _finalizer_errors(obj, old) + shape.validate(obj, served, old)
+    if errors:
+        raise invalid_error(served.group, served.kind, head.name, errors)
+    obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
+    if options.dry_run:
+        return forms.as_served(obj, served)
+    if _finished(obj, old):
+        return await call.api.put(served, obj, delete=True)
+    if obj == old:
+        return head
+    return await call.api.put(served, obj)
+
+
+def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: bool) -> None:
+    served = call.served
+    uid, old_uid = text(obj, "metadata", "uid"), text(old, "metadata", "uid")
+    if uid and uid != old_uid:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
+        raise conflict(served.group, served.plural, head.name, why)
+    version = text(obj, "metadata", "resourceVersion")
+    if version in ("", "0"):
+        needs = served.custom is not None or served.storage in NEEDS_VERSION
+        if needs and not patched:
+            error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid_error(served.group, served.plural, head.name, [error])
+    elif version != str(head.rv):
+        if not version.isdigit():
+            error = invalid(
+                "metadata.resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
+            )
+            raise invalid_error(served.group, served.kind, head.name, [error])
+        raise conflict(served.group, served.plural, head.name, MODIFIED)
+
+
+_KEPT_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "resourceVersion",
+    "generateName",
+)
+
+
+def _keep(obj: Json, old: Json, call: Call) -> None:
+    """Take from the stored object what this request may not change."""
+    metadata, old_metadata = ensure(obj, "metadata"), child(old, "metadata")
+    served, subresource = call.served, call.target.subresource
+    if subresource == "status":
+        for field in [*obj, *old]:
+            if field not in ("status", "metadata"):
+                _copy(obj, old, field)
+        if served.custom is not None:
+            managed = metadata.get("managedFields")
+            obj["metadata"] = metadata = dict(old_metadata)
+            if managed is not None:
+                metadata["managedFields"] = managed
+        else:
+            _copy(metadata, old_metadata, "ownerReferences")
+    elif served.has_status:
+        _copy(obj, old, "status")
+    for field in _KEPT_METADATA:
+        _copy(metadata, old_metadata, field)
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        _copy(metadata, old_metadata, field)
+    metadata.pop("selfLink", None)
+
+
+def _copy(obj: Json, old: Json, field: str) -> None:
+    if field in old:
+        obj[field] = old[field]
+    else:
+        obj.pop(field, None)
+
+
+def _count_generation(obj: Json, old: Json, call: Call) -> None:
+    served = call.served
+    if call.target.subresource == "status":
+        return
+    if served.custom is not None:
+        ignored = {"metadata", "apiVersion", "kind"} | ({"status"} if served.has_status else set())
+        changed = _without(obj, ignored) != _without(old, ignored)
+    else:
+        ignored = {"metadata", "apiVersion", "kind", "status"}
+        changed = served.storage in COUNTS_GENERATIONS and _without(obj, ignored) != _without(old, ignored)
+    if changed:
+        metadata = ensure(obj, "metadata")
+        generation = metadata.get("generation")
+        metadata["generation"] = (generation if isinstance(generation, int) else 0) + 1
+
+
+def _without(obj: Json, ignored: set[str]) -> Json:
+    return {key: value for key, value in obj.items() if key not in ignored}
+
+
+def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
+    if not text(old, "metadata", "deletionTimestamp"):
+        return []
+    added = sorted(set(strings(obj, "metadata", "finalizers")) - set(strings(old, "metadata", "finalizers")))
+    if not added:
+        return []
+    shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
+    why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+    return [forbidden("metadata.finalizers", why)]
+
+
+def _finished(obj: Json, old: Json) -> bool:
+    """Whether this update took the last thing away that kept a deleted object."""
+    metadata = child(old, "metadata")
+    return bool(
+        metadata.get("deletionTimestamp")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not strings(obj, "metadata", "finalizers")
+        and not strings(obj, "spec", "finalizers")
+    )

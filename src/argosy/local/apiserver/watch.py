@@ -1,0 +1,219 @@
+"""Watches: a stream of changes from a version on, as lines of JSON.
+
+A watcher is a position in its kind's events. Each event is encoded once per form, however many watch it; what
+has gathered while a client was slow goes out as one piece. A watcher left behind by the history is told 410
+and relists, so none can hold memory or others up.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+
+from argosy.local.apiserver import forms
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.http import Response
+from argosy.local.apiserver.media import Form, wanted_form
+from argosy.local.apiserver.objects import Json
+from argosy.local.apiserver.read import check_list_options, parse_version
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.selection import Selection, read_selection
+from argosy.local.apiserver.status import StatusError, expired
+from argosy.local.apiserver.store import Collection, Event, EventType, Stored, TooOldError
+
+_BOOKMARK_SECONDS = 60.0
+_LAST_BOOKMARK_SECONDS = 2.0
+_TIMEOUT_SECONDS = 1800.0  # Kubernetes draws one between this and its double
+_BATCH = 500
+_CACHED_LINES = 512
+
+
+class Lines:
+    """The newest encoded events, shared by all watchers of the server."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[int, EventType, str, Form, str], bytes] = {}
+
+    def line(
+        self, event_type: EventType, stored: Stored, rv: int, served: Served, form: Form, include: str
+    ) -> bytes:
+        """An event line; `rv` is the version of the change, which may be newer than the object shown."""
+        key = (rv, event_type, served.api_version, form, include)
+        found = self._lines.get(key)
+        if found is None:
+            found = event_line(event_type, _shown(stored, rv, served, form, include))
+            if len(self._lines) >= _CACHED_LINES:
+                del self._lines[next(iter(self._lines))]
+            self._lines[key] = found
+        return found
+
+
+def event_line(event_type: str, data: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (event_type.encode(), data)
+
+
+async def watch_objects(call: Call, lines: Lines) -> Response:
+    request, served = call.request, call.served
+    check_list_options(request)
+    form = wanted_form(request)
+    watcher = Watcher(
+        call=call,
+        lines=lines,
+        selection=read_selection(request, served, call.namespace, call.target.name),
+        form=form,
+        include=request.parameter("includeObject") or "Metadata",
+        bookmarks=request.flag("allowWatchBookmarks"),
+        initial=request.flag("sendInitialEvents"),
+        version=parse_version(request.parameter("resourceVersion")),
+        seconds=float(request.integer("timeoutSeconds") or _TIMEOUT_SECONDS),
+    )
+    return Response(watcher.stream())
+
+
+class Watcher(msgspec.Struct, kw_only=True, eq=False):
+    call: Call
+    lines: Lines
+    selection: Selection
+    form: Form
+    include: str
+    bookmarks: bool
+    initial: bool
+    version: int
+    seconds: float
+    columns_sent: bool = False
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        store, served = self.call.api.store, self.call.served
+        there = store.collection(served.storage)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.seconds
+        yield b""  # the headers go out at once
+        asks_for_all = self.initial or (
+            "sendInitialEvents" not in self.call.request.query and self.version == 0
+        )
+        if asks_for_all:
+            position, shown = there.end, store.revision
+            for piece in self._initial_events(there):
+                yield piece
+            if self.initial:
+                yield self._bookmark(shown, ended=True)
+        else:
+            if self.version and self.version < store.compacted:
+                yield _error(_too_old(self.version, store.compacted))
+                return
+            position = there.position_after(self.version) if self.version else there.end
+        try:
+            async for piece in self._follow(there, position, end):
+                yield piece
+        except TooOldError:
+            yield _error(expired("too old resource version: the watcher was too slow"))
+
+    def _initial_events(self, there: Collection) -> Iterator[bytes]:
+        piece: list[bytes] = []
+        for stored in there.listed(self.selection.namespace):
+            if self.selection.matches(stored):
+                piece.append(self._line("ADDED", stored, stored.rv))
+                if len(piece) >= _BATCH:
+                    yield b"".join(piece)
+                    piece = []
+        if piece:
+            yield b"".join(piece)
+
+    async def _follow(self, there: Collection, position: int, end: float) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        store = self.call.api.store
+        bookmark_at = self._next_bookmark(loop.time(), end)
+        while True:
+            events = there.since(position)[:_BATCH]
+            position += len(events)
+            if piece := b"".join([line for event in events if (line := self._shown_line(event))]):
+                yield piece
+            if events:
+                continue
+            now = loop.time()
+            if now >= end:
+                return
+            if now >= bookmark_at:
+                yield self._bookmark(store.revision)
+                bookmark_at = self._next_bookmark(now, end)
+                continue
+            try:
+                async with asyncio.timeout(min(end, bookmark_at) - now):
+                    await there.changed.wait()
+            except TimeoutError:
+                continue
+
+    def _next_bookmark(self, now: float, end: float) -> float:
+        """Once a minute, and once shortly before the watch ends."""
+        if not self.bookmarks or end - now <= _LAST_BOOKMARK_SECONDS:
+            return end + 1
+        return min(now + _BOOKMARK_SECONDS, end - _LAST_BOOKMARK_SECONDS)
+
+    def _shown_line(self, event: Event) -> bytes | None:
+        """The event as this watcher sees it: entering its selection is an addition, leaving it a deletion."""
+        new, old = event.new, event.old
+        if self.selection.namespace is not None and new.namespace != self.selection.namespace:
+            return None
+        was = old is not None and self.selection.matches(old)
+        if event.type == "DELETED":
+            # The last version may differ from the one before in what selectors look at: that one decides.
+            return self._line("DELETED", new, new.rv) if was or old is None else None
+        now = self.selection.matches(new)
+        if now:
+            return self._line("MODIFIED" if was else "ADDED", new, new.rv)
+        if was and old is not None:
+            return self._line("DELETED", old, new.rv)
+        return None
+
+    def _line(self, event_type: EventType, stored: Stored, rv: int) -> bytes:
+        if self.form == "table" and not self.columns_sent:
+            self.columns_sent = True
+            served = self.call.served
+            return event_line(event_type, forms.render(stored, served, self.form, self.include))
+        return self.lines.line(event_type, stored, rv, self.call.served, self.form, self.include)
+
+    def _bookmark(self, rv: int, *, ended: bool = False) -> bytes:
+        metadata: Json = {"resourceVersion": str(rv)}
+        if ended:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        served = self.call.served
+        obj: Json = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
+        if self.form == "table":
+            obj = {
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "columnDefinitions": [],
+                "rows": [],
+            }
+            obj["rows"] = [
+                {
+                    "cells": [],
+                    "object": {
+                        "kind": "PartialObjectMetadata",
+                        "apiVersion": "meta.k8s.io/v1",
+                        "metadata": metadata,
+                    },
+                }
+            ]
+        elif self.form == "metadata":
+            obj = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return event_line("BOOKMARK", msgspec.json.encode(obj))
+
+
+def _shown(stored: Stored, rv: int, served: Served, form: Form, include: str) -> bytes:
+    if stored.rv != rv:
+        obj = stored.decoded()
+        metadata = obj["metadata"]
+        assert isinstance(metadata, dict)
+        metadata["resourceVersion"] = str(rv)
+        stored = msgspec.structs.replace(stored, rv=rv, data=msgspec.json.encode(obj))
+    return forms.render(stored, served, form, include, columns=False)
+
+
+def _too_old(version: int, compacted: int) -> StatusError:
+    return expired(f"too old resource version: {version} ({compacted})")
+
+
+def _error(error: StatusError) -> bytes:
+    return event_line("ERROR", msgspec.json.encode(error.body()))
