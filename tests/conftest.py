@@ -5,6 +5,7 @@ the summary; with ARGOSY_REQUIRE_ALL=1, as in continuous integration, they fail 
 by the first test of a process that asks for it and ends with that process.
 """
 
+import asyncio
 import json
 import os
 import secrets
@@ -35,6 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Skips are always told with their reasons."""
+    # Otherwise pytest-asyncio asks for the current loop, gets one made for it, and leaves it unclosed.
+    asyncio.set_event_loop(None)
     reported = str(config.option.reportchars)
     if "s" not in reported and "a" not in reported.lower():
         config.option.reportchars = reported + "s"
