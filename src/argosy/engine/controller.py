@@ -43,7 +43,7 @@ class Controller(Generic[K]):
         metrics: Metrics | None = None,
     ) -> None:
         self.name = name
-        self.queue: Queue[K] = queue or Queue()
+        self.queue: Queue[K] = Queue() if queue is None else queue
         self._reconcile = reconcile
         self._concurrency = concurrency
         self._clock = clock

@@ -1,0 +1,155 @@
+"""Kubernetes Events, written in the background and counted up instead of repeated.
+
+`event` only notes what happened; it never blocks and never raises, because nothing that is worth doing may
+wait for, or fail from, telling about it. The same thing happening again to the same object becomes a higher
+count on the Event that is there. What cannot be written is dropped and counted.
+"""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from typing import Literal, NamedTuple
+
+import structlog
+from msgspec import Struct
+
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock, SystemClock
+from argosy.engine.dynamic import Json
+from argosy.engine.errors import ApiError, NotFound, Throttled, Unavailable
+from argosy.engine.objects import Fetchable
+from argosy.kinds.kubernetes import Event
+from argosy.kinds.resource import Resource
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+EventType = Literal["Normal", "Warning"]
+
+
+class Recorder:
+    """Needs a running loop from the first event on; `close` writes what is left."""
+
+    def __init__(
+        self, client: Client, component: str, *, clock: Clock = SystemClock(), remember: int = 4096
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._clock = clock
+        self._remember = remember
+        self._pending: OrderedDict[_What, int] = OrderedDict()
+        self._written: OrderedDict[_What, _Written] = OrderedDict()
+        self._writing: asyncio.Task[None] | None = None
+
+    def event(self, obj: Fetchable, type: EventType, reason: str, message: str) -> None:
+        meta = obj.metadata
+        what = _What(obj.resource, meta.namespace, meta.name, meta.uid, type, reason, message[:MESSAGE_LIMIT])
+        if what not in self._pending and len(self._pending) >= self._remember:
+            self._client.metrics.events_dropped.inc()
+            return
+        self._pending[what] = self._pending.get(what, 0) + 1
+        if self._writing is None or self._writing.done():
+            try:
+                self._writing = asyncio.get_running_loop().create_task(self._write_all())
+            except RuntimeError:
+                log.warning("an event outside of the event loop", reason=reason, message=message)
+
+    async def close(self) -> None:
+        """Write what is noted, for a few seconds at most."""
+        if self._writing is not None:
+            await asyncio.wait((self._writing,), timeout=CLOSE_TIMEOUT)
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    async def _write_all(self) -> None:
+        while self._pending:
+            what, count = self._pending.popitem(last=False)
+            try:
+                await self._write_patiently(what, count)
+            except ApiError as error:
+                self._client.metrics.events_dropped.inc(count)
+                log.warning("an event was dropped", reason=what.reason, error=str(error))
+            except Exception:
+                self._client.metrics.events_dropped.inc(count)
+                log.exception("an event was dropped", reason=what.reason)
+
+    async def _write_patiently(self, what: "_What", count: int) -> None:
+        """The API server may be away for a moment; after a few tries the event is not worth more."""
+        for pause in PAUSES:
+            try:
+                return await self._write(what, count)
+            except (Unavailable, Throttled):
+                await asyncio.sleep(pause)
+        return await self._write(what, count)
+
+    async def _write(self, what: "_What", count: int) -> None:
+        known = self._written.get(what)
+        if known is not None:
+            try:
+                await self._bump(what, known, count)
+                return
+            except NotFound:
+                # Events are deleted after an hour or so; the next one begins anew.
+                del self._written[what]
+        await self._create(what, count)
+
+    async def _bump(self, what: "_What", known: "_Written", count: int) -> None:
+        patch: Json = {"count": known.count + count, "lastTimestamp": self._now()}
+        await self._client.patch(Event, known.name, patch, what.home)
+        known.count += count
+        self._written.move_to_end(what)
+
+    async def _create(self, what: "_What", count: int) -> None:
+        name = f"{what.name[:NAME_LIMIT]}.{secrets.token_hex(8)}"
+        now = self._now()
+        body: Json = {
+            "metadata": {"name": name, "namespace": what.home},
+            "involvedObject": {
+                "apiVersion": what.resource.api_version,
+                "kind": what.resource.kind,
+                "namespace": what.namespace,
+                "name": what.name,
+                "uid": what.uid,
+            },
+            "type": what.type,
+            "reason": what.reason,
+            "message": what.message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "count": count,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+        }
+        await self._client.create(Event, body, what.home)
+        self._written[what] = _Written(name, count)
+        if len(self._written) > self._remember:
+            self._written.popitem(last=False)
+
+    def _now(self) -> str:
+        return self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class _What(NamedTuple):
+    """What makes two events the same."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    type: EventType
+    reason: str
+    message: str
+
+    @property
+    def home(self) -> str:
+        return self.namespace or "default"
+
+
+class _Written(Struct):
+    name: str
+    count: int
+
+
+MESSAGE_LIMIT = 1024
+NAME_LIMIT = 230
+PAUSES = (0.5, 2.0)
+CLOSE_TIMEOUT = 5.0

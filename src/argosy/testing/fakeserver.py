@@ -1,0 +1,390 @@
+"""A small API server in memory for the engine's own tests: the real wire protocol, and faults on demand.
+
+It knows nothing of schemas or permissions. What it does know it does as Kubernetes does: one version counter
+for all objects, watches with history and bookmarks, initial events, paging, conflicts, preconditions. Faults
+are what tests come for: answers made up (429, 500, 401), history forgotten (410), watches ended in any way.
+"""
+
+import asyncio
+import copy
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from argosy.engine.credentials import Credentials, FixedCredentials
+from argosy.engine.kubeconfig import Connection
+
+Json = dict[str, object]
+
+
+@dataclass
+class Seen:
+    """A request that arrived."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+    at: float
+
+
+@dataclass
+class Fault:
+    """An answer to give instead of the real one, to the next requests that match."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    times: int = 1
+    match: Callable[[Seen], bool] = lambda _seen: True
+    reason: str = ""
+    message: str = "made up"
+
+
+@dataclass
+class _Change:
+    version: int
+    collection: str
+    type: str
+    object: Json
+
+
+@dataclass
+class _Target:
+    collection: str
+    namespace: str
+    name: str
+    subresource: str
+
+
+class FakeServer:
+    """An async context manager; `connection()` gives what a `Client` needs."""
+
+    def __init__(
+        self, *, watch_list: bool = True, bookmark_every: float = 3600.0, tokens: set[str] | None = None
+    ) -> None:
+        self.version = 100
+        self.requests: list[Seen] = []
+        self.faults: list[Fault] = []
+        self.watch_list = watch_list
+        self.bookmark_every = bookmark_every
+        self.tokens = tokens
+        self.exec_handler: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+        self.log_chunks: list[bytes] = []
+        self._objects: dict[str, dict[tuple[str, str], Json]] = {}
+        self._history: list[_Change] = []
+        self._oldest = 0
+        self._changed = asyncio.Condition()
+        self._watches: set[web.Request] = set()
+        self._expiring: set[web.Request] = set()
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def __aenter__(self) -> "FakeServer":
+        app = web.Application(client_max_size=64 << 20)
+        app.router.add_route("*", "/{tail:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.drop_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def connection(self, credentials: Credentials | None = None, port: int | None = None) -> Connection:
+        return Connection(
+            server=f"http://127.0.0.1:{port or self.port}", credentials=credentials or FixedCredentials()
+        )
+
+    def write_kubeconfig(self, path: Path, token: str = "") -> Path:
+        cluster = {"server": f"http://127.0.0.1:{self.port}"}
+        config = {
+            "current-context": "fake",
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+            "clusters": [{"name": "fake", "cluster": cluster}],
+            "users": [{"name": "fake", "user": {"token": token} if token else {}}],
+        }
+        path.write_bytes(msgspec.json.encode(config))
+        return path
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return len(self._watches)
+
+    def objects(self, collection: str) -> list[Json]:
+        return list(self._objects.get(collection, {}).values())
+
+    async def put(self, collection: str, obj: Json) -> Json:
+        """Create or change an object, as somebody else would."""
+        meta = _meta(obj)
+        key = (str(meta.get("namespace", "")), str(meta["name"]))
+        old = self._objects.get(collection, {}).get(key)
+        return await self._write(collection, key, copy.deepcopy(obj), "MODIFIED" if old else "ADDED", old)
+
+    async def remove(self, collection: str, namespace: str, name: str) -> None:
+        obj = self._objects[collection].pop((namespace, name))
+        await self._record(collection, "DELETED", copy.deepcopy(obj))
+
+    def forget_history(self) -> None:
+        """Every version so far becomes too old to watch from."""
+        self._oldest = self.version
+        self._history.clear()
+
+    async def expire_watches(self) -> None:
+        """Tell every open watch that its version is too old, as a server under pressure does."""
+        self._expiring = set(self._watches)
+        await self._notify()
+
+    def drop_watches(self) -> None:
+        """Cut the connections of all watches."""
+        for request in list(self._watches):
+            if request.transport is not None:
+                request.transport.abort()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        seen = Seen(
+            request.method,
+            request.path,
+            dict(request.query),
+            dict(request.headers),
+            await request.read(),
+            asyncio.get_running_loop().time(),
+        )
+        self.requests.append(seen)
+        for fault in self.faults:
+            if fault.times > 0 and fault.match(seen):
+                fault.times -= 1
+                return _status(fault.status, fault.reason, fault.message, fault.headers)
+        if self.tokens is not None:
+            token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            if token not in self.tokens:
+                return _status(401, "Unauthorized", "Unauthorized")
+        target = _parse(request.path)
+        if target.subresource == "exec" and self.exec_handler is not None:
+            return await self.exec_handler(request)
+        if target.subresource == "log":
+            return await self._log(request)
+        if request.method == "GET" and request.query.get("watch") == "true":
+            return await self._watch(request, target)
+        method = getattr(self, f"_{request.method.lower()}")
+        answer: web.Response = await method(request, target, seen.body)
+        return answer
+
+    async def _get(self, request: web.Request, target: _Target, _body: bytes) -> web.Response:
+        if target.name:
+            found = self._find(target)
+            return _json(found) if found else _not_found(target)
+        items = self._selected(request, target)
+        start = int(request.query.get("continue", "0"))
+        limit = int(request.query.get("limit", "0")) or len(items)
+        meta: Json = {"resourceVersion": str(self.version)}
+        if start + limit < len(items):
+            meta["continue"] = str(start + limit)
+        return _json({"kind": "List", "metadata": meta, "items": items[start : start + limit]})
+
+    async def _post(self, _request: web.Request, target: _Target, body: bytes) -> web.Response:
+        obj: Json = msgspec.json.decode(body)
+        meta = _meta(obj)
+        key = (target.namespace, str(meta["name"]))
+        if target.namespace:
+            meta["namespace"] = target.namespace
+        if key in self._objects.get(target.collection, {}):
+            return _status(409, "AlreadyExists", f'{target.collection} "{key[1]}" already exists')
+        return _json(await self._write(target.collection, key, obj, "ADDED", None), 201)
+
+    async def _put(self, _request: web.Request, target: _Target, body: bytes) -> web.Response:
+        return await self._update(target, msgspec.json.decode(body))
+
+    async def _patch(self, request: web.Request, target: _Target, body: bytes) -> web.Response:
+        old = self._find(target)
+        if old is None:
+            return _not_found(target)
+        if request.content_type != "application/merge-patch+json":
+            return _status(415, "UnsupportedMediaType", "only merge patches here")
+        merged = _merge(copy.deepcopy(old), msgspec.json.decode(body))
+        assert isinstance(merged, dict)
+        return await self._update(target, merged)
+
+    async def _update(self, target: _Target, obj: Json) -> web.Response:
+        old = self._find(target)
+        if old is None:
+            return _not_found(target)
+        asked = _meta(obj).get("resourceVersion")
+        if asked and asked != _meta(old)["resourceVersion"]:
+            return _status(409, "Conflict", "the object has been modified")
+        return _json(
+            await self._write(target.collection, (target.namespace, target.name), obj, "MODIFIED", old)
+        )
+
+    async def _delete(self, _request: web.Request, target: _Target, body: bytes) -> web.Response:
+        old = self._find(target)
+        if old is None:
+            return _not_found(target)
+        options = msgspec.json.decode(body) if body else {}
+        uid = (options.get("preconditions") or {}).get("uid")
+        if uid and uid != _meta(old)["uid"]:
+            return _status(409, "Conflict", "the uid in the precondition does not match")
+        await self.remove(target.collection, target.namespace, target.name)
+        return _json({"kind": "Status", "status": "Success"})
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in self.log_chunks:
+            await response.write(chunk)
+        return response
+
+    async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:
+        initial = request.query.get("sendInitialEvents") == "true"
+        if initial and not self.watch_list:
+            return _status(422, "Invalid", "sendInitialEvents is forbidden for watch")
+        version = int(request.query.get("resourceVersion") or self.version)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        self._watches.add(request)
+        try:
+            if not initial and version < self._oldest:
+                await response.write(_line("ERROR", _status_body(410, "Expired", "too old resource version")))
+                return response
+            if initial:
+                version = self.version
+                items = self._selected(request, target)
+                await response.write(b"".join(_line("ADDED", item) for item in items))
+                await response.write(_bookmark(version, end=True))
+            await self._follow(request, target, response, version)
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._watches.discard(request)
+        return response
+
+    async def _follow(
+        self, request: web.Request, target: _Target, response: web.StreamResponse, version: int
+    ) -> None:
+        while True:
+            if request in self._expiring:
+                await response.write(_line("ERROR", _status_body(410, "Expired", "too old resource version")))
+                return
+            fresh = [change for change in self._history if change.version > version]
+            version = self.version
+            lines = [
+                _line(change.type, change.object)
+                for change in fresh
+                if change.collection == target.collection and _selected(request, target, change.object)
+            ]
+            if lines:
+                await response.write(b"".join(lines))
+            async with self._changed:
+                if self.version > version or request in self._expiring:
+                    continue
+                try:
+                    async with asyncio.timeout(self.bookmark_every):
+                        await self._changed.wait()
+                        continue
+                except TimeoutError:
+                    pass
+            await response.write(_bookmark(self.version))
+
+    def _find(self, target: _Target) -> Json | None:
+        return self._objects.get(target.collection, {}).get((target.namespace, target.name))
+
+    def _selected(self, request: web.Request, target: _Target) -> list[Json]:
+        return [obj for obj in self.objects(target.collection) if _selected(request, target, obj)]
+
+    async def _write(
+        self, collection: str, key: tuple[str, str], obj: Json, type: str, old: Json | None
+    ) -> Json:
+        meta = _meta(obj)
+        meta["uid"] = _meta(old)["uid"] if old else str(uuid.uuid4())
+        meta["resourceVersion"] = str(self.version + 1)
+        self._objects.setdefault(collection, {})[key] = obj
+        await self._record(collection, type, copy.deepcopy(obj))
+        return obj
+
+    async def _record(self, collection: str, type: str, obj: Json) -> None:
+        self.version += 1
+        _meta(obj)["resourceVersion"] = str(self.version)
+        self._history.append(_Change(self.version, collection, type, obj))
+        await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _parse(path: str) -> _Target:
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    return _Target(rest[0], namespace, name, rest[2] if len(rest) > 2 else "")
+
+
+def _selected(request: web.Request, target: _Target, obj: Json) -> bool:
+    meta = _meta(obj)
+    if target.namespace and meta.get("namespace") != target.namespace:
+        return False
+    labels = meta.get("labels") or {}
+    assert isinstance(labels, dict)
+    selector = request.query.get("labelSelector", "")
+    wanted = dict(part.split("=", 1) for part in selector.split(",") if part)
+    return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _meta(obj: Json) -> Json:
+    meta = obj.setdefault("metadata", {})
+    assert isinstance(meta, dict)
+    return meta
+
+
+def _merge(target: object, patch: object) -> object:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merge(merged.get(name), value)
+    return merged
+
+
+def _line(type: str, obj: Json) -> bytes:
+    return msgspec.json.encode({"type": type, "object": obj}) + b"\n"
+
+
+def _bookmark(version: int, *, end: bool = False) -> bytes:
+    meta: Json = {"resourceVersion": str(version)}
+    if end:
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+    # A real server sends the kind's empty object here, nulls and all.
+    return _line("BOOKMARK", {"metadata": meta, "spec": {"containers": None}})
+
+
+def _json(obj: Json, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(obj), status=status, content_type="application/json")
+
+
+def _status_body(code: int, reason: str, message: str) -> Json:
+    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+
+
+def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    response = _json(_status_body(code, reason, message), code)
+    response.headers.update(headers or {})
+    return response
+
+
+def _not_found(target: _Target) -> web.Response:
+    return _status(404, "NotFound", f'{target.collection} "{target.name}" not found')

@@ -1,0 +1,114 @@
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+import structlog.testing
+
+from argosy.engine.backoff import Backoff
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import Throttled
+from argosy.engine.metrics import Metrics
+from argosy.engine.queue import Queue
+
+pytestmark = pytest.mark.looptime
+
+Reconcile = Callable[[str], Awaitable[Wake | None]]
+
+
+def controller(
+    reconcile: Reconcile, metrics: Metrics | None = None, concurrency: int = 32
+) -> Controller[str]:
+    queue: Queue[str] = Queue(Backoff(first=1.0, most=8.0, chance=lambda: 1.0))
+    return Controller("test", reconcile, queue=queue, metrics=metrics, concurrency=concurrency)
+
+
+async def run_for(subject: Controller[str], seconds: float) -> None:
+    task = asyncio.create_task(subject.run())
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
+    passes: Counter[str] = Counter()
+
+    async def reconcile(key: str) -> None:
+        passes[key] += 1
+        if key == "bad":
+            raise RuntimeError("made up")
+
+    metrics = Metrics()
+    subject = controller(reconcile, metrics, concurrency=1)
+    for key in ("bad", "a", "b"):
+        subject.enqueue(key)
+    with structlog.testing.capture_logs() as logs:
+        await run_for(subject, 6)
+    assert passes == {"bad": 3, "a": 1, "b": 1}, "at 0, 1 and 3 seconds"
+    assert [entry["key"] for entry in logs] == ["bad"] * 3
+    sample = metrics.registry.get_sample_value
+    assert sample("argosy_passes_total", {"controller": "test", "outcome": "failed"}) == 3
+    assert sample("argosy_passes_total", {"controller": "test", "outcome": "done"}) == 2
+
+
+async def test_a_pass_says_when_it_wants_to_run_again() -> None:
+    times: list[float] = []
+
+    async def reconcile(_key: str) -> Wake | None:
+        times.append(asyncio.get_running_loop().time())
+        return Wake(after=10) if len(times) < 3 else None
+
+    subject = controller(reconcile)
+    subject.enqueue("a")
+    start = asyncio.get_running_loop().time()
+    await run_for(subject, 60)
+    assert [round(time - start) for time in times] == [0, 10, 20]
+
+
+async def test_retry_after_of_the_server_is_waited_out() -> None:
+    times: list[float] = []
+
+    async def reconcile(_key: str) -> None:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) == 1:
+            raise Throttled(429, "TooManyRequests", "slow down", retry_after=7)
+
+    subject = controller(reconcile)
+    subject.enqueue("a")
+    with structlog.testing.capture_logs():
+        await run_for(subject, 30)
+    assert round(times[1] - times[0]) == 7
+
+
+async def test_keys_run_beside_each_other_up_to_the_limit_and_each_alone() -> None:
+    running: Counter[str] = Counter()
+    most = 0
+
+    async def reconcile(key: str) -> None:
+        nonlocal most
+        running[key] += 1
+        assert running[key] == 1
+        most = max(most, running.total())
+        await asyncio.sleep(1)
+        running[key] -= 1
+
+    subject = controller(reconcile, concurrency=4)
+    for number in range(10):
+        subject.enqueue(str(number))
+        subject.enqueue(str(number))
+    await run_for(subject, 20)
+    assert most == 4
+
+
+async def test_a_wake_of_zero_lets_others_run_first() -> None:
+    order: list[str] = []
+
+    async def reconcile(key: str) -> Wake | None:
+        order.append(key)
+        return Wake(after=0) if order.count(key) < 2 else None
+
+    subject = controller(reconcile, concurrency=1)
+    subject.enqueue("a")
+    subject.enqueue("b")
+    await run_for(subject, 1)
+    assert order == ["a", "b", "a", "b"]

@@ -1,0 +1,149 @@
+import asyncio
+
+import pytest
+
+from argosy.engine.backoff import Backoff
+from argosy.engine.queue import Queue
+
+pytestmark = pytest.mark.looptime
+
+
+def no_jitter() -> Queue[str]:
+    return Queue(Backoff(first=1.0, most=8.0, chance=lambda: 1.0))
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def taken(queue: Queue[str], within: float = 0.0001) -> str | None:
+    try:
+        async with asyncio.timeout(within):
+            return await queue.get()
+    except TimeoutError:
+        return None
+
+
+async def test_a_key_added_often_is_worked_on_once() -> None:
+    queue = no_jitter()
+    for _ in range(3):
+        queue.add("a")
+    queue.add("b")
+    assert [await queue.get(), await queue.get(), await taken(queue)] == ["a", "b", None]
+
+
+async def test_a_key_added_during_its_pass_runs_again_after_it_and_never_beside_it() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    assert await taken(queue) is None
+    queue.done("a")
+    assert await taken(queue) == "a"
+
+
+async def test_a_key_rests_five_times_as_long_as_its_pass_took() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    queue.done("a", took=0.01)
+    before = now()
+    await queue.get()
+    assert now() - before == pytest.approx(0.05)
+
+
+async def test_a_key_never_rests_longer_than_200_ms() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    await queue.get()
+    queue.done("a", took=30)
+    before = now()
+    queue.add("a")
+    await queue.get()
+    assert now() - before == pytest.approx(0.2)
+
+
+async def test_others_run_while_a_key_rests() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    queue.done("a", took=1)
+    queue.add("b")
+    assert await taken(queue) == "b"
+
+
+async def test_of_several_times_asked_for_the_earliest_wins() -> None:
+    queue = no_jitter()
+    queue.add_after("a", 10)
+    queue.add_after("a", 3)
+    queue.add_after("a", 7)
+    before = now()
+    await queue.get()
+    assert now() - before == pytest.approx(3)
+    queue.done("a")
+    assert await taken(queue, within=60) is None, "a pass that ran makes the later times void"
+
+
+async def test_a_wake_asked_for_during_the_pass_is_kept() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    await queue.get()
+    queue.add_after("a", 5)
+    queue.done("a")
+    before = now()
+    await queue.get()
+    assert now() - before == pytest.approx(5)
+
+
+async def test_failures_wait_twice_as_long_each_time_up_to_the_limit_and_success_forgets_them() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    delays = []
+    for _ in range(5):
+        await queue.get()
+        delays.append(queue.fail("a"))
+        queue.done("a")
+    await queue.get()
+    queue.forget("a")
+    delays.append(queue.fail("a"))
+    assert delays == [1, 2, 4, 8, 8, 1]
+
+
+async def test_a_failed_key_runs_at_once_when_something_changes() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    await queue.get()
+    queue.fail("a")
+    queue.done("a")
+    queue.add("a")
+    assert await taken(queue) == "a"
+
+
+async def test_jitter_spreads_between_half_and_all_of_the_step() -> None:
+    assert Backoff(first=4, most=4, chance=lambda: 0.0).delay(1) == 2
+    assert Backoff(first=4, most=4, chance=lambda: 0.999).delay(1) == pytest.approx(4, rel=0.01)
+
+
+async def test_a_cancelled_getter_loses_no_key() -> None:
+    queue = no_jitter()
+    first = asyncio.create_task(queue.get())
+    second = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    assert await second == "a"
+
+
+async def test_nothing_is_kept_of_keys_that_are_done() -> None:
+    queue = no_jitter()
+    for number in range(100):
+        queue.add(str(number))
+    for _ in range(100):
+        queue.done(await queue.get(), took=0.01)
+    assert queue.idle
+    await asyncio.sleep(1)
+    assert not queue._resting
+    assert not queue._due
+    assert not queue._heap
