@@ -51,6 +51,8 @@ class Step:
     events: int | None = None
     until: str = ""
     """Repeat until this dotted field of the answer is there and true; only the last answer counts."""
+    until_code: int = 0
+    """Repeat until answered with this code."""
     shown: bool = True
     """Whether the answer is compared; some steps only prepare."""
     only: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ class More(TypedDict, total=False):
     headers: Mapping[str, str]
     save: str
     until: str
+    until_code: int
     shown: bool
     only: tuple[str, ...]
     hide: tuple[str, ...]
@@ -182,12 +185,10 @@ class Caller:
         deadline = time.monotonic() + _SECONDS
         while True:
             answer = self._watch(step) if step.events is not None else self._request(step)
-            if not step.until or dig(answer.body, step.until):
+            if step.until_code in (0, answer.code) and (not step.until or dig(answer.body, step.until)):
                 return answer
             if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"{self._server.name}: {step}: no {step.until} after {_SECONDS} s: {answer}"
-                )
+                raise TimeoutError(f"{self._server.name}: {step}: not as awaited in time: {answer}")
             time.sleep(0.05)
 
     def _request(self, step: Step) -> Answer:

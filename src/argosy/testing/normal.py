@@ -72,6 +72,7 @@ class Normaliser:
             return "<micro time>"
         for name, ending in self._generated.items():
             text = text.replace(name, ending)
+        text = _MICRO_TIME.sub("<micro time>", _TIME.sub("<time>", text))
         text = _UUID.sub(lambda match: self._number("uid", match[0]), text)
         text = _TOKEN_VOLUME.sub("kube-api-access-<5>", text)
         text = _WEB_TOKEN.sub("<token>", text)

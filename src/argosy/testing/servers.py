@@ -19,10 +19,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from cryptography.hazmat.primitives import serialization
 
+from argosy.local.apiserver.kubeconfig import write_kubeconfig
+from argosy.local.apiserver.pki import ensure_pki
+from argosy.local.state import State
 from argosy.testing.assets import find
-from argosy.testing.certificates import write_certificates
 
 _READY_SECONDS = 60.0
 
@@ -93,7 +95,8 @@ def start_real(
     """Start etcd and kube-apiserver and wait until they serve; each process is noted in `processes`."""
     etcd, apiserver = find("etcd"), find("kube-apiserver")
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    write_certificates(folder)
+    ensure_pki(folder)
+    _write_public_key(folder / "pki")
     lines = [f'{user.token},{user.name},{user.uid},"{",".join(user.groups)}"' for user in USERS]
     (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
     commands = {
@@ -102,7 +105,7 @@ def start_real(
     }
     for name, command in commands.items():
         processes.append(_start(command, folder, folder / "logs" / f"{name}.log", tethered=tethered))
-    server = _server("kubernetes", folder, f"https://127.0.0.1:{port}", folder / "ca.crt", ADMIN.token)
+    server = _server("kubernetes", folder, port)
     _wait_ready(server, processes, folder / "logs" / "kube-apiserver.log")
     return server
 
@@ -111,18 +114,25 @@ def start_local(
     folder: Path, port: int, processes: list[subprocess.Popen[bytes]], options: Sequence[str] = ()
 ) -> Server:
     """Start our own API server and wait until it serves."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    State(folder).create()
+    ensure_pki(folder)
     users = {u.token: {"user": u.name, "uid": u.uid, "groups": list(u.groups)} for u in USERS}
     (folder / "tokens.json").write_text(json.dumps(users))
     (folder / "tokens.json").chmod(0o600)
     module = (sys.executable, "-m", "argosy.local.apiserver")
     command = (*module, "--state", str(folder), "--port", str(port), *options)
     log = folder / "logs" / "apiserver.log"
-    log.parent.mkdir(exist_ok=True)
     processes.append(_start(command, folder, log, tethered=True))
-    server = _server("local", folder, f"https://127.0.0.1:{port}", folder / "pki" / "ca.crt", ADMIN.token)
+    server = _server("local", folder, port)
     _wait_ready(server, processes, log)
     return server
+
+
+def _write_public_key(folder: Path) -> None:
+    """kube-apiserver wants the public half of the token key in a file of its own."""
+    key = serialization.load_pem_private_key((folder / "sa.key").read_bytes(), password=None)
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    (folder / "sa.pub").write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, form))
 
 
 def free_port() -> int:
@@ -157,12 +167,12 @@ def _apiserver_flags(folder: Path, port: int) -> tuple[str, ...]:
         f"--secure-port={port}",
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
-        f"--tls-cert-file={folder}/apiserver.crt",
-        f"--tls-private-key-file={folder}/apiserver.key",
+        f"--tls-cert-file={folder}/pki/apiserver.crt",
+        f"--tls-private-key-file={folder}/pki/apiserver.key",
         f"--token-auth-file={folder}/tokens.csv",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-        f"--service-account-key-file={folder}/sa.pub",
-        f"--service-account-signing-key-file={folder}/sa.key",
+        f"--service-account-key-file={folder}/pki/sa.pub",
+        f"--service-account-signing-key-file={folder}/pki/sa.key",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
@@ -172,20 +182,10 @@ def _apiserver_flags(folder: Path, port: int) -> tuple[str, ...]:
     )
 
 
-def _server(name: str, folder: Path, url: str, ca_file: Path, token: str) -> Server:
-    cluster = {"server": url, "certificate-authority": str(ca_file)}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": "admin", "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
-        "current-context": name,
-    }
-    path = folder / "testing.kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    path.chmod(0o600)
-    return Server(name, url, token, ca_file, path, folder)
+def _server(name: str, folder: Path, port: int) -> Server:
+    url, authority, kubeconfig = f"https://127.0.0.1:{port}", folder / "pki" / "ca.crt", folder / "kubeconfig"
+    write_kubeconfig(kubeconfig, url, authority, ADMIN.token)
+    return Server(name, url, ADMIN.token, authority, kubeconfig, folder)
 
 
 _TETHER = """

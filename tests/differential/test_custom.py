@@ -1,0 +1,403 @@
+"""Custom resource definitions and the resources they define."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from argosy.testing.differential import JSON_PATCH, STRATEGIC, Step, delete, get, patch, post, put
+from argosy.testing.manifests import DEFINITIONS, WIDGETS, definition, widget
+
+NAME = f"{DEFINITIONS}/widgets.$ns.example.com"
+ESTABLISHED = get(NAME, until="status.conditions.1", shown=False)
+SERVED = get(WIDGETS, until="metadata.resourceVersion", shown=False)
+DEFINED = (post(DEFINITIONS, definition(), shown=False), ESTABLISHED, SERVED)
+ONE = f"{WIDGETS}/a"
+GO_VALUES = ("message", "details.causes.*.message")
+"""Texts that show values of Go's own structs."""
+
+
+def refused(schema: dict[str, object]) -> list[Step]:
+    """A definition with this schema for the spec."""
+    return [post(DEFINITIONS, definition(schema))]
+
+
+def changed(**names: object) -> dict[str, object]:
+    made = definition()
+    spec = made["spec"]
+    assert isinstance(spec, dict)
+    return {**made, "spec": {**spec, **names}}
+
+
+RULES: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "min": {"type": "integer"},
+        "max": {"type": "integer"},
+        "name": {
+            "type": "string",
+            "maxLength": 20,
+            "x-kubernetes-validations": [
+                {"rule": "self == oldSelf", "message": "name cannot be changed"},
+            ],
+        },
+        "list": {
+            "type": "array",
+            "maxItems": 5,
+            "items": {"type": "string", "maxLength": 10},
+            "x-kubernetes-validations": [{"rule": "self.all(x, x.startsWith('a'))"}],
+        },
+    },
+    "x-kubernetes-validations": [
+        {
+            "rule": "!has(self.min) || !has(self.max) || self.min <= self.max",
+            "message": "min is more than max",
+            "fieldPath": ".min",
+        },
+        {
+            "rule": "!has(self.max) || self.max < 100",
+            "messageExpression": "'max is ' + 'too large'",
+            "reason": "FieldValueForbidden",
+        },
+    ],
+}
+RULED = (post(DEFINITIONS, definition(RULES), shown=False), ESTABLISHED, SERVED)
+
+
+def ruled(**spec: object) -> dict[str, object]:
+    return {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
+
+
+CASES: dict[str, list[Step]] = {
+    "a definition is given its defaults": [post(DEFINITIONS, definition()), ESTABLISHED, get(NAME)],
+    "a definition without a schema is refused": [post(DEFINITIONS, definition(schema=None))],
+    "a definition's name is plural and group": [
+        post(DEFINITIONS, {**definition(), "metadata": {"name": "gadgets.$ns.example.com"}})
+    ],
+    "a definition has exactly one storage version": [
+        post(DEFINITIONS, definition(storage=False), hide=GO_VALUES)
+    ],
+    "a definition's scope is one of two": [post(DEFINITIONS, changed(scope="Everywhere"))],
+    "a definition's names are checked": [
+        post(DEFINITIONS, changed(names={"plural": "widgets", "kind": "widget Kind"})),
+        post(DEFINITIONS, changed(names={"plural": "widgets", "kind": "Widget", "shortNames": ["W D"]})),
+        post(DEFINITIONS, changed(names={"kind": "Widget"})),
+    ],
+    "a definition without versions is refused": [post(DEFINITIONS, changed(versions=[]))],
+    "a schema needs types": refused({"properties": {"a": {"type": "string"}}}),
+    "a schema's type is one that exists": refused({"type": "thing"}),
+    "a schema's default must fit": refused(
+        {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}
+    ),
+    "a schema with additionalProperties beside properties is refused": refused(
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}},
+            "additionalProperties": {"type": "string"},
+        }
+    ),
+    "a schema with a reference is refused": refused({"$ref": "#/definitions/x"}),
+    "a schema's list needs items": refused({"type": "object", "properties": {"a": {"type": "array"}}}),
+    "a schema's map list needs keys": refused(
+        {
+            "type": "object",
+            "properties": {
+                "a": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "items": {"type": "object", "properties": {"n": {"type": "string"}}},
+                }
+            },
+        }
+    ),
+    "a schema's map list keys must be required or have defaults": refused(
+        {
+            "type": "object",
+            "properties": {
+                "a": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["n"],
+                    "items": {"type": "object", "properties": {"n": {"type": "string"}}},
+                }
+            },
+        }
+    ),
+    "a schema may say that there are no other fields": refused(
+        {"type": "object", "properties": {}, "additionalProperties": False}
+    ),
+    "a schema with uniqueItems is refused": refused(
+        {
+            "type": "object",
+            "properties": {"a": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}},
+        }
+    ),
+    "a schema with a bad pattern is refused": refused(
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "["}}}
+    ),
+    "a schema whose rule does not compile is refused": [
+        post(
+            DEFINITIONS,
+            definition(
+                {
+                    "type": "object",
+                    "properties": {"a": {"type": "integer"}},
+                    "x-kubernetes-validations": [{"rule": "self.b > 1"}],
+                }
+            ),
+            hide=GO_VALUES,
+        )
+    ],
+    "the scope and group cannot be changed": [
+        *DEFINED,
+        patch(NAME, {"spec": {"scope": "Cluster"}}),
+        patch(NAME, {"spec": {"group": "other.example.com"}}),
+    ],
+    "a definition can be changed, and is given a new generation": [
+        *DEFINED,
+        patch(NAME, {"spec": {"names": {"shortNames": ["wd", "wdg"]}}}, hide=("status",)),
+        get(NAME, until="status.acceptedNames.shortNames.1"),
+    ],
+    "a definition that is deleted takes its resources with it": [
+        *DEFINED,
+        post(WIDGETS, widget(), shown=False),
+        delete(NAME, hide=("status", "metadata.deletionTimestamp", "metadata.resourceVersion")),
+        get(NAME, until_code=404),
+        get(WIDGETS, until_code=404),
+    ],
+    "a resource of no definition is not found": [get(WIDGETS), post(WIDGETS, widget())],
+    "a created resource is given defaults and loses unknown fields": [
+        *DEFINED,
+        post(WIDGETS, widget(nonsense=1, parts=[{"name": "p", "unknown": 2}], free={"any": {"thing": [1]}})),
+        get(ONE),
+    ],
+    "status is not taken on creation": [*DEFINED, post(WIDGETS, {**widget(), "status": {"phase": "X"}})],
+    "a resource whose spec is not there": [
+        *DEFINED,
+        post(WIDGETS, {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}),
+    ],
+    "a required field is missed": [
+        *DEFINED,
+        post(WIDGETS, widget(size=None)),
+        post(WIDGETS, {**widget(), "spec": {}}),
+    ],
+    "a number out of bounds": [*DEFINED, post(WIDGETS, widget(size=0)), post(WIDGETS, widget(size=11))],
+    "a wrong type": [
+        *DEFINED,
+        post(WIDGETS, widget(size="3")),
+        post(WIDGETS, widget(size=3.5)),
+        post(WIDGETS, widget(parts={})),
+        post(WIDGETS, widget(options={"a": 1})),
+        post(WIDGETS, {**widget(), "spec": []}),
+    ],
+    "a value that is not in the enum": [*DEFINED, post(WIDGETS, widget(colour="blue"))],
+    "a text too long and of the wrong pattern": [
+        *DEFINED,
+        post(WIDGETS, widget(title="toolongtitle")),
+        post(WIDGETS, widget(title="A")),
+    ],
+    "a list with too many items, a set with doubles, a map list with doubles": [
+        *DEFINED,
+        post(WIDGETS, widget(parts=[{"name": str(index)} for index in range(5)])),
+        post(WIDGETS, widget(tags=["a", "a"])),
+        post(WIDGETS, widget(parts=[{"name": "a"}, {"name": "a"}])),
+    ],
+    "several errors are told at once": [*DEFINED, post(WIDGETS, widget(size=0, colour="blue", title="A"))],
+    "an integer or a text": [
+        *DEFINED,
+        post(WIDGETS, widget(port=80)),
+        post(WIDGETS, widget("b", port="http")),
+        post(WIDGETS, widget("c", port=True)),
+    ],
+    "a null is dropped and defaulted": [*DEFINED, post(WIDGETS, widget(colour=None, title=None))],
+    "a bad name of a resource": [*DEFINED, post(WIDGETS, widget("Big")), post(WIDGETS, widget(""))],
+    "a resource of another kind or version": [
+        *DEFINED,
+        post(WIDGETS, {**widget(), "kind": "Gadget"}),
+        post(WIDGETS, {**widget(), "apiVersion": "$ns.example.com/v2"}),
+        post(WIDGETS, {"metadata": {"name": "a"}}),
+    ],
+    "metadata of the wrong type": [
+        *DEFINED,
+        post(WIDGETS, widget(metadata={"labels": {"a": 1}})),
+        post(WIDGETS, widget(metadata={"nonsense": 1})),
+        post(WIDGETS, {**widget(), "metadata": "text"}),
+    ],
+    "a change of spec moves the generation, a change of metadata does not": [
+        *DEFINED,
+        post(WIDGETS, widget()),
+        patch(ONE, {"spec": {"size": 4}}),
+        patch(ONE, {"metadata": {"labels": {"a": "b"}}}),
+        patch(ONE, {"spec": {"size": 4}}),
+    ],
+    "status is written by itself": [
+        *DEFINED,
+        post(WIDGETS, widget(), save="made", shown=False),
+        put(f"{ONE}/status", {**widget(size=9), "status": {"phase": "Up"}, "metadata": "$made.metadata"}),
+        patch(f"{ONE}/status", {"status": {"phase": "Down"}, "spec": {"size": 5}}),
+        patch(ONE, {"status": {"phase": "Ignored"}, "spec": {"size": 6}}),
+        get(f"{ONE}/status"),
+        patch(f"{ONE}/status", {"status": {"phase": 7}}),
+        patch(f"{ONE}/status", {"metadata": {"labels": {"x": "y"}}}),
+    ],
+    "a put needs a version": [
+        *DEFINED,
+        post(WIDGETS, widget(), save="made", shown=False),
+        put(ONE, widget(size=5)),
+        put(ONE, widget(size=5, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
+        put(ONE, widget(size=6, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
+        put(f"{ONE}/status", widget()),
+    ],
+    "scale reads and writes replicas": [
+        *DEFINED,
+        post(WIDGETS, widget(replicas=2), shown=False),
+        patch(f"{ONE}/status", {"status": {"replicas": 1, "selector": "app=a"}}, shown=False),
+        get(f"{ONE}/scale", save="scale"),
+        patch(f"{ONE}/scale", {"spec": {"replicas": 5}}),
+        put(
+            f"{ONE}/scale",
+            {
+                "apiVersion": "autoscaling/v1",
+                "kind": "Scale",
+                "metadata": {"name": "a", "namespace": "$ns"},
+                "spec": {"replicas": 7},
+            },
+        ),
+        patch(f"{ONE}/scale", {"spec": {"replicas": -1}}),
+        put(f"{ONE}/scale", "$scale"),
+        get(ONE),
+        get(f"{WIDGETS}/none/scale"),
+    ],
+    "without subresources status is a part like others": [
+        post(DEFINITIONS, definition(subresources=None), shown=False),
+        ESTABLISHED,
+        SERVED,
+        post(WIDGETS, {**widget(), "status": {"phase": "X"}}),
+        get(f"{ONE}/status"),
+        get(f"{ONE}/scale"),
+        patch(ONE, {"status": {"phase": "Y"}}),
+    ],
+    "patches of custom resources": [
+        *DEFINED,
+        post(WIDGETS, widget(parts=[{"name": "a"}, {"name": "b"}]), shown=False),
+        patch(ONE, {"spec": {"parts": [{"name": "c"}]}}),
+        patch(ONE, [{"op": "add", "path": "/spec/parts/-", "value": {"name": "d"}}], JSON_PATCH),
+        patch(ONE, {"spec": {"size": 1}}, STRATEGIC),
+        patch(ONE, {"spec": {"size": 99}}),
+        patch(ONE, {"spec": None}),
+    ],
+    "rules are checked": [
+        *RULED,
+        post(WIDGETS, ruled(min=3, max=2)),
+        post(WIDGETS, ruled(max=200)),
+        post(WIDGETS, ruled(list=["ab", "b"])),
+        post(WIDGETS, ruled(min=1, max=2, name="x", list=["a"])),
+        patch(ONE, {"spec": {"name": "y"}}),
+        patch(ONE, {"spec": {"min": 5}}),
+    ],
+    "an old value that breaks a new rule may stay": [
+        post(
+            DEFINITIONS, definition({"type": "object", "properties": {"a": {"type": "integer"}}}), shown=False
+        ),
+        ESTABLISHED,
+        SERVED,
+        post(WIDGETS, ruled(a=50), shown=False),
+        patch(
+            NAME,
+            [
+                {
+                    "op": "add",
+                    "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/a/maximum",
+                    "value": 10,
+                }
+            ],
+            JSON_PATCH,
+            shown=False,
+        ),
+        post(
+            f"{WIDGETS}?dryRun=All", {**ruled(a=49), "metadata": {"name": "b"}}, until_code=422, shown=False
+        ),
+        patch(ONE, {"metadata": {"labels": {"x": "y"}}}),
+        patch(ONE, {"spec": {"a": 51}}),
+    ],
+    "a cluster-wide resource": [
+        post(DEFINITIONS, changed(scope="Cluster"), shown=False),
+        ESTABLISHED,
+        get("/apis/$ns.example.com/v1/widgets", until="metadata.resourceVersion", shown=False),
+        post("/apis/$ns.example.com/v1/widgets", widget()),
+        get(WIDGETS),
+        get("/apis/$ns.example.com/v1/widgets/a"),
+    ],
+    "lists, selectors and pages of custom resources": [
+        *DEFINED,
+        post(WIDGETS, widget("a", metadata={"labels": {"x": "1"}}), shown=False),
+        post(WIDGETS, widget("b"), shown=False),
+        get(WIDGETS),
+        get(f"{WIDGETS}?labelSelector=x%3D1"),
+        get(f"{WIDGETS}?fieldSelector=metadata.name%3Db"),
+        get(f"{WIDGETS}?fieldSelector=spec.size%3D3"),
+        get(f"{WIDGETS}?limit=1"),
+        get("/apis/$ns.example.com/v1/widgets"),
+        delete(WIDGETS),
+        get(WIDGETS),
+    ],
+    "fields made selectable can be chosen by": [
+        post(DEFINITIONS, definition(selectableFields=[{"jsonPath": ".spec.colour"}]), shown=False),
+        ESTABLISHED,
+        SERVED,
+        post(WIDGETS, widget("a"), shown=False),
+        post(WIDGETS, widget("b", colour="green"), shown=False),
+        get(f"{WIDGETS}?fieldSelector=spec.colour%3Dgreen"),
+    ],
+    "a version that is not served is not found": [
+        post(
+            DEFINITIONS,
+            changed(
+                versions=[
+                    {
+                        "name": name,
+                        "served": name == "v1",
+                        "storage": name == "v1",
+                        "schema": {"openAPIV3Schema": {"type": "object"}},
+                    }
+                    for name in ("v1", "v1alpha1")
+                ]
+            ),
+            shown=False,
+        ),
+        ESTABLISHED,
+        SERVED,
+        get("/apis/$ns.example.com/v1alpha1/namespaces/$ns/widgets"),
+    ],
+    "two served versions show the same object": [
+        post(
+            DEFINITIONS,
+            changed(
+                versions=[
+                    {
+                        "name": name,
+                        "served": True,
+                        "storage": name == "v1",
+                        "schema": {
+                            "openAPIV3Schema": {
+                                "type": "object",
+                                "x-kubernetes-preserve-unknown-fields": True,
+                            }
+                        },
+                    }
+                    for name in ("v1", "v1alpha1")
+                ]
+            ),
+            shown=False,
+        ),
+        ESTABLISHED,
+        SERVED,
+        post(WIDGETS, widget(), shown=False),
+        get("/apis/$ns.example.com/v1alpha1/namespaces/$ns/widgets/a"),
+        get("/apis/$ns.example.com"),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_custom(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)

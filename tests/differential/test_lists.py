@@ -1,0 +1,158 @@
+"""Lists: selectors, pages, versions."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from argosy.testing.differential import Step, get, patch, post
+from argosy.testing.manifests import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, config_map, pod
+
+THREE = (
+    post(CONFIG_MAPS, config_map("a", labels={"app": "web", "tier": "1"}), save="first", shown=False),
+    post(CONFIG_MAPS, config_map("b", labels={"app": "web", "tier": "2"}), shown=False),
+    post(CONFIG_MAPS, config_map("c", labels={"app": "db"}), save="last", shown=False),
+    post(CONFIG_MAPS, config_map("d"), save="last", shown=False),
+)
+
+
+def names(query: str) -> Step:
+    """Which objects a selector chooses."""
+    fields = (
+        "items.0.metadata.name",
+        "items.1.metadata.name",
+        "items.2.metadata.name",
+        "items.3.metadata.name",
+    )
+    return get(f"{CONFIG_MAPS}?{query}", only=fields)
+
+
+CASES: dict[str, list[Step]] = {
+    "a list holds the objects in order of their names": [*THREE, get(CONFIG_MAPS)],
+    "an empty list has items": [get(CONFIG_MAPS), get(PODS)],
+    "a list over all namespaces": [
+        *THREE,
+        get(
+            "/api/v1/configmaps?fieldSelector=metadata.namespace%3D$ns,metadata.name%3Da",
+        ),
+    ],
+    "labels choose by equality": [
+        *THREE,
+        names("labelSelector=app%3Dweb"),
+        names("labelSelector=app%3D%3Ddb"),
+        names("labelSelector=app!%3Dweb"),
+        names("labelSelector=app%3Dweb,tier%3D2"),
+    ],
+    "labels choose by sets": [
+        *THREE,
+        names("labelSelector=app%20in%20(web,%20db)"),
+        names("labelSelector=app%20notin%20(web)"),
+        names("labelSelector=app"),
+        names("labelSelector=!app"),
+        names("labelSelector=tier%3E1"),
+        names("labelSelector=tier%3C2"),
+    ],
+    "a bad label selector is refused": [
+        get(f"{CONFIG_MAPS}?labelSelector=a%20in"),
+        get(f"{CONFIG_MAPS}?labelSelector=a%3D%3D%3Db"),
+        get(f"{CONFIG_MAPS}?labelSelector=-a%3Db"),
+        get(f"{CONFIG_MAPS}?labelSelector=a%3Eb"),
+        get(f"{CONFIG_MAPS}?labelSelector=a%3D" + "x" * 64),
+    ],
+    "fields choose by name": [
+        *THREE,
+        names("fieldSelector=metadata.name%3Db"),
+        names("fieldSelector=metadata.name!%3Db"),
+        names("fieldSelector=metadata.name%3Db,metadata.namespace%3D$ns"),
+    ],
+    "a field that cannot be chosen by is refused": [
+        get(f"{CONFIG_MAPS}?fieldSelector=data.key%3Dx"),
+        get(f"{PODS}?fieldSelector=spec.nonsense%3Dx"),
+        get(f"{SERVICES}?fieldSelector=spec.ports%3Dx"),
+        get(f"{CONFIG_MAPS}?fieldSelector=metadata.name"),
+    ],
+    "pods are chosen by node and phase": [
+        post(PODS, pod("a", nodeName="n1"), shown=False),
+        post(PODS, pod("b"), shown=False),
+        patch(f"{PODS}/a/status", {"status": {"phase": "Running", "podIP": "10.0.0.1"}}, shown=False),
+        get(
+            f"{PODS}?fieldSelector=spec.nodeName%3Dn1",
+            only=("items.0.metadata.name", "items.1.metadata.name"),
+        ),
+        get(
+            f"{PODS}?fieldSelector=spec.nodeName%3D", only=("items.0.metadata.name", "items.1.metadata.name")
+        ),
+        get(f"{PODS}?fieldSelector=status.phase%3DPending", only=("items.0.metadata.name",)),
+        get(f"{PODS}?fieldSelector=status.podIP%3D10.0.0.1", only=("items.0.metadata.name",)),
+        get(f"{PODS}?fieldSelector=spec.restartPolicy%3DAlways", only=("items.1.metadata.name",)),
+        get(f"{PODS}?fieldSelector=spec.schedulerName%3Dother", only=("items",)),
+    ],
+    "namespaces are chosen by phase": [
+        get(f"{NAMESPACES}?fieldSelector=status.phase%3DTerminating,metadata.name%3D$ns"),
+        get(f"{NAMESPACES}?fieldSelector=status.phase%3DActive,metadata.name%3D$ns"),
+    ],
+    "a list comes in pages": [
+        *THREE,
+        get(f"{CONFIG_MAPS}?limit=2", save="page"),
+        get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue"),
+        get(f"{CONFIG_MAPS}?limit=3", save="page", hide=("items",)),
+        get(f"{CONFIG_MAPS}?limit=3&continue=$page.metadata.continue", hide=("items",)),
+        get(f"{CONFIG_MAPS}?limit=4", hide=("items",)),
+    ],
+    "a page with a selector does not count what remains": [
+        *THREE,
+        get(f"{CONFIG_MAPS}?limit=1&labelSelector=app", hide=("items",)),
+    ],
+    "pages are of one moment": [
+        *THREE,
+        get(f"{CONFIG_MAPS}?limit=2", save="page", shown=False),
+        post(CONFIG_MAPS, config_map("ca"), shown=False),
+        get(f"{CONFIG_MAPS}?limit=5&continue=$page.metadata.continue"),
+    ],
+    "a bad continue token is refused": [
+        get(f"{CONFIG_MAPS}?limit=2&continue=nonsense", hide=("message",)),
+        get(f"{CONFIG_MAPS}?limit=2&continue=bm9uc2Vuc2U", hide=("message",)),
+    ],
+    "a continue with a version is refused": [
+        *THREE,
+        get(f"{CONFIG_MAPS}?limit=2", save="page", shown=False),
+        get(
+            f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue&resourceVersion=$first.metadata.resourceVersion"
+        ),
+    ],
+    "a bad limit is refused": [get(f"{CONFIG_MAPS}?limit=x"), get(f"{CONFIG_MAPS}?limit=-1")],
+    "a list of any version": [*THREE, get(f"{CONFIG_MAPS}?resourceVersion=0", only=("kind",))],
+    "a list no older than a version": [
+        *THREE,
+        get(f"{CONFIG_MAPS}?resourceVersion=$last.metadata.resourceVersion", only=("items.3.metadata.name",)),
+        get(
+            f"{CONFIG_MAPS}?resourceVersion=$last.metadata.resourceVersion&resourceVersionMatch=NotOlderThan",
+            only=("items.3.metadata.name",),
+        ),
+    ],
+    "a list at exactly a version": [
+        *THREE,
+        get(
+            f"{CONFIG_MAPS}?resourceVersion=$first.metadata.resourceVersion&resourceVersionMatch=Exact",
+            hide=("items.*.metadata.managedFields",),
+        ),
+    ],
+    "a bad resourceVersionMatch is refused": [
+        get(f"{CONFIG_MAPS}?resourceVersion=1&resourceVersionMatch=Nearly"),
+        get(f"{CONFIG_MAPS}?resourceVersionMatch=Exact"),
+        get(f"{CONFIG_MAPS}?resourceVersion=0&resourceVersionMatch=Exact"),
+    ],
+    "a version that is no number is refused": [get(f"{CONFIG_MAPS}?resourceVersion=abc")],
+    "a get at a version": [
+        *THREE,
+        get(f"{CONFIG_MAPS}/a?resourceVersion=0"),
+        get(f"{CONFIG_MAPS}/a?resourceVersion=$last.metadata.resourceVersion"),
+    ],
+    "initial events are for watches only": [
+        get(f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_lists(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)

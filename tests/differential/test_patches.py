@@ -1,0 +1,275 @@
+"""The three kinds of patches that are not server-side apply."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from argosy.testing.differential import JSON_PATCH, MERGE, STRATEGIC, Step, get, patch, post
+from argosy.testing.manifests import CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod
+
+MADE = post(CONFIG_MAPS, config_map(data={"a": "1", "b": "2"}, labels={"x": "y"}), save="made", shown=False)
+POD = post(
+    PODS,
+    pod(
+        metadata={"labels": {"x": "y"}, "finalizers": ["example.com/a", "example.com/b"]},
+        tolerations=[{"key": "a", "operator": "Exists"}],
+    ),
+    shown=False,
+)
+DEPLOYMENT = post(DEPLOYMENTS, deployment(), shown=False)
+ONE = f"{CONFIG_MAPS}/a"
+WHOLE_OBJECT = ("message", "details.causes.*.message")
+"""Texts that repeat the whole object in the field order of Go's structs."""
+
+CASES: dict[str, list[Step]] = {
+    "a merge patch sets, changes and removes": [
+        MADE,
+        patch(ONE, {"data": {"a": "3", "b": None, "c": "4"}, "metadata": {"labels": {"x": None}}}),
+        get(ONE),
+    ],
+    "a merge patch that changes nothing keeps the version": [
+        MADE,
+        patch(ONE, {"data": {"a": "1"}}),
+        get(ONE),
+    ],
+    "a merge patch of a part that is null removes the part": [MADE, patch(ONE, {"data": None})],
+    "a merge patch with an old version is a conflict": [
+        MADE,
+        patch(ONE, {"data": {"a": "9"}}),
+        patch(ONE, {"metadata": {"resourceVersion": "$made.metadata.resourceVersion"}, "data": {"a": "10"}}),
+    ],
+    "a merge patch cannot change the uid": [
+        MADE,
+        patch(ONE, {"metadata": {"uid": "00000000-0000-0000-0000-000000000001"}, "data": {"a": "9"}}),
+    ],
+    "a merge patch cannot rename": [MADE, patch(ONE, {"metadata": {"name": "b"}})],
+    "a merge patch that is no object is refused": [
+        MADE,
+        patch(ONE, [1]),
+        patch(ONE, '"text"'),
+        patch(ONE, "{"),
+    ],
+    "a merge patch of the wrong type is refused": [
+        MADE,
+        patch(ONE, {"data": {"a": 5}}, hide=WHOLE_OBJECT),
+        patch(ONE, {"data": []}, hide=WHOLE_OBJECT),
+    ],
+    "a patch of nothing is not found": [patch(f"{CONFIG_MAPS}/none", {})],
+    "a JSON patch does its operations in order": [
+        MADE,
+        patch(
+            ONE,
+            [
+                {"op": "test", "path": "/data/a", "value": "1"},
+                {"op": "replace", "path": "/data/a", "value": "5"},
+                {"op": "add", "path": "/data/c", "value": "6"},
+                {"op": "remove", "path": "/data/b"},
+                {"op": "copy", "from": "/data/c", "path": "/data/d"},
+                {"op": "move", "from": "/data/c", "path": "/data/e"},
+            ],
+            JSON_PATCH,
+        ),
+    ],
+    "a JSON patch's path can hold slashes and tildes": [
+        MADE,
+        patch(
+            ONE,
+            [
+                {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}},
+                {"op": "add", "path": "/metadata/annotations/c~1d", "value": "2"},
+                {"op": "remove", "path": "/metadata/annotations/a~1b"},
+            ],
+            JSON_PATCH,
+        ),
+    ],
+    "a JSON patch whose test fails is refused": [
+        MADE,
+        patch(ONE, [{"op": "test", "path": "/data/a", "value": "2"}], JSON_PATCH),
+    ],
+    "a JSON patch that removes nothing is refused": [
+        MADE,
+        patch(ONE, [{"op": "remove", "path": "/data/none"}], JSON_PATCH),
+    ],
+    "a JSON patch below nothing is refused": [
+        MADE,
+        patch(ONE, [{"op": "add", "path": "/binaryData/x", "value": "eA=="}], JSON_PATCH),
+    ],
+    "a JSON patch may replace what is not there": [
+        MADE,
+        patch(ONE, [{"op": "replace", "path": "/data/none", "value": "1"}], JSON_PATCH),
+    ],
+    "a JSON patch with an unknown operation is refused": [
+        MADE,
+        patch(ONE, [{"op": "jump", "path": "/data"}], JSON_PATCH),
+    ],
+    "a JSON patch that is no list is refused": [MADE, patch(ONE, {"op": "add"}, JSON_PATCH)],
+    "a JSON patch can touch items of a list": [
+        POD,
+        patch(
+            f"{PODS}/a",
+            [
+                {"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/c"},
+                {"op": "remove", "path": "/metadata/finalizers/0"},
+                {"op": "add", "path": "/metadata/finalizers/0", "value": "example.com/d"},
+            ],
+            JSON_PATCH,
+        ),
+    ],
+    "a JSON patch beyond the end of a list is refused": [
+        POD,
+        patch(f"{PODS}/a", [{"op": "remove", "path": "/metadata/finalizers/7"}], JSON_PATCH),
+    ],
+    "a strategic patch merges containers by name": [
+        DEPLOYMENT,
+        patch(
+            f"{DEPLOYMENTS}/a",
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "containers": [
+                                {"name": "main", "env": [{"name": "A", "value": "1"}]},
+                                {"name": "side", "image": "side"},
+                            ]
+                        }
+                    }
+                }
+            },
+            STRATEGIC,
+        ),
+        patch(
+            f"{DEPLOYMENTS}/a",
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "containers": [
+                                {"name": "side", "$patch": "delete"},
+                                {"name": "main", "env": [{"name": "B", "value": "2"}]},
+                            ]
+                        }
+                    }
+                }
+            },
+            STRATEGIC,
+        ),
+    ],
+    "a strategic patch keeps the order that it is told": [
+        DEPLOYMENT,
+        patch(
+            f"{DEPLOYMENTS}/a",
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "$setElementOrder/containers": [{"name": "first"}, {"name": "main"}],
+                            "containers": [{"name": "first", "image": "first"}],
+                        }
+                    }
+                }
+            },
+            STRATEGIC,
+        ),
+    ],
+    "a strategic patch replaces where told so": [
+        DEPLOYMENT,
+        patch(
+            f"{DEPLOYMENTS}/a",
+            {
+                "spec": {
+                    "template": {
+                        "spec": {"containers": [{"name": "only", "image": "only"}, {"$patch": "replace"}]}
+                    }
+                }
+            },
+            STRATEGIC,
+        ),
+        patch(
+            f"{DEPLOYMENTS}/a",
+            {"spec": {"strategy": {"$patch": "replace", "type": "Recreate"}}},
+            STRATEGIC,
+        ),
+    ],
+    "a strategic patch keeps only the keys that it is told": [
+        DEPLOYMENT,
+        patch(
+            f"{DEPLOYMENTS}/a",
+            {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
+            STRATEGIC,
+        ),
+    ],
+    "a strategic patch takes items out of a list of plain values": [
+        POD,
+        patch(
+            f"{PODS}/a",
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}},
+            STRATEGIC,
+        ),
+        patch(f"{PODS}/a", {"metadata": {"finalizers": ["example.com/c"]}}, STRATEGIC),
+    ],
+    "a strategic patch replaces a list that has no key": [
+        POD,
+        patch(
+            f"{PODS}/a",
+            {
+                "spec": {
+                    "tolerations": [
+                        {"key": "a", "operator": "Exists"},
+                        {"key": "b", "operator": "Exists", "effect": "NoExecute"},
+                    ]
+                }
+            },
+            STRATEGIC,
+        ),
+    ],
+    "a strategic patch adds a condition by its type": [
+        POD,
+        patch(
+            f"{PODS}/a/status",
+            {"status": {"conditions": [{"type": "Ready", "status": "False"}], "phase": "Running"}},
+            STRATEGIC,
+        ),
+        patch(
+            f"{PODS}/a/status",
+            {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}},
+            STRATEGIC,
+        ),
+        patch(
+            f"{PODS}/a/status",
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            STRATEGIC,
+        ),
+    ],
+    "a strategic patch without a list item's key is refused": [
+        DEPLOYMENT,
+        patch(
+            f"{DEPLOYMENTS}/a",
+            {"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}},
+            STRATEGIC,
+        ),
+    ],
+    "a strategic patch with null removes": [
+        MADE,
+        patch(ONE, {"data": {"a": None}, "metadata": {"labels": None}}, STRATEGIC),
+    ],
+    "a patch of an unknown content type is refused": [
+        MADE,
+        patch(ONE, {}, "application/json"),
+        patch(ONE, {}, ""),
+    ],
+    "a patch names its field manager": [
+        MADE,
+        patch(f"{ONE}?fieldManager=bob", {"data": {"z": "1"}}, MERGE),
+        get(ONE),
+    ],
+    "a field manager's name must be printable and short": [
+        MADE,
+        patch(f"{ONE}?fieldManager={'x' * 129}", {"data": {"z": "1"}}),
+        patch(f"{ONE}?fieldManager=%07", {"data": {"z": "1"}}),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_patches(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)

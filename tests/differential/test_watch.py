@@ -1,0 +1,122 @@
+"""Watches: what is told, in which order, and how a watch begins and ends."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from argosy.testing.differential import Step, delete, get, patch, post, watch
+from argosy.testing.manifests import CONFIG_MAPS, PODS, config_map, pod
+
+ONE = f"{CONFIG_MAPS}/a"
+MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)
+SINCE = f"{CONFIG_MAPS}?resourceVersion=$made.metadata.resourceVersion"
+CHANGED = (
+    MADE,
+    patch(ONE, {"metadata": {"labels": {"x": "1"}}}, shown=False),
+    post(CONFIG_MAPS, config_map("b"), shown=False),
+    patch(ONE, {"metadata": {"labels": {"x": "2"}}}, shown=False),
+    delete(ONE, shown=False),
+)
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
+CASES: dict[str, list[Step]] = {
+    "a watch from a version tells what came after it": [*CHANGED, watch(SINCE, 4)],
+    "a watch from zero begins with what is there": [
+        MADE,
+        post(CONFIG_MAPS, config_map("b"), shown=False),
+        watch(f"{CONFIG_MAPS}?resourceVersion=0", 2),
+    ],
+    "a watch without a version begins with what is there": [MADE, watch(CONFIG_MAPS, 1)],
+    "a watch by label tells arrivals and departures": [
+        *CHANGED,
+        watch(f"{SINCE}&labelSelector=x%3D1", 2),
+        watch(f"{SINCE}&labelSelector=x%3D2", 2),
+    ],
+    "a watch by field tells of one object": [*CHANGED, watch(f"{SINCE}&fieldSelector=metadata.name%3Db", 1)],
+    "a watch of pods by phase tells arrivals and departures": [
+        post(PODS, pod(), save="made", shown=False),
+        patch(f"{PODS}/a/status", {"status": {"phase": "Running"}}, shown=False),
+        patch(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, shown=False),
+        watch(
+            f"{PODS}?resourceVersion=$made.metadata.resourceVersion&fieldSelector=status.phase%3DRunning", 2
+        ),
+    ],
+    "a watch at an object's path reads the object": [
+        *CHANGED,
+        watch(f"{ONE}?resourceVersion=$made.metadata.resourceVersion", 3),
+    ],
+    "a watch ends after its time": [
+        MADE,
+        watch(f"{SINCE}&timeoutSeconds=1", 1),
+    ],
+    "initial events end with a bookmark": [
+        MADE,
+        post(CONFIG_MAPS, config_map("b"), shown=False),
+        watch(
+            f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+            3,
+        ),
+        watch(
+            f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+            "&resourceVersion=$made.metadata.resourceVersion",
+            3,
+        ),
+    ],
+    "initial events need resourceVersionMatch": [
+        watch(f"{CONFIG_MAPS}?sendInitialEvents=true&allowWatchBookmarks=true", 1),
+        watch(f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1", 1),
+        watch(f"{CONFIG_MAPS}?resourceVersionMatch=NotOlderThan", 1),
+    ],
+    "no initial events when told so": [
+        *CHANGED,
+        watch(f"{SINCE}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", 2),
+    ],
+    "a version from the future is refused": [
+        watch(
+            f"{CONFIG_MAPS}?resourceVersion=999999999&timeoutSeconds=1", 1, hide=("details.causes", "message")
+        ),
+    ],
+    "a version that is no number is refused": [watch(f"{CONFIG_MAPS}?resourceVersion=abc", 1)],
+    "a watch as a table": [*CHANGED, watch(SINCE, 2, accept=TABLE)],
+    "a watch of metadata only": [*CHANGED, watch(SINCE, 2, accept=PARTIAL)],
+    "the old way to write a watch": [
+        *CHANGED,
+        Step(
+            "GET",
+            "/api/v1/watch/namespaces/$ns/configmaps?resourceVersion=$made.metadata.resourceVersion",
+            events=2,
+        ),
+    ],
+    "a finalizer's end is told as change and deletion": [
+        post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), save="made", shown=False),
+        delete(ONE, shown=False),
+        patch(ONE, {"metadata": {"finalizers": None}}, shown=False),
+        watch(SINCE, 2),
+    ],
+    "a change of nothing is not told": [
+        MADE,
+        patch(ONE, {"data": {"key": "value"}}, shown=False),
+        patch(ONE, {"data": {"key": "other"}}, shown=False),
+        watch(SINCE, 1),
+    ],
+    "events of all namespaces can be watched": [
+        *CHANGED,
+        watch(
+            "/api/v1/configmaps?resourceVersion=$made.metadata.resourceVersion"
+            "&fieldSelector=metadata.namespace%3D$ns",
+            4,
+        ),
+    ],
+    "a watch of nothing that is served is not found": [watch("/api/v1/namespaces/$ns/nonsense", 1)],
+    "watch=true and watch=1 are the same": [
+        *CHANGED,
+        Step("GET", f"{SINCE}&watch=true", events=1),
+        get(f"{SINCE}&watch=false", only=("kind",)),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_watch(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)
