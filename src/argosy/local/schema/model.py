@@ -62,6 +62,7 @@ class Schema:
         "minimum",
         "multiple_of",
         "not_",
+        "null",
         "nullable",
         "omit",
         "one_of",
@@ -122,7 +123,9 @@ class Schema:
         self.int_or_string = raw.get("x-kubernetes-int-or-string") is True or self.format == "int-or-string"
         self.embedded_resource = raw.get("x-kubernetes-embedded-resource") is True
         self.rules = _rules(raw.get("x-kubernetes-validations"))
+        # How Go writes a field that is not set: `omit` leaves it out, `null` shows it as null.
         self.omit = frozenset(_texts(raw.get("omit")))
+        self.null = frozenset(_texts(raw.get("null")))
         self.go_type = _text(raw, "go")
 
     @property

@@ -1,0 +1,153 @@
+"""Sets of field paths, kept in the very form in which `managedFields` shows them.
+
+A set is a nested dict: `{"f:spec": {"f:replicas": {}}}`. Below a key, an empty dict means that the path
+itself is in the set; `"."` beside other keys means the same when paths below it are in the set too. No set
+is ever changed in place, so they can be shared freely between objects and versions.
+"""
+
+from collections.abc import Iterator
+from typing import TypeAlias, cast
+
+FieldSet: TypeAlias = dict[str, object]
+
+SELF = "."
+_EMPTY: FieldSet = {}
+
+
+def union(left: FieldSet, right: FieldSet) -> FieldSet:
+    if not right:
+        return left
+    if not left:
+        return right
+    result = dict(left)
+    for key, theirs in right.items():
+        ours = result.get(key)
+        result[key] = theirs if ours is None else _join(_below(ours), _below(theirs))
+    return result
+
+
+def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
+    result: FieldSet = {}
+    for key, ours in left.items():
+        theirs = right.get(key)
+        if theirs is None:
+            continue
+        a, b = _below(ours), _below(theirs)
+        node = _node(intersection(_children(a), _children(b)), is_member(a) and is_member(b))
+        if node is not None:
+            result[key] = node
+    return result
+
+
+def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """The paths of left that are not in right, each path looked at for itself."""
+    if not right or left.keys().isdisjoint(right):
+        return left
+    result: FieldSet = {}
+    for key, ours in left.items():
+        theirs = right.get(key)
+        if theirs is None:
+            result[key] = ours
+            continue
+        a, b = _below(ours), _below(theirs)
+        node = _node(difference(_children(a), _children(b)), is_member(a) and not is_member(b))
+        if node is not None:
+            result[key] = node
+    return result
+
+
+def without(left: FieldSet, right: FieldSet) -> FieldSet:
+    """The paths of left that are neither in right nor below a path of right."""
+    result: FieldSet = {}
+    for key, ours in left.items():
+        theirs = right.get(key)
+        if theirs is None:
+            result[key] = ours
+            continue
+        a, b = _below(ours), _below(theirs)
+        if is_member(b):
+            continue
+        node = _node(without(_children(a), _children(b)), is_member(a))
+        if node is not None:
+            result[key] = node
+    return result
+
+
+def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
+    node = fields
+    for step in path:
+        child = node.get(step)
+        if child is None:
+            return False
+        node = _below(child)
+    return bool(path) and is_member(node)
+
+
+def insert(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:
+    node: FieldSet = {}
+    for step in reversed(path):
+        node = {step: node}
+    return union(fields, node)
+
+
+def paths(fields: FieldSet) -> Iterator[tuple[str, ...]]:
+    """Every path of the set: a node before what is below it, fields before list items, both sorted."""
+    for key in sorted(fields, key=_order):
+        if key == SELF:
+            continue
+        node = _below(fields[key])
+        if is_member(node):
+            yield (key,)
+        for rest in paths(node):
+            yield (key, *rest)
+
+
+def is_member(node: FieldSet) -> bool:
+    """Whether the path that leads to this node is itself in the set."""
+    return not node or SELF in node
+
+
+def node_of(children: FieldSet, member: bool) -> FieldSet | None:
+    """A node with these children; None when it would hold nothing."""
+    return _node(children, member)
+
+
+def child(fields: FieldSet, key: str) -> FieldSet | None:
+    """The node below a key, if the set has one."""
+    found = fields.get(key)
+    return None if found is None else _below(found)
+
+
+def children(node: FieldSet) -> FieldSet:
+    """A node without the mark for itself."""
+    return _children(node)
+
+
+_ORDER = {"f": 0, "k": 1, "v": 2, "i": 3}
+
+
+def _order(key: str) -> tuple[int, str]:
+    return (_ORDER.get(key[0], 9), key[2:])
+
+
+def _below(node: object) -> FieldSet:
+    return cast("FieldSet", node)
+
+
+def _children(node: FieldSet) -> FieldSet:
+    if SELF not in node:
+        return node
+    return {key: value for key, value in node.items() if key != SELF}
+
+
+def _node(children: FieldSet, member: bool) -> FieldSet | None:
+    if not children:
+        return _EMPTY if member else None
+    if member:
+        return {SELF: _EMPTY, **children}
+    return children
+
+
+def _join(left: FieldSet, right: FieldSet) -> FieldSet:
+    node = _node(union(_children(left), _children(right)), is_member(left) or is_member(right))
+    return node if node is not None else {}

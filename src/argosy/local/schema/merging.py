@@ -1,0 +1,441 @@
+"""Comparing and merging objects as structured-merge-diff does: what changed where, and what a merge gives.
+
+How a value merges follows from its schema alone and is worked out once per schema node (`Shape`): scalars
+and atomic lists and maps are leaves, other maps merge by key, lists of type `set` by value and of type
+`map` by their key fields. Where the schema says nothing, maps merge by key and lists are leaves.
+"""
+
+import json
+from collections.abc import Mapping
+
+from msgspec import UNSET
+
+from argosy.local.schema import fieldsets
+from argosy.local.schema.fieldsets import FieldSet
+from argosy.local.schema.model import ANY, Json, Schema
+
+LEAF, MAP, SET, KEYED, DEDUCED = range(5)
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+
+_MEMBER: FieldSet = {}
+
+
+class MergeError(Exception):
+    """An object that cannot be merged; the text names the path."""
+
+
+class Shape:
+    """How values of one schema node merge."""
+
+    __slots__ = ("_element", "_fields", "_schema", "defaults", "keys", "kind", "names")
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._fields: dict[str, Shape | None] = {}
+        self._element: Shape | None = None
+        self.kind = _kind(schema)
+        self.keys = _keys(schema) if self.kind == KEYED else ()
+        # The serialised name of each field, made once because every write needs them.
+        self.names: dict[str, str] = {}
+        self.defaults: Json = {}
+        if self.keys and schema.items is not None:
+            properties = schema.items.properties
+            self.defaults = {
+                key: properties[key].default
+                for key in self.keys
+                if key in properties and properties[key].default is not UNSET
+            }
+
+    def field(self, name: str) -> "Shape | None":
+        """The shape of a declared field; None for keys of a map and for what the schema does not know."""
+        try:
+            return self._fields[name]
+        except KeyError:
+            found = self._schema.properties.get(name)
+            shape = self._fields[name] = shape_of(found) if found is not None else None
+            return shape
+
+    @property
+    def element(self) -> "Shape":
+        """The shape of map values and list items."""
+        if self._element is None:
+            schema = self._schema
+            inner = schema.items if self.kind in (SET, KEYED) else schema.additional
+            self._element = shape_of(inner) if inner is not None else shape_of(ANY)
+        return self._element
+
+    def name(self, key: str) -> str:
+        try:
+            return self.names[key]
+        except KeyError:
+            name = "f:" + key
+            if self.field(key) is not None:
+                self.names[key] = name
+            return name
+
+    def item_key(self, item: object) -> str:
+        """The path element of a list's item."""
+        if self.kind == SET:
+            if isinstance(item, dict | list) or item is None:
+                raise MergeError("associative list without keys has an element that is not a scalar")
+            return "v:" + _compact(item)
+        if not isinstance(item, Mapping):
+            raise MergeError("associative list with keys may not have non-map elements")
+        found = {}
+        for key in self.keys:
+            value = item.get(key)
+            if value is None:
+                value = self.defaults.get(key)
+            if value is not None:
+                found[key] = value
+        if not found:
+            quoted = " ".join(f'"{key}"' for key in self.keys)
+            raise MergeError(
+                f"associative list with keys has an element that omits all key fields [{quoted}] "
+                "(and doesn't have default values for any key fields)"
+            )
+        if len(found) == 1:
+            ((key, value),) = found.items()
+            if type(value) is str and value.isalnum():
+                return f'k:{{"{key}":"{value}"}}'
+        return "k:" + _compact(dict(sorted(found.items())))
+
+
+def shape_of(schema: Schema) -> Shape:
+    """The shape of a schema node, worked out once."""
+    shape = schema.compiled.get("shape")
+    if shape is None:
+        shape = schema.compiled["shape"] = Shape(schema)
+    assert isinstance(shape, Shape)
+    return shape
+
+
+def _kind(schema: Schema) -> int:
+    if schema.structure.reference == RAW_EXTENSION:
+        return LEAF
+    if schema.int_or_string or schema.one_of:
+        return LEAF
+    if schema.type == "object":
+        return LEAF if schema.map_type == "atomic" else MAP
+    if schema.type == "array":
+        if schema.list_type == "map" or (not schema.list_type and _merges(schema) and schema.patch_merge_key):
+            return KEYED
+        if schema.list_type == "set" or (not schema.list_type and _merges(schema)):
+            return SET
+        return LEAF
+    if not schema.type:
+        return DEDUCED
+    return LEAF
+
+
+def _merges(schema: Schema) -> bool:
+    return "merge" in schema.patch_strategy
+
+
+def _keys(schema: Schema) -> tuple[str, ...]:
+    return schema.list_map_keys or (schema.patch_merge_key,)
+
+
+def field_set(value: Json, shape: Shape) -> FieldSet:
+    """The paths that an applied configuration claims: its leaves, and every item of its maps and lists."""
+    return _claims(value, shape)
+
+
+def _claims(value: object, shape: Shape) -> FieldSet:
+    """The children of a value's node."""
+    result: FieldSet = {}
+    kind = shape.kind
+    if isinstance(value, dict) and kind in (MAP, DEDUCED):
+        for key, inner in value.items():
+            declared = shape.field(key)
+            below = _claims(inner, declared or shape.element)
+            leaf = _is_leaf(inner, declared or shape.element)
+            member = leaf or declared is None or inner is None or inner == {}
+            node = fieldsets.node_of(below, member)
+            if node is not None:
+                result[shape.name(key)] = node
+    elif isinstance(value, list) and kind in (SET, KEYED):
+        for item in value:
+            node = fieldsets.node_of(_claims(item, shape.element), member=True)
+            result[shape.item_key(item)] = node
+    return result
+
+
+def _is_leaf(value: object, shape: Shape) -> bool:
+    if isinstance(value, dict):
+        return shape.kind not in (MAP, DEDUCED)
+    if isinstance(value, list):
+        return shape.kind not in (SET, KEYED)
+    return shape.kind in (LEAF, DEDUCED)
+
+
+class Comparison:
+    """What became of each path between two versions of an object."""
+
+    __slots__ = ("added", "modified", "removed")
+
+    def __init__(self) -> None:
+        self.added: FieldSet = {}
+        self.modified: FieldSet = {}
+        self.removed: FieldSet = {}
+
+    @property
+    def empty(self) -> bool:
+        return not (self.added or self.modified or self.removed)
+
+
+def compare(old: Json, new: Json, shape: Shape) -> Comparison:
+    """Added, modified and removed paths. Neither object is changed or kept."""
+    result = Comparison()
+    result.added, result.modified, result.removed = _compare(old, new, shape)
+    return result
+
+
+_NOTHING: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
+
+
+def _compare(old: object, new: object, shape: Shape) -> tuple[FieldSet, FieldSet, FieldSet]:
+    """The children of the three nodes of a path that is there before and after."""
+    if isinstance(old, dict) or isinstance(new, dict):
+        before = old if isinstance(old, dict) else {}
+        after = new if isinstance(new, dict) else {}
+        return _compare_maps(before, after, shape)
+    before_items = old if isinstance(old, list) else []
+    after_items = new if isinstance(new, list) else []
+    return _compare_lists(before_items, after_items, shape)
+
+
+def _compare_maps(old: Json, new: Json, shape: Shape) -> tuple[FieldSet, FieldSet, FieldSet]:
+    added: FieldSet = {}
+    modified: FieldSet = {}
+    removed: FieldSet = {}
+    for key, after in new.items():
+        inner = shape.field(key) or shape.element
+        if key not in old:
+            added[shape.name(key)] = all_paths(after, inner)
+            continue
+        before = old[key]
+        if before is after:
+            continue
+        _compare_values(before, after, inner, shape.name(key), added, modified, removed)
+    for key, before in old.items():
+        if key not in new:
+            removed[shape.name(key)] = all_paths(before, shape.field(key) or shape.element)
+    return added, modified, removed
+
+
+def _compare_lists(old: list[object], new: list[object], shape: Shape) -> tuple[FieldSet, FieldSet, FieldSet]:
+    added: FieldSet = {}
+    modified: FieldSet = {}
+    removed: FieldSet = {}
+    before = _items_by_key(old, shape)
+    after = _items_by_key(new, shape)
+    for key, items in after.items():
+        previous = before.get(key)
+        if previous is None:
+            added[key] = all_paths(items[0], shape.element) if len(items) == 1 else _MEMBER
+        elif len(items) == 1 and len(previous) == 1:
+            if previous[0] is not items[0]:
+                _compare_values(previous[0], items[0], shape.element, key, added, modified, removed)
+        elif len(items) > 1 and len(previous) > 1:
+            if items != previous:
+                modified[key] = _MEMBER
+        elif len(previous) > 1:
+            added[key] = all_paths(items[0], shape.element)
+            removed[key] = _MEMBER
+        else:
+            removed[key] = all_paths(previous[0], shape.element)
+            added[key] = _MEMBER
+    for key, previous in before.items():
+        if key not in after:
+            removed[key] = all_paths(previous[0], shape.element) if len(previous) == 1 else _MEMBER
+    return added, modified, removed
+
+
+def _items_by_key(items: list[object], shape: Shape) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
+    for item in items:
+        found.setdefault(shape.item_key(item), []).append(item)
+    return found
+
+
+def _compare_values(
+    before: object,
+    after: object,
+    shape: Shape,
+    name: str,
+    added: FieldSet,
+    modified: FieldSet,
+    removed: FieldSet,
+) -> None:
+    if not before and not after:
+        # Empty and null are leaves, and tell each other apart.
+        if before != after or type(before) is not type(after):
+            modified[name] = _MEMBER
+        return
+    if _opaque(before, shape) or _opaque(after, shape):
+        if before != after or type(before) is not type(after):
+            modified[name] = _MEMBER
+        return
+    for target, below in zip((added, modified, removed), _compare(before, after, shape), strict=True):
+        if below:
+            target[name] = below
+
+
+def _opaque(value: object, shape: Shape) -> bool:
+    """Whether a value counts as one piece; null takes the form of whatever it is compared with."""
+    return value is not None and _is_leaf(value, shape)
+
+
+def all_paths(value: object, shape: Shape) -> FieldSet:
+    """The node of a value that has no counterpart: it and everything below it."""
+    kind = shape.kind
+    if kind == LEAF or not value:
+        return _MEMBER
+    if isinstance(value, dict):
+        if kind in (MAP, DEDUCED):
+            node: FieldSet = {".": _MEMBER}
+            field, name = shape.field, shape.name
+            for key, inner in value.items():
+                if inner.__class__ is dict or inner.__class__ is list:
+                    node[name(key)] = all_paths(inner, field(key) or shape.element)
+                else:
+                    node[name(key)] = _MEMBER
+            return node
+    elif isinstance(value, list) and kind in (SET, KEYED):
+        node = {".": _MEMBER}
+        item_key, element = shape.item_key, shape.element
+        for item in value:
+            key = item_key(item)
+            node[key] = _MEMBER if key in node else all_paths(item, element)
+        return node
+    return _MEMBER
+
+
+def merge(old: object, new: object, shape: Shape) -> object:
+    """Old with new laid over it."""
+    if isinstance(old, dict) and isinstance(new, dict) and shape.kind in (MAP, DEDUCED):
+        if not old and not new:
+            return new
+        result = dict(old)
+        for key, value in new.items():
+            if key in old:
+                result[key] = merge(old[key], value, shape.field(key) or shape.element)
+            else:
+                result[key] = value
+        return result
+    if isinstance(old, list) and isinstance(new, list) and shape.kind in (SET, KEYED):
+        return _merge_lists(old, new, shape)
+    return new
+
+
+def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[object]:
+    """Shared items in the order of new, items of old alone where they stood among them."""
+    ours: dict[str, object] = {}
+    for item in new:
+        key = shape.item_key(item)
+        if key in ours:
+            raise MergeError(f"duplicate entries for key {shown(key)}")
+        ours[key] = item
+    theirs = _items_by_key(old, shape)
+    old_keys = [shape.item_key(item) for item in old]
+    new_keys = list(ours)
+    shared = [key for key in new_keys if key in theirs]
+    wanted = shared.pop(0) if shared else None
+    done: set[str] = set()
+    result: list[object] = []
+    left, right = 0, 0
+
+    def merged(key: str) -> object:
+        previous = theirs.get(key)
+        if previous is None or len(previous) > 1:
+            return ours[key]
+        return merge(previous[0], ours[key], shape.element)
+
+    while left < len(old_keys) or right < len(new_keys):
+        if left < len(old_keys) and right < len(new_keys):
+            key = old_keys[left]
+            if key == new_keys[right]:
+                done.add(key)
+                result.append(merged(key))
+                left, right = left + 1, right + 1
+                wanted = shared.pop(0) if shared else None
+                continue
+            if key in ours and wanted is not None and wanted != key:
+                left += 1
+                continue
+        if left < len(old_keys):
+            key = old_keys[left]
+            if key not in ours:
+                result.append(old[left])
+                left += 1
+                continue
+            if key in done:
+                left += 1
+        if right < len(new_keys):
+            key = new_keys[right]
+            done.add(key)
+            result.append(merged(key))
+            right += 1
+            if wanted == key:
+                wanted = shared.pop(0) if shared else None
+    return result
+
+
+def remove(value: object, fields: FieldSet, shape: Shape) -> object:
+    """The value without the paths of the set; None when nothing is left of it."""
+    if isinstance(value, dict) and shape.kind in (MAP, DEDUCED):
+        result: Json = {}
+        for key, inner in value.items():
+            node = fieldsets.child(fields, "f:" + key)
+            if node is None:
+                result[key] = inner
+            elif not fieldsets.is_member(node):
+                rest = remove(inner, node, shape.field(key) or shape.element)
+                if rest is not None:
+                    result[key] = rest
+        return result or None
+    if isinstance(value, list) and shape.kind in (SET, KEYED):
+        items: list[object] = []
+        for item in value:
+            node = fieldsets.child(fields, shape.item_key(item))
+            if node is None:
+                items.append(item)
+            elif not fieldsets.is_member(node):
+                items.append(remove(item, node, shape.element))
+        return items or None
+    return None if isinstance(value, dict | list) else value
+
+
+def with_named_fields(fields: FieldSet, shape: Shape) -> FieldSet:
+    """The set with every declared field that has paths below it as a member too."""
+    result: FieldSet = {}
+    for key in fields:
+        if key == fieldsets.SELF:
+            continue
+        node = fieldsets.child(fields, key)
+        assert node is not None
+        declared = shape.field(key[2:]) if key.startswith("f:") and shape.kind in (MAP, DEDUCED) else None
+        inner = declared or shape.element
+        below = with_named_fields(fieldsets.children(node), inner)
+        made = fieldsets.node_of(below, fieldsets.is_member(node) or declared is not None)
+        if made is not None:
+            result[key] = made
+    return result
+
+
+def shown(key: str) -> str:
+    """A path element as error messages print it: `.spec`, `[name="a"]`, `["x"]`."""
+    kind, rest = key[0], key[2:]
+    if kind == "f":
+        return f".{rest}"
+    if kind == "k":
+        fields = json.loads(rest)
+        return "[" + ",".join(f"{name}={_compact(value)}" for name, value in fields.items()) + "]"
+    if kind == "v":
+        return f"[={rest}]"
+    return f"[{rest}]"
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
