@@ -172,7 +172,7 @@ class RoleSpec(Struct, frozen=True, rename="camel"):
     """How many pods."""
     elastic: ElasticSpec | None = None
     """Lets the role run with fewer pods than wanted, and be scaled while it runs."""
-    restart: RestartPolicy = RestartPolicy.NEVER
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
     """Which ended pods are replaced: Never; OnFailure, those that failed; Always, any, and containers
     restart in place; ExitCode, those that were killed by a signal (128 and above), not those that gave up by
     themselves."""

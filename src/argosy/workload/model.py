@@ -7,6 +7,7 @@ by a policy: a policy may assume that `Role.policy`, `Rules` and the rest are co
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 
 from msgspec import Struct, field
 
@@ -166,7 +167,7 @@ class Limits(Struct, frozen=True):
     """A role that ran this long without a failure starts again at no delay."""
 
 
-class Workload(Struct, frozen=True):
+class Workload(Struct, frozen=True, dict=True):
     """One job as it is wanted now."""
 
     kind: str
@@ -199,8 +200,13 @@ class Workload(Struct, frozen=True):
         """The full DNS name under which the pod in this place is found."""
         return f"{self.hostname(role, index)}.{self.service(role)}.{self.namespace}.svc.{self.domain}"
 
-    def addresses(self, role: str) -> tuple[str, ...]:
-        return tuple(self.address(role, index) for index in range(self.roles[role].replicas))
+    @cached_property
+    def addresses(self) -> Mapping[str, tuple[str, ...]]:
+        """The addresses of all pods, by role and in order. Made once: every pod may be told all of them."""
+        return {
+            name: tuple(self.address(name, index) for index in range(role.replicas))
+            for name, role in self.roles.items()
+        }
 
     @property
     def total(self) -> int:

@@ -83,7 +83,7 @@ class DeleteJob(Struct, frozen=True, tag=True):
     reason: str
 
 
-class Emit(Struct, frozen=True, tag=True):
+class Emit(Struct, frozen=True):
     """One event on the job object, after the status write."""
 
     type: Literal["Normal", "Warning"]

@@ -1,0 +1,42 @@
+"""Conditions of a run, each a statement that `kubectl wait --for=condition=…` can wait for."""
+
+from collections.abc import Sequence
+
+from argosy.kinds.trainingrun import RunCondition
+from argosy.workload.model import Phase
+from argosy.workload.record import Record
+
+PHASES = (Phase.RUNNING, Phase.RESTARTING, Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED)
+INVALID = "InvalidSpec"
+
+
+def conditions(stored: Sequence[RunCondition], record: Record) -> list[RunCondition]:
+    """All conditions; the time of one changes only when its status does."""
+    valid = not (record.waiting and record.waiting.reason == INVALID)
+    wanted = [_valid(record, valid), *(_phase(record, phase) for phase in PHASES)]
+    known = {condition.type: condition for condition in stored}
+    return [_kept(known.get(condition.type), condition) for condition in wanted]
+
+
+def _valid(record: Record, valid: bool) -> RunCondition:
+    assert record.since
+    if valid or record.waiting is None:
+        return RunCondition("Valid", "True", "Accepted", record.since, "", record.generation)
+    waiting = record.waiting
+    return RunCondition("Valid", "False", INVALID, waiting.since, waiting.message, record.generation)
+
+
+def _phase(record: Record, phase: Phase) -> RunCondition:
+    assert record.since
+    if record.phase is not phase:
+        return RunCondition(phase.value, "False", record.phase.value, record.since, "", record.generation)
+    reason = record.reason or phase.value
+    return RunCondition(phase.value, "True", reason, record.since, record.message, record.generation)
+
+
+def _kept(old: RunCondition | None, new: RunCondition) -> RunCondition:
+    if old is None or old.status != new.status:
+        return new
+    return RunCondition(
+        new.type, new.status, new.reason, old.last_transition_time, new.message, new.observed_generation
+    )

@@ -1,0 +1,298 @@
+"""`TrainingRun`: our own API. Pods are named `<run>-<role>-<index>`, the same name for every pod of a place.
+
+With one name a place the API server itself refuses a second pod there, and `kubectl logs RUN-worker-2` is
+right before and after a replacement.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from argosy.dialects.conditions import conditions
+from argosy.frameworks.base import Framework
+from argosy.frameworks.registry import find_framework, installed
+from argosy.kinds import labels
+from argosy.kinds.names import label_problem, service_problem
+from argosy.kinds.quantity import parse_duration
+from argosy.kinds.trainingrun import (
+    WORKER,
+    GangSpec,
+    LimitsSpec,
+    RoleSpec,
+    RoleStatus,
+    TrainingRun,
+    TrainingRunSpec,
+    TrainingRunStatus,
+)
+from argosy.workload import dependencies, elastic, words
+from argosy.workload.model import (
+    Cleanup,
+    Dependency,
+    Elastic,
+    Gang,
+    Limits,
+    Phase,
+    Problem,
+    Problems,
+    Quorum,
+    Restart,
+    Role,
+    RolePolicy,
+    Rules,
+    Scope,
+    Ttl,
+    Workload,
+)
+from argosy.workload.observed import Observed
+from argosy.workload.phases import Counts, count
+from argosy.workload.record import Record, decode, encode
+from argosy.workload.waits import progress
+
+
+class TrainingRunDialect:
+    kind = TrainingRun
+    resource = TrainingRun.resource
+
+    def __init__(self, find: Callable[[str], Framework | None] = find_framework) -> None:
+        self.find = find
+
+    def lower(self, obj: TrainingRun) -> Workload | Problems:
+        framework = self.find(obj.spec.framework)
+        if framework is None:
+            known = words.listed(sorted(installed()), most=20)
+            return _one("spec.framework", f"there is no framework {obj.spec.framework!r}; there are {known}")
+        try:
+            msgspec.convert(dict(obj.spec.options), framework.Options)
+        except msgspec.ValidationError as error:
+            return _one("spec.options", _option_words(error))
+        problems: list[Problem] = []
+        workload = framework.defaults(_plain(obj, problems))
+        problems += _role_problems(workload)
+        if not problems:
+            problems += framework.check(workload)
+        if problems:
+            return Problems(tuple(problems))
+        rules = framework.rules(workload)
+        workload = replace(workload, rules=_with_wishes(rules, obj.spec), gang=_gang(workload, obj.spec.gang))
+        problems += _job_problems(workload, obj.spec)
+        return Problems(tuple(problems)) if problems else workload
+
+    def project(
+        self, obj: TrainingRun, workload: Workload | None, record: Record, seen: Observed
+    ) -> TrainingRunStatus:
+        phase = record.phase
+        waiting = record.waiting
+        counts = (
+            {name: count(role, record, seen) for name, role in workload.roles.items()} if workload else {}
+        )
+        done, wanted = _workers(record, counts)
+        return TrainingRunStatus(
+            phase=phase.value,
+            reason=waiting.reason if waiting else "" if phase is Phase.SUCCEEDED else record.reason,
+            message=_message(workload, record, seen),
+            observed_generation=record.generation,
+            attempt=record.attempt,
+            restarts=record.restarts,
+            workers=f"{done}/{wanted}" if wanted else obj.status.workers,
+            replicas=_existing(counts[WORKER]) if WORKER in counts else 0,
+            selector=f"{labels.JOB}={obj.metadata.name},{labels.ROLE}={WORKER}",
+            start_time=record.started,
+            running_time=record.ran,
+            completion_time=record.finished,
+            waiting_since=waiting.since if waiting else None,
+            conditions=conditions(obj.status.conditions, record),
+            roles=_roles(record, counts) if workload else obj.status.roles,
+            argosy=encode(record),
+        )
+
+    def record(self, obj: TrainingRun) -> Record | None:
+        return decode(obj.status.argosy)
+
+    def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
+        del attempt, replacement
+        return workload.hostname(role, index)
+
+
+def _plain(obj: TrainingRun, problems: list[Problem]) -> Workload:
+    """The workload as written, before the framework fills in what was left out."""
+    spec, meta = obj.spec, obj.metadata
+    return Workload(
+        kind=obj.resource.kind,
+        api_version=obj.resource.api_version,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        generation=meta.generation,
+        framework=spec.framework,
+        roles={name: _role(name, role) for name, role in spec.roles.items()},
+        options=spec.options,
+        limits=_limits(spec.limits, problems),
+        cleanup=Cleanup(spec.cleanup.value),
+        suspended=spec.suspend,
+        deleting=meta.deletion_timestamp is not None,
+    )
+
+
+def _role(name: str, spec: RoleSpec) -> Role:
+    restart = Restart(spec.restart.value)
+    policy = spec.policy
+    bounds = spec.elastic
+    return Role(
+        name=name,
+        replicas=spec.replicas,
+        template=spec.template,
+        restart=restart,
+        in_place=Restart.ALWAYS if restart is Restart.ALWAYS else Restart.NEVER,
+        policy=RolePolicy(
+            failed=Quorum(policy.failed.value) if policy.failed else None,
+            succeeded=Quorum(policy.succeeded.value) if policy.succeeded else None,
+            node_down_as_failed=policy.node_down_as_failed,
+        )
+        if policy
+        else None,
+        elastic=Elastic(bounds.min, bounds.max, bounds.multiple_of) if bounds else None,
+        depends_on=tuple(Dependency(want.role, Phase(want.phase.value)) for want in spec.depends_on),
+        slots=spec.slots,
+    )
+
+
+def _limits(spec: LimitsSpec, problems: list[Problem]) -> Limits:
+    def seconds(name: str, text: str | None) -> float | None:
+        try:
+            return None if text is None else parse_duration(text)
+        except ValueError as error:
+            problems.append(Problem(f"spec.limits.{name}", str(error)))
+            return None
+
+    return Limits(
+        restarts=spec.restarts,
+        active_deadline=seconds("activeDeadline", spec.active_deadline),
+        start_timeout=seconds("startTimeout", spec.start_timeout),
+        below_min_timeout=seconds("belowMinTimeout", spec.below_min_timeout),
+        ttl=Ttl(
+            succeeded=seconds("ttlAfterSucceeded", spec.ttl_after_succeeded),
+            failed=seconds("ttlAfterFailed", spec.ttl_after_failed),
+        ),
+    )
+
+
+def _gang(workload: Workload, spec: GangSpec | None) -> Gang | None:
+    if spec is None:
+        return None
+    least = sum(role.elastic.min if role.elastic else role.replicas for role in workload.roles.values())
+    try:
+        timeout = parse_duration(spec.timeout) if spec.timeout else None
+    except ValueError:
+        timeout = None  # told by _job_problems
+    return Gang(spec.min_available or least, spec.queue, spec.priority_class, timeout)
+
+
+def _with_wishes(rules: Rules, spec: TrainingRunSpec) -> Rules:
+    """The framework's rules, where the user has not given his own."""
+    if spec.restart_scope:
+        rules = replace(rules, restart_scope=Scope(spec.restart_scope.value))
+    policy = spec.job_policy
+    if policy and policy.failed:
+        rules = replace(rules, failed_when=tuple(tuple(names) for names in policy.failed))
+    if policy and policy.succeeded:
+        rules = replace(rules, succeeded_when=tuple(tuple(names) for names in policy.succeeded))
+    return rules
+
+
+def _role_problems(workload: Workload) -> list[Problem]:
+    problems: list[Problem] = []
+    for name, role in workload.roles.items():
+        path = f"spec.roles.{name}"
+        said = label_problem(name)
+        largest = max(role.replicas, role.elastic.max if role.elastic else 0)
+        host = label_problem(workload.hostname(name, largest - 1))
+        service = service_problem(workload.service(name))
+        if said:
+            problems.append(Problem(path, f"the role's name {said}"))
+        elif host:
+            problems.append(Problem("metadata.name", f"the name of its last pod of role {name}, {host}"))
+        elif service:
+            problems.append(Problem("metadata.name", f"the name of its service, {service}"))
+        if role.replicas < 1:
+            problems.append(Problem(f"{path}.replicas", f"{role.replicas} pods are none; write 1 or more"))
+        if not _containers(role):
+            problems.append(
+                Problem(f"{path}.template.spec.containers", "there must be at least one container")
+            )
+        problems += elastic.problems(path, role.replicas, role.elastic)
+    wants = {name: role.depends_on or () for name, role in workload.roles.items()}
+    return problems + dependencies.problems(wants, "spec.roles")
+
+
+def _job_problems(workload: Workload, spec: TrainingRunSpec) -> list[Problem]:
+    problems: list[Problem] = []
+    lists = {"failed": workload.rules.failed_when, "succeeded": workload.rules.succeeded_when}
+    for word, alternatives in lists.items():
+        unknown = sorted({name for names in alternatives for name in names} - set(workload.roles))
+        if unknown:
+            problems.append(Problem(f"spec.jobPolicy.{word}", f"there is no role {words.listed(unknown)}"))
+    if workload.gang and workload.gang.min_available > workload.total:
+        said = f"{workload.gang.min_available} is more than all {words.many(workload.total, 'pod')}"
+        problems.append(Problem("spec.gang.minAvailable", said))
+    if spec.gang and spec.gang.timeout:
+        try:
+            parse_duration(spec.gang.timeout)
+        except ValueError as error:
+            problems.append(Problem("spec.gang.timeout", str(error)))
+    return problems
+
+
+def _containers(role: Role) -> bool:
+    spec = role.template.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return isinstance(containers, list) and bool(containers)
+
+
+def _roles(record: Record, counts: Mapping[str, Counts]) -> dict[str, RoleStatus]:
+    statuses: dict[str, RoleStatus] = {}
+    for name, numbers in counts.items():
+        last = record.role(name)
+        statuses[name] = RoleStatus(
+            phase=last.phase.value,
+            reason=last.reason,
+            message=last.message,
+            replicas=last.size,
+            pending=numbers.pending,
+            active=numbers.active,
+            succeeded=numbers.succeeded,
+            failed=numbers.failed,
+            unknown=numbers.unknown,
+            terminating=numbers.terminating,
+            restarts=last.restarts,
+        )
+    return statuses
+
+
+def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
+    names = [WORKER] if WORKER in counts else list(counts)
+    done = sum(counts[name].active + counts[name].succeeded for name in names)
+    return done, sum(record.role(name).size for name in names)
+
+
+def _existing(numbers: Counts) -> int:
+    return numbers.pending + numbers.active + numbers.succeeded + numbers.failed + numbers.unknown
+
+
+def _message(workload: Workload | None, record: Record, seen: Observed) -> str:
+    if record.message:
+        return record.message
+    if record.waiting and record.waiting.message:
+        return record.waiting.message
+    return progress(workload, record, seen) if workload else ""
+
+
+def _one(path: str, message: str) -> Problems:
+    return Problems((Problem(path, message),))
+
+
+def _option_words(error: msgspec.ValidationError) -> str:
+    """msgspec's words without its notation for paths: `Expected int, got str (at procsPerNode)`."""
+    what, _, where = str(error).partition(" - at `$")
+    path = where.rstrip("`").lstrip(".")
+    return f"{what} (at {path})" if path else what

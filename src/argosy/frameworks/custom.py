@@ -1,0 +1,53 @@
+"""`custom`: no framework at all. Every pod is told who it is and where the others are.
+
+Variables: `ROLE`, `INDEX`, and for every role `ROLE_<NAME>` (addresses of its pods, comma between),
+`ROLE_<NAME>_SIZE` and `ROLE_<NAME>_SERVICE`; NAME is upper case with `_` for `-`. Of a role with more than
+500 pods the list is left out, since one variable has room for about that many: its service name gives all
+addresses by DNS.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection
+from argosy.frameworks.common import with_defaults
+from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+
+LARGEST_LIST = 500
+
+
+class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """There are none."""
+
+
+class Custom:
+    name: ClassVar[str] = "custom"
+    Options: ClassVar[type[Struct]] = Options
+
+    def defaults(self, workload: Workload) -> Workload:
+        return replace(workload, roles={name: with_defaults(role) for name, role in workload.roles.items()})
+
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        yield from ()
+
+    def rules(self, workload: Workload) -> Rules:
+        return Rules(
+            succeeded_when=(tuple(sorted(workload.roles)),),
+            failed_when=tuple((name,) for name in workload.roles),
+            restart_scope=Scope.POD,
+            resize=Resize.LIVE,
+            services=tuple(workload.roles),
+        )
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        env = {"ROLE": role.name, "INDEX": str(index)}
+        for name, other in workload.roles.items():
+            word = "ROLE_" + name.upper().replace("-", "_")
+            env[f"{word}_SIZE"] = str(other.replicas)
+            env[f"{word}_SERVICE"] = f"{workload.service(name)}.{workload.namespace}.svc.{workload.domain}"
+            if other.replicas <= LARGEST_LIST:
+                env[word] = ",".join(workload.addresses[name])
+        return Injection(env=env)

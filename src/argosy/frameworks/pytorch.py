@@ -1,0 +1,115 @@
+"""PyTorch: static process groups, and torchrun's elastic ones when role `worker` has `elastic`.
+
+Roles: `worker`, and optionally one `master`, which then is rank 0. The variables serve both a script that
+calls `init_process_group` by itself and one started by torchrun, which reads those named `PET_…`. A static
+group cannot lose or gain a member, so a lost pod, or a new size, starts the whole job anew; an elastic one
+goes on.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection, Port
+from argosy.frameworks.common import options_of, required, slots, with_defaults
+from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+
+MASTER, WORKER = "master", "worker"
+
+
+class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    procs_per_node: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    """Processes in a pod; if unset, the role's slots, its GPUs, else 1."""
+    port: Annotated[int, Meta(ge=1, le=65535)] = 29500
+    """Port at which rank 0 is met."""
+    max_restarts: Annotated[int, Meta(ge=0, le=10_000)] = 100
+    """How often torchrun forms the group anew before it gives up (elastic only)."""
+
+
+class PyTorch:
+    name: ClassVar[str] = "pytorch"
+    Options: ClassVar[type[Struct]] = Options
+
+    def defaults(self, workload: Workload) -> Workload:
+        return replace(workload, roles={name: with_defaults(role) for name, role in workload.roles.items()})
+
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        yield from required(workload, WORKER) if MASTER not in workload.roles else ()
+        master = workload.roles.get(MASTER)
+        if master and master.replicas != 1:
+            yield Problem(
+                "spec.roles.master.replicas", f"there is one master, not {master.replicas}; write 1"
+            )
+        if master and _elastic(workload):
+            said = "an elastic group meets at a worker; take the role away or take elastic away"
+            yield Problem("spec.roles.master", said)
+
+    def rules(self, workload: Workload) -> Rules:
+        ranked = _ranked(workload)
+        elastic = _elastic(workload)
+        return Rules(
+            succeeded_when=(ranked,),
+            failed_when=tuple((name,) for name in ranked),
+            restart_scope=Scope.POD if elastic else Scope.JOB,
+            resize=Resize.LIVE if elastic else Resize.RESTART,
+            services=tuple(workload.roles),
+        )
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        ranked = _ranked(workload)
+        if role.name not in ranked:
+            return Injection()
+        options = options_of(workload, Options)
+        procs = options.procs_per_node or slots(role)
+        env = {
+            "LOCAL_WORLD_SIZE": str(procs),
+            "PET_NPROC_PER_NODE": str(procs),
+            "PYTHONUNBUFFERED": "1",
+        }
+        ports = (Port("rendezvous", options.port),) if index == 0 and role.name == ranked[0] else ()
+        if role.elastic:
+            return Injection(env={**env, **_rendezvous(workload, role, options)}, ports=ports)
+        rank = index + (1 if role.name == WORKER and MASTER in ranked else 0)
+        return Injection(env={**env, **_static(workload, options, rank, procs)}, ports=ports)
+
+
+def _static(workload: Workload, options: Options, rank: int, procs: int) -> dict[str, str]:
+    ranked = _ranked(workload)
+    nodes = sum(workload.roles[name].replicas for name in ranked)
+    address = workload.address(ranked[0], 0)
+    env = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(options.port),
+        "WORLD_SIZE": str(nodes * procs),
+        "RANK": str(rank * procs),
+        "PET_NNODES": str(nodes),
+        "PET_NODE_RANK": str(rank),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": str(options.port),
+    }
+    return {**env, "LOCAL_RANK": "0"} if procs == 1 else env
+
+
+def _rendezvous(workload: Workload, role: Role, options: Options) -> dict[str, str]:
+    assert role.elastic
+    return {
+        "PET_NNODES": f"{role.elastic.min}:{role.elastic.max}",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{workload.address(role.name, 0)}:{options.port}",
+        "PET_RDZV_ID": workload.name,
+        "PET_MAX_RESTARTS": str(options.max_restarts),
+        # A survivor does not publish the shared store again, so an agent that was replaced could not join.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+
+
+def _elastic(workload: Workload) -> bool:
+    worker = workload.roles.get(WORKER)
+    return worker is not None and worker.elastic is not None
+
+
+def _ranked(workload: Workload) -> tuple[str, ...]:
+    """The roles whose pods have ranks, in the order of their ranks."""
+    return tuple(name for name in (MASTER, WORKER) if name in workload.roles)
