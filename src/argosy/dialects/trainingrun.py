@@ -83,9 +83,9 @@ class TrainingRunDialect:
     ) -> TrainingRunStatus:
         phase = record.phase
         waiting = record.waiting
-        counts = (
-            {name: count(role, record, seen) for name, role in workload.roles.items()} if workload else {}
-        )
+        roles = workload.roles if workload else {}
+        counts = {name: _settled(count(role, record, seen), record) for name, role in roles.items()}
+        over = record.finished is not None and obj.status.completion_time is not None
         done, wanted = _workers(record, counts)
         return TrainingRunStatus(
             phase=phase.value,
@@ -94,7 +94,7 @@ class TrainingRunDialect:
             observed_generation=record.generation,
             attempt=record.attempt,
             restarts=record.restarts,
-            workers=f"{done}/{wanted}" if wanted else obj.status.workers,
+            workers=f"{done}/{wanted}" if wanted and not over else obj.status.workers,
             replicas=_existing(counts[WORKER]) if WORKER in counts else 0,
             selector=f"{labels.JOB}={obj.metadata.name},{labels.ROLE}={WORKER}",
             start_time=record.started,
@@ -102,7 +102,7 @@ class TrainingRunDialect:
             completion_time=record.finished,
             waiting_since=waiting.since if waiting else None,
             conditions=conditions(obj.status.conditions, record),
-            roles=_roles(record, counts) if workload else obj.status.roles,
+            roles=_roles(record, counts) if workload and not over else obj.status.roles,
             argosy=encode(record),
         )
 
@@ -273,6 +273,13 @@ def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
     names = [WORKER] if WORKER in counts else list(counts)
     done = sum(counts[name].active + counts[name].succeeded for name in names)
     return done, sum(record.role(name).size for name in names)
+
+
+def _settled(numbers: Counts, record: Record) -> Counts:
+    """What still ran when the run succeeded has done its part; after the end the numbers stay as they were."""
+    if record.phase is not Phase.SUCCEEDED:
+        return numbers
+    return replace(numbers, active=0, succeeded=numbers.succeeded + numbers.active)
 
 
 def _existing(numbers: Counts) -> int:

@@ -124,7 +124,7 @@ def _environment(implementation: Implementation) -> dict[str, str]:
             "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,
             "I_MPI_HYDRA_IFACE": "eth0",
         }
-    # Version 4 reads OMPI_…, version 5 PRTE_…. Only the launcher may start processes elsewhere: no tree of them.
+    # Version 4 reads OMPI_…, version 5 PRTE_…. Only the launcher may start processes elsewhere: no tree.
     return {
         "OMPI_MCA_orte_default_hostfile": HOST_FILE,
         "OMPI_MCA_plm_rsh_agent": REMOTE_AGENT,
