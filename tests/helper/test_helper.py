@@ -144,3 +144,27 @@ def test_it_runs_as_a_module_too() -> None:
         [sys.executable, "-m", "argosy.helper", "--help"], capture_output=True, text=True, check=True
     )
     assert "remote-start" in result.stdout
+
+
+def test_steps_are_done_in_order_up_to_the_first_that_fails(tmp_path: Path) -> None:
+    def answer(path: str, query: Mapping[str, str]) -> Answer:
+        if path.endswith("/roles/worker"):
+            return 200, {"reached": True}
+        return 404, {"message": "no role of that name"}
+
+    with endpoint(answer) as environment:
+        steps = [
+            "wait",
+            "worker=Running",
+            "then",
+            "hosts",
+            "--output",
+            str(tmp_path / "a"),
+            "then",
+            "wait",
+            "b=Failed",
+        ]
+        result = helper(environment, *steps)
+    assert result.returncode == 1
+    assert result.stdout.startswith("argosy: role worker is Running")
+    assert result.stderr == "argosy: 404 no role of that name\n"

@@ -1,4 +1,4 @@
-"""Remote start: what lands in the folder, and that argosy-rsh behaves as ssh does towards mpirun.
+"""Remote start: what lands in the folder, and that remote-start behaves as ssh does towards mpirun.
 
 kubectl is replaced by a script that notes its arguments and runs the command here, as exec would over there.
 """
@@ -77,10 +77,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 @pytest.mark.parametrize("shell", [[], ["sh"], ["bash", "--posix"]], ids=["by its path", "sh", "bash"])
-def test_argosy_rsh(case: Case, shell: list[str], folder: Path, tmp_path: Path) -> None:
+def test_remote_start(case: Case, shell: list[str], folder: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     result = subprocess.run(
-        [*shell, str(folder / "argosy-rsh"), *case.arguments],
+        [*shell, str(folder / "remote-start"), *case.arguments],
         input=case.stdin,
         env={"PATH": os.environ["PATH"], "NOTES": str(notes), **case.environment},
         capture_output=True,
@@ -91,21 +91,9 @@ def test_argosy_rsh(case: Case, shell: list[str], folder: Path, tmp_path: Path) 
     assert json.loads(notes.read_text()) == ["/dev/null", case.want_kubectl]
 
 
-def test_a_host_may_be_another_name_of_a_pod(folder: Path, tmp_path: Path) -> None:
-    (folder / "hosts").write_text("w0 pod-a\nw1 pod-b extra\n")
-    notes = tmp_path / "notes"
-    subprocess.run(
-        [folder / "argosy-rsh", "w1", "true"],
-        env={"PATH": os.environ["PATH"], "NOTES": str(notes)},
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    assert json.loads(notes.read_text())[1][-1] == "pod-b"
-
-
 def test_without_a_command_it_tells_its_usage(folder: Path) -> None:
-    result = subprocess.run([folder / "argosy-rsh", "host"], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (255, "usage: argosy-rsh [-x] [-n] HOST COMMAND...\n")
+    result = subprocess.run([folder / "remote-start", "host"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (255, "usage: remote-start [-x] [-n] HOST COMMAND...\n")
 
 
 def test_no_kubectl_is_a_clear_refusal(tmp_path: Path) -> None:

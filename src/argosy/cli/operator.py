@@ -1,6 +1,5 @@
 """`argosy operator`: run the operator against any cluster, as its Deployment does."""
 
-import asyncio
 from pathlib import Path
 
 import click
@@ -52,6 +51,7 @@ def operator(
     """Run the operator against any cluster."""
     from dataclasses import replace
 
+    from argosy.engine.loop import run as run_loop
     from argosy.operator.main import run
     from argosy.operator.settings import Settings, local_settings
 
@@ -71,4 +71,4 @@ def operator(
         )
     if advertise_url:
         settings = replace(settings, advertise_url=advertise_url)
-    asyncio.run(run(settings))
+    run_loop(run(settings))

@@ -46,6 +46,8 @@ def dynamic(resource: Resource) -> type[AnyObject]:
 
 def decode_any(kind: type, value: object) -> object:
     """The msgspec hook that builds an `AnyObject` out of decoded JSON."""
+    if kind is object:
+        return value  # msgspec asks about the values of a `dict[str, object]` too
     if issubclass(kind, AnyObject) and isinstance(value, dict):
         return kind.from_json(value)
     raise NotImplementedError(f"cannot decode into {kind.__name__}")

@@ -13,31 +13,42 @@ from argosy.helper.wait import wait_for
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run the steps, separated by the word `then`, up to the first that does not succeed."""
+    steps: list[list[str]] = [[]]
+    for word in arguments:
+        if word == "then":
+            steps.append([])
+        else:
+            steps[-1].append(word)
     try:
-        chosen = _parser().parse_args(arguments)
+        chosen = [_parser().parse_args(step) for step in steps]
     except SystemExit as stop:
-        return 0 if not stop.code else 64
+        return 64 if stop.code else 0
+    for step in chosen:
+        if code := _run(step):
+            return code
+    return 0
+
+
+def _run(step: argparse.Namespace) -> int:
     try:
-        return _run(chosen)
-    except RefusedError as refused:
-        problem = str(refused)
+        return _perform(step)
     except TooLateError:
-        print(f"argosy: not done within {chosen.deadline:g} s", file=sys.stderr)
+        print(f"argosy: not done within {step.deadline:g} s", file=sys.stderr)
         return 2
-    except OSError as error:
-        problem = str(error)
-    print(f"argosy: {problem}", file=sys.stderr)
-    return 1
+    except (RefusedError, OSError) as error:
+        print(f"argosy: {error}", file=sys.stderr)
+        return 1
 
 
-def _run(chosen: argparse.Namespace) -> int:
-    if chosen.command == "wait":
-        return wait_for(Endpoint.from_environment(), chosen.conditions, chosen.deadline)
-    if chosen.command == "hosts":
-        deadline = None if chosen.deadline is None else time.monotonic() + chosen.deadline
-        write_hosts(Endpoint.from_environment(), chosen.role, chosen.format, chosen.output, deadline)
+def _perform(step: argparse.Namespace) -> int:
+    if step.command == "wait":
+        return wait_for(Endpoint.from_environment(), step.conditions, step.deadline)
+    if step.command == "hosts":
+        deadline = None if step.deadline is None else time.monotonic() + step.deadline
+        write_hosts(Endpoint.from_environment(), step.role, step.format, step.output, deadline)
         return 0
-    prepare(chosen.to, chosen.kubectl)
+    prepare(step.to, step.kubectl)
     return 0
 
 
@@ -50,12 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     wait.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
 
     hosts = commands.add_parser("hosts", help="write the list of a role's hosts")
-    hosts.add_argument("--role", required=True)
+    hosts.add_argument("--role", default="", help="one role only (default: all)")
     hosts.add_argument("--format", choices=FORMATS, default="plain")
     hosts.add_argument("--output", type=Path, required=True)
     hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
 
-    remote = commands.add_parser("remote-start", help="put kubectl and argosy-rsh into a folder")
+    remote = commands.add_parser("remote-start", help="put kubectl and remote-start into a folder")
     remote.add_argument("--to", type=Path, required=True)
     remote.add_argument("--kubectl", default=None, help="the binary to copy (default: from PATH)")
     return parser

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from argosy.helper.endpoint import Endpoint
 
-FORMATS = ("ompi", "mpich", "intel", "json", "plain")
+FORMATS = ("plain", "ompi", "mpich", "intel", "json")
+"""One host a line, with its slots as the launcher writes them; or JSON."""
 
 
 def write_hosts(endpoint: Endpoint, role: str, form: str, output: Path, deadline: float | None) -> int:

@@ -1,4 +1,4 @@
-"""Puts what remote start needs in a user's container into a shared folder: `kubectl` and `argosy-rsh`.
+"""Puts what remote start needs in a user's container into a shared folder: `kubectl` and `remote-start`.
 
 Both run in any image: kubectl is a static binary, the wrapper is POSIX shell.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from argosy.helper.endpoint import RefusedError
 from argosy.helper.hosts import replace_file
 
-WRAPPER = Path(__file__).with_name("argosy-rsh")
+WRAPPER = Path(__file__).with_name("remote-start")
 
 
 def prepare(folder: Path, kubectl: str | None = None) -> None:

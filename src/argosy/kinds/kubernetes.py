@@ -112,6 +112,7 @@ class Secret(Struct):
     resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
 
     metadata: ObjectMeta
+    data: dict[str, str] = field(default_factory=dict)
 
 
 class ServiceAccount(Struct):

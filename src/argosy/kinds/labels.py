@@ -28,3 +28,6 @@ HOSTNAME = "kubernetes.io/hostname"
 
 OPERATOR_NAMESPACE = "argosy-system"
 """Where the operator keeps what is its own: Lease, keys, the Service that pods reach it by."""
+
+DIGEST = f"{DOMAIN}/digest"
+"""Annotation on children that are kept up to date: what their body was made from."""

@@ -1,0 +1,167 @@
+"""Runs the operator until it is told to stop: connections, keys, endpoints, election."""
+
+import asyncio
+import signal
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from argosy.dialects.registry import built_in_dialects
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.leader import Leader
+from argosy.engine.metrics import Metrics
+from argosy.frameworks.registry import find_framework
+from argosy.kinds.kubernetes import Service
+from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
+from argosy.operator.endpoint import endpoint_application, server_tls
+from argosy.operator.health import health_application
+from argosy.operator.logs import configure_logs
+from argosy.operator.serving import Serving
+from argosy.operator.settings import SERVICE, Settings
+from argosy.operator.statistics import JobStatistics
+from argosy.operator.trust import Trust, endpoint_names, ensure_trust
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.site import Site
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+LEASE = "argosy-operator"
+
+
+async def run(settings: Settings) -> None:
+    """The whole life of an operator process; SIGTERM and SIGINT end it in order."""
+    configure_logs(settings.log_format, settings.log_level)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    work = asyncio.create_task(operate(settings))
+    told = asyncio.create_task(stop.wait())
+    await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if stop.is_set():
+        log.info("stopping")
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    else:
+        work.result()
+
+
+async def operate(settings: Settings) -> None:
+    """Serve until cancelled; then finish the passes under way and give the lease back."""
+    connection = _connect(settings)
+    metrics, clock = Metrics(), SystemClock()
+    async with AsyncExitStack() as stack:
+        own = await stack.enter_async_context(Client(connection, metrics=metrics))
+        leader = Leader(own, LEASE, settings.operator_namespace, settings.identity, metrics=metrics)
+        deadline = leader.deadline if settings.leader_elect else None
+        client = await stack.enter_async_context(Client(connection, metrics=metrics, deadline=deadline))
+        names = endpoint_names(SERVICE, settings.operator_namespace, settings.cluster_domain)
+        trust = await ensure_trust(own, settings.operator_namespace, names, clock.now())
+        recorder = Recorder(client, "argosy-operator")
+        stack.push_async_callback(recorder.close)
+        serving = Serving(
+            client,
+            namespace=settings.namespace,
+            clock=clock,
+            recorder=recorder,
+            pods=PodMaker(_site(settings, trust), trust.token, find_framework),
+            statistics=JobStatistics(metrics.registry),
+            cluster_domain=settings.cluster_domain,
+            concurrency=settings.concurrency,
+        )
+        for dialect in built_in_dialects():
+            serving.add(dialect)
+        await stack.enter_async_context(_listening(settings, serving, trust, metrics))
+        if settings.publish_service:
+            await publish_service(own, settings.operator_namespace)
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(serving.watch())
+            try:
+                await (leader.run(serving.lead) if settings.leader_elect else serving.lead())
+            finally:
+                watching.cancel()
+
+
+async def publish_service(client: Client, namespace: str) -> None:
+    """The Service by which pods of a local control plane reach this operator's unix socket."""
+    metadata = {
+        "name": SERVICE,
+        "labels": {MANAGED_BY: MANAGER},
+        "annotations": {f"{DOMAIN}/unix-socket": "operator"},
+    }
+    spec = {"ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}]}
+    await client.apply(Service, {"metadata": metadata, "spec": spec}, namespace, force=True)
+
+
+def _connect(settings: Settings) -> Connection:
+    if settings.kubeconfig is not None or settings.context is not None:
+        return Connection.from_kubeconfig(settings.kubeconfig, settings.context)
+    return Connection.discover()
+
+
+def _site(settings: Settings, trust: Trust) -> Site:
+    return Site(
+        helper=settings.helper,
+        url=settings.advertise_url,
+        authority=trust.authority,
+        cluster_domain=settings.cluster_domain,
+    )
+
+
+@asynccontextmanager
+async def _listening(
+    settings: Settings, serving: Serving, trust: Trust, metrics: Metrics
+) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        endpoint = endpoint_application(serving.readings, trust, serving.not_ready)
+        tls = server_tls(trust)
+        if settings.endpoint_socket is not None:
+            await stack.enter_async_context(_unix(endpoint, settings.endpoint_socket, tls))
+        elif settings.endpoint:
+            await stack.enter_async_context(_tcp(endpoint, settings.endpoint, tls))
+        if settings.health:
+            health = health_application(metrics.registry, serving.not_ready)
+            await stack.enter_async_context(_tcp(health, settings.health, None))
+        yield
+
+
+@asynccontextmanager
+async def _tcp(application: web.Application, address: str, tls: ssl.SSLContext | None) -> AsyncIterator[None]:
+    host, _, port = address.rpartition(":")
+    async with _runner(application) as runner:
+        await web.TCPSite(runner, host or None, int(port), ssl_context=tls).start()
+        yield
+
+
+@asynccontextmanager
+async def _unix(application: web.Application, path: Path, tls: ssl.SSLContext) -> AsyncIterator[None]:
+    async with _runner(application) as runner:
+        await web.SockSite(runner, _bound(path), ssl_context=tls).start()
+        yield
+
+
+def _bound(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)  # left behind by a process that was killed
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(path))
+    path.chmod(0o600)
+    return bound
+
+
+@asynccontextmanager
+async def _runner(application: web.Application) -> AsyncIterator[web.AppRunner]:
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        yield runner
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,184 @@
+"""What a pod may ask about its own job, answered from the caches that every replica keeps, leader or not."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Generic, Protocol
+
+from msgspec import Struct
+
+from argosy.dialects.base import Dialect
+from argosy.engine.cache import Cache, Change
+from argosy.frameworks.common import slots
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod
+from argosy.reconcile.caches import OWNER, Caches
+from argosy.reconcile.run import T
+from argosy.workload.model import Phase, Problems
+from argosy.workload.record import Record
+
+_ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
+
+
+class RoleReading(Struct, frozen=True, omit_defaults=True):
+    """Where a role is, and what that means to somebody who waits for a phase of it."""
+
+    role: str
+    phase: str
+    reached: bool = False
+    hopeless: bool = False
+    """The phase will not be reached any more."""
+    state: str = ""
+    """Changes whenever this reading does; hand it back to be answered at the next change."""
+    message: str = ""
+
+
+class Host(Struct, frozen=True):
+    name: str
+    """Host name, as the pod itself has it."""
+    address: str
+    """Full DNS name, or the host name where the role has no service."""
+    pod: str
+    ip: str
+    role: str
+    index: int
+    slots: int
+
+
+class JobReading(Struct, frozen=True):
+    """One job as its pods may see it."""
+
+    uid: str
+    namespace: str
+    record: Record
+    slots: dict[str, int]
+
+
+class Source(Protocol):
+    """Finds jobs of one dialect."""
+
+    def find(self, namespace: str, name: str) -> JobReading | None: ...
+
+
+class DialectSource(Generic[T]):
+    def __init__(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
+        self.dialect = dialect
+        self.jobs = jobs
+
+    def find(self, namespace: str, name: str) -> JobReading | None:
+        job = self.jobs.get(namespace, name)
+        if job is None:
+            return None
+        workload = self.dialect.lower(job)
+        roles = {} if isinstance(workload, Problems) else workload.roles
+        return JobReading(
+            uid=job.metadata.uid,
+            namespace=namespace,
+            record=self.dialect.record(job) or Record(),
+            slots={name: slots(role) for name, role in roles.items()},
+        )
+
+
+class Readings:
+    def __init__(self, caches: Caches, cluster_domain: str) -> None:
+        self.caches = caches
+        self.cluster_domain = cluster_domain
+        self.sources: list[Source] = []
+        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+        caches.pods.subscribe(self._pod_changed)
+
+    def add(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
+        self.sources.append(DialectSource(dialect, jobs))
+        jobs.subscribe(self._job_changed)
+
+    def find(self, namespace: str, name: str) -> Sequence[JobReading]:
+        """The jobs of that name: at most one of each kind."""
+        found = (source.find(namespace, name) for source in self.sources)
+        return [job for job in found if job is not None]
+
+    @contextmanager
+    def changes(self, namespace: str, name: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever something about the job changed."""
+        event = asyncio.Event()
+        waiting = self._waiting.setdefault((namespace, name), set())
+        waiting.add(event)
+        try:
+            yield event
+        finally:
+            waiting.discard(event)
+            if not waiting:
+                self._waiting.pop((namespace, name), None)
+
+    def role(self, job: JobReading, role: str, wanted: str) -> RoleReading | None:
+        """None if the job has no such role."""
+        if role not in job.slots and role not in job.record.roles:
+            return None
+        record, pods = job.record.role(role), self._pods(job, role)
+        running = sum(pod.status.phase == "Running" for pod in pods)
+        reached = _reached(wanted, record.phase)
+        ended = job.record.phase.terminal or record.phase.terminal
+        text = f"{record.phase}, {running} of {len(pods)} pods running"
+        if ended and not reached:
+            text = f"role {role} is {record.phase} and the job {job.record.phase}"
+        return RoleReading(
+            role=role,
+            phase=record.phase,
+            reached=reached,
+            hopeless=ended and not reached,
+            state=f"{record.phase}-{job.record.phase}-{running}-{len(pods)}",
+            message=text,
+        )
+
+    def hosts(self, job: JobReading, role: str = "") -> list[Host]:
+        """The job's pods in the order of their places; one that is on its way out is no host."""
+        hosts = [
+            Host(
+                name=pod.spec.hostname,
+                address=self._address(pod),
+                pod=pod.metadata.name,
+                ip=pod.status.pod_ip,
+                role=pod.metadata.labels.get(labels.ROLE, ""),
+                index=int(pod.metadata.labels.get(labels.INDEX, "0")),
+                slots=job.slots.get(pod.metadata.labels.get(labels.ROLE, ""), 1),
+            )
+            for pod in self._pods(job, role)
+            if pod.status.phase not in ("Succeeded", "Failed")
+        ]
+        return sorted(hosts, key=lambda host: (host.role, host.index))
+
+    def _address(self, pod: Pod) -> str:
+        if not pod.spec.subdomain:
+            return pod.spec.hostname
+        names = (pod.spec.hostname, pod.spec.subdomain, pod.metadata.namespace, "svc", self.cluster_domain)
+        return ".".join(names)
+
+    def _pods(self, job: JobReading, role: str) -> list[Pod]:
+        return [
+            pod
+            for pod in self.caches.pods.by(OWNER, job.uid)
+            if pod.metadata.deletion_timestamp is None
+            and (not role or pod.metadata.labels.get(labels.ROLE) == role)
+        ]
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod = change.new or change.old
+        owner = pod.metadata.controller if pod else None
+        if pod and owner:
+            self._wake(pod.metadata.namespace, owner.name)
+
+    def _job_changed(self, change: Change[T]) -> None:
+        job = change.new or change.old
+        if job is not None:
+            self._wake(job.metadata.namespace, job.metadata.name)
+
+    def _wake(self, namespace: str, name: str) -> None:
+        for event in self._waiting.get((namespace, name), ()):
+            event.set()
+
+
+def _reached(wanted: str, phase: Phase) -> bool:
+    """A later phase is as good as the wanted one, but only Failed is Failed."""
+    if wanted == phase:
+        return True
+    known: Iterable[str] = _ORDER
+    return wanted in known and phase in _ORDER and _ORDER.index(Phase(wanted)) < _ORDER.index(phase)

@@ -1,0 +1,226 @@
+"""The operator put together: caches that every replica keeps, and controllers that work while it leads.
+
+A kind is served as soon as the cluster has its definition: an operator installed before its CRDs is healthy
+and waits for them. Caches are filled before the first pass, so that nothing is decided on half a picture.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import structlog
+
+from argosy.dialects.base import Dialect
+from argosy.engine.cache import Cache, Change
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import Forbidden
+from argosy.engine.events import Recorder
+from argosy.engine.memory import keep_settled, settle
+from argosy.engine.objects import Fetchable, Key
+from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
+from argosy.kinds.resource import Resource
+from argosy.operator.readings import Readings
+from argosy.operator.statistics import JobStatistics
+from argosy.operator.triggers import Triggers
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.run import Reconciler, T
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+DRAIN_SECONDS = 10.0
+
+
+class Serving:
+    """One replica's share: everything between the client and the leader's election."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str | None,
+        clock: Clock,
+        recorder: Recorder,
+        pods: PodMaker,
+        statistics: JobStatistics,
+        cluster_domain: str,
+        concurrency: int,
+    ) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.clock = clock
+        self.recorder = recorder
+        self.pods = pods
+        self.statistics = statistics
+        self.concurrency = concurrency
+        self.definitions = Cache(client, CustomResourceDefinition)
+        self.caches = Caches(client, namespace)
+        self.triggers = Triggers(self.caches)
+        self.readings = Readings(self.caches, cluster_domain)
+        self.gate = Gate()
+        self._kinds: list[_Kind] = [_Kind(PodGroup.resource, self.caches.groups)]
+
+    def add(self, dialect: Dialect[T]) -> None:
+        """Serve the jobs of this dialect."""
+        jobs = Cache(self.client, dialect.kind, namespace=self.namespace)
+        reconciler = Reconciler(
+            dialect, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
+        )
+        controller = Controller(
+            dialect.resource.kind,
+            self.gate.guard(reconciler.reconcile),
+            concurrency=self.concurrency,
+            clock=self.clock,
+            metrics=self.client.metrics,
+        )
+        self.triggers.add(reconciler, controller.enqueue)
+        self.readings.add(dialect, jobs)
+        self._kinds.append(_Kind(dialect.resource, jobs, controller))
+
+    async def watch(self) -> None:
+        """Keep all caches current until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.definitions.run())
+            for cache in self._always():
+                tasks.create_task(cache.run())
+            for kind in self._kinds:
+                tasks.create_task(self._watch_when_defined(kind))
+            tasks.create_task(self._settle())
+
+    async def lead(self) -> None:
+        """Work until cancelled; then let the passes under way come to their end."""
+        await self.wait_ready()
+        self.gate.open()
+        async with asyncio.TaskGroup() as tasks:
+            controllers = [tasks.create_task(kind.work()) for kind in self._kinds]
+            try:
+                await asyncio.gather(*controllers)
+            except asyncio.CancelledError:
+                await self.gate.drain(DRAIN_SECONDS)
+                raise
+
+    async def wait_ready(self) -> None:
+        while missing := self.not_ready():
+            log.debug("waiting", missing=missing)
+            await asyncio.sleep(0.02)
+
+    def not_ready(self) -> str:
+        """What is still missing before this replica could work; empty when nothing is."""
+        waiting = [cache.kind.resource.kind for cache in self._always() if not cache.synced]
+        if not self.definitions.synced and not self._blind():
+            waiting.append(CustomResourceDefinition.resource.kind)
+        waiting += [
+            kind.resource.kind for kind in self._kinds if self._defined(kind.resource) and not kind.synced
+        ]
+        return f"not yet seen: {', '.join(waiting)}" if waiting else ""
+
+    def _always(self) -> "Sequence[_AnyCache]":
+        caches = self.caches
+        return (
+            caches.pods,
+            caches.nodes,
+            caches.services,
+            caches.accounts,
+            caches.rbac_roles,
+            caches.bindings,
+            caches.configs,
+        )
+
+    async def _watch_when_defined(self, kind: "_Kind") -> None:
+        changed = asyncio.Event()
+
+        def listen(_: Change[CustomResourceDefinition]) -> None:
+            changed.set()
+
+        self.definitions.subscribe(listen)
+        while not self._defined(kind.resource) and not self._blind():
+            changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5.0):
+                    await changed.wait()
+        log.info("serving", kind=kind.resource.kind)
+        await kind.watch()
+
+    def _defined(self, resource: Resource) -> bool:
+        return self.definitions.get("", f"{resource.plural}.{resource.group}") is not None
+
+    def _blind(self) -> bool:
+        """Whether we may not look at definitions: then every kind is simply tried."""
+        return isinstance(self.definitions.watcher.problem, Forbidden)
+
+    async def _settle(self) -> None:
+        await self.wait_ready()
+        settle()
+        await keep_settled()
+
+
+class Gate:
+    """Lets passes through, or none; knows how many are under way."""
+
+    def __init__(self) -> None:
+        self._open = False
+        self._under_way = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def open(self) -> None:
+        self._open = True
+
+    async def drain(self, seconds: float) -> None:
+        """Let no pass begin any more, and wait for those under way."""
+        self._open = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+
+    def guard(
+        self, reconcile: Callable[[Key], Awaitable[Wake | None]]
+    ) -> Callable[[Key], Awaitable[Wake | None]]:
+        async def guarded(key: Key) -> Wake | None:
+            if not self._open:
+                return Wake(1.0)
+            self._under_way += 1
+            self._empty.clear()
+            try:
+                return await reconcile(key)
+            finally:
+                self._under_way -= 1
+                if not self._under_way:
+                    self._empty.set()
+
+        return guarded
+
+
+class _AnyCache(Protocol):
+    """A cache of whatever kind, as far as keeping it current goes."""
+
+    @property
+    def synced(self) -> bool: ...
+    @property
+    def kind(self) -> type[Fetchable]: ...
+    async def run(self) -> None: ...
+
+
+class _Kind:
+    """A kind that is watched once it is defined, and worked on if it has a controller."""
+
+    def __init__(
+        self, resource: Resource, cache: _AnyCache, controller: Controller[Key] | None = None
+    ) -> None:
+        self.resource = resource
+        self.controller = controller
+        self._cache = cache
+
+    @property
+    def synced(self) -> bool:
+        return self._cache.synced
+
+    async def watch(self) -> None:
+        await self._cache.run()
+
+    async def work(self) -> None:
+        if self.controller is not None:
+            await self.controller.run()

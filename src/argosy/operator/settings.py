@@ -1,0 +1,113 @@
+"""Everything about the operator that an administrator may choose; the command line maps onto it."""
+
+import os
+import socket
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import argosy.helper
+from argosy.kinds.labels import OPERATOR_NAMESPACE
+from argosy.operator.logs import LogFormat
+from argosy.reconcile.site import Helper
+
+SERVICE = "argosy-operator"
+HELPER_IMAGE = "argosy/helper:0.1.0"
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/opt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    kubeconfig: Path | None = None
+    """The kubeconfig to use; without one, the pod's own service account, else the user's kubeconfig."""
+
+    context: str | None = None
+    """The context in the kubeconfig; without one, its current context."""
+
+    namespace: str | None = None
+    """Serve the jobs of this namespace only; without one, those of all namespaces."""
+
+    operator_namespace: str = OPERATOR_NAMESPACE
+    """Where the operator keeps what is its own: Lease, keys, Service."""
+
+    leader_elect: bool = True
+    """Take part in the election of the one replica that acts. Without it this replica acts at once."""
+
+    identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{os.getpid()}")
+    """The name of this replica in the Lease."""
+
+    endpoint: str = "0.0.0.0:8443"
+    """Host and port of the endpoint for helpers in pods; empty: none."""
+
+    endpoint_socket: Path | None = None
+    """A unix socket for the endpoint instead of `endpoint` (the local control plane relays it to pods)."""
+
+    advertise_url: str = f"https://{SERVICE}.{OPERATOR_NAMESPACE}.svc"
+    """Under which URL pods reach the endpoint."""
+
+    publish_service: bool = False
+    """Make the endpoint's Service at start (local control plane); elsewhere the installation brings it."""
+
+    health: str = "0.0.0.0:8080"
+    """Host and port of `/healthz`, `/readyz` and `/metrics`; empty: none."""
+
+    concurrency: int = 32
+    """How many jobs are worked on at once."""
+
+    cluster_domain: str = "cluster.local"
+    """The cluster's DNS domain."""
+
+    helper: Helper = field(default_factory=lambda: Helper(image=HELPER_IMAGE))
+    """How containers of the helper are made."""
+
+    log_format: LogFormat = "json"
+    """Logs as JSON lines, or as text for people."""
+
+    log_level: str = "info"
+    """The least severe level that is logged."""
+
+
+def local_settings(state: Path, kubeconfig: Path | None = None) -> Settings:
+    """The settings in the local control plane of a state folder: the same operator behind a unix socket."""
+    return Settings(
+        kubeconfig=kubeconfig or state / "kubeconfigs" / "operator",
+        endpoint="",
+        endpoint_socket=state / "operator.sock",
+        publish_service=True,
+        health="",
+        helper=local_helper(),
+        log_format="text",
+    )
+
+
+def local_helper() -> Helper:
+    """The helper by this interpreter from this installation, mounted into pods where those hide it."""
+    import shutil
+
+    package = Path(argosy.helper.__file__).parent
+    folders = {
+        package.parent.parent,
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        Path(sysconfig.get_path("stdlib")),
+    }
+    beside = Path(sys.executable).with_name("kubectl")
+    kubectl = str(beside) if beside.exists() else shutil.which("kubectl") or ""
+    if kubectl:
+        folders.add(Path(kubectl).resolve().parent)
+    return Helper(
+        image=HELPER_IMAGE,
+        command=(sys.executable, "-I", str(package / "__main__.py")),
+        mounts=tuple(str(folder) for folder in _outermost(folders) if not _is_system(folder)),
+        user=None,
+        kubectl=kubectl,
+    )
+
+
+def _outermost(folders: set[Path]) -> list[Path]:
+    return sorted(folder for folder in folders if not any(other in folder.parents for other in folders))
+
+
+def _is_system(folder: Path) -> bool:
+    return any(folder.is_relative_to(system) for system in _SYSTEM_FOLDERS)

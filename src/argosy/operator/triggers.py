@@ -1,0 +1,85 @@
+"""Which job needs a pass when something changed: the owner of the changed object, if the change can matter.
+
+A pod event that leaves everything policies look at as it was (a heartbeat, somebody's annotation) wakes
+nobody.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from argosy.engine.cache import Change
+from argosy.engine.objects import Fetchable, Key
+from argosy.kinds.kubernetes import Node, Pod, PodGroup
+from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.reconcile.caches import NODE, Caches, is_down
+from argosy.reconcile.run import Reconciler, T
+from argosy.workload.observed import observe_group, observe_pod
+
+C = TypeVar("C", bound=Fetchable)
+
+Enqueue = Callable[[Key], None]
+
+
+class Triggers:
+    """Routes changes to the queues of the kinds that are served."""
+
+    def __init__(self, caches: Caches) -> None:
+        self.caches = caches
+        self._queues: dict[tuple[str, str], Enqueue] = {}
+        caches.pods.subscribe(self._pod)
+        caches.groups.subscribe(self._group)
+        caches.nodes.subscribe(self._node)
+        for children in (
+            caches.services,
+            caches.accounts,
+            caches.rbac_roles,
+            caches.bindings,
+            caches.configs,
+        ):
+            children.subscribe(self._child)
+
+    def add(self, reconciler: Reconciler[T], enqueue: Enqueue) -> None:
+        resource = reconciler.dialect.resource
+        self._queues[resource.group, resource.kind] = enqueue
+
+        def job(change: Change[T]) -> None:
+            changed = change.new or change.old
+            if changed is not None and not reconciler.writing:
+                enqueue(Key(changed.metadata.namespace, changed.metadata.name))
+
+        reconciler.jobs.subscribe(job)
+
+    def _pod(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        if old is not None and new is not None and observe_pod(old) == observe_pod(new):
+            return
+        self._owner_of(new or old)
+
+    def _group(self, change: Change[PodGroup]) -> None:
+        old, new = change.old, change.new
+        if old is not None and new is not None and observe_group(old) == observe_group(new):
+            return
+        self._owner_of(new or old)
+
+    def _child(self, change: Change[C]) -> None:
+        if change.new is None:
+            self._owner_of(change.old)
+
+    def _node(self, change: Change[Node]) -> None:
+        was_down = change.old is None or is_down(change.old)
+        down = change.new is None or is_down(change.new)
+        node = change.new or change.old
+        if was_down != down and node is not None:
+            for pod in self.caches.pods.by(NODE, node.metadata.name):
+                self._owner_of(pod)
+
+    def _owner_of(self, obj: Fetchable | None) -> None:
+        metadata = obj.metadata if obj is not None else None
+        if isinstance(metadata, ObjectMeta) and metadata.controller is not None:
+            self._enqueue(metadata.namespace, metadata.controller)
+
+    def _enqueue(self, namespace: str, owner: OwnerReference) -> None:
+        group = owner.api_version.partition("/")[0] if "/" in owner.api_version else ""
+        queue = self._queues.get((group, owner.kind))
+        if queue is not None:
+            queue(Key(namespace, owner.name))

@@ -1,0 +1,130 @@
+"""Everything a pass looks at, kept by watches: pods and other children of all jobs, nodes, PodGroups.
+
+One cache a kind, shared by all dialects and indexed by the uid of the owning job. PodGroups are watched
+only where the cluster serves them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.objects import Fetchable
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import ConfigMap, Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
+from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile.memory import Memory
+from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, observe_group, observe_pod
+
+OWNER = "owner"
+NODE = "node"
+OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"
+
+Child = Service | ServiceAccount | Role | RoleBinding | ConfigMap
+
+
+class Caches:
+    def __init__(self, client: Client, namespace: str | None = None) -> None:
+        by_owner = {OWNER: _owners}
+        self.pods = Cache(
+            client, Pod, namespace=namespace, labels=OURS, indexes={OWNER: _owners, NODE: _nodes}
+        )
+        self.nodes = Cache(client, Node)
+        self.groups = Cache(client, PodGroup, namespace=namespace, labels=OURS, indexes=by_owner)
+        self.services = Cache(client, Service, namespace=namespace, labels=OURS, indexes=by_owner)
+        self.accounts = Cache(client, ServiceAccount, namespace=namespace, labels=OURS, indexes=by_owner)
+        self.rbac_roles = Cache(client, Role, namespace=namespace, labels=OURS, indexes=by_owner)
+        self.bindings = Cache(client, RoleBinding, namespace=namespace, labels=OURS, indexes=by_owner)
+        self.configs = Cache(client, ConfigMap, namespace=namespace, labels=OURS, indexes=by_owner)
+
+    def saw(self, obj: Fetchable) -> None:
+        """Take in an object that the API returned, without waiting for the watch to bring it."""
+        match obj:
+            case Pod():
+                self.pods.put(obj)
+            case PodGroup():
+                self.groups.put(obj)
+            case Service():
+                self.services.put(obj)
+            case ServiceAccount():
+                self.accounts.put(obj)
+            case Role():
+                self.rbac_roles.put(obj)
+            case RoleBinding():
+                self.bindings.put(obj)
+            case ConfigMap():
+                self.configs.put(obj)
+
+    def observe(self, uid: str, memory: Memory) -> Observed:
+        pods = self._pods(uid, memory)
+        absent, memory.absent = frozenset(memory.absent), set()
+        return Observed(
+            pods=pods,
+            nodes_down=frozenset(name for name in {pod.node for pod in pods} if name and self._is_down(name)),
+            children=self._children(uid),
+            group=self._group(uid),
+            group_served=self.groups.synced,
+            absent=absent,
+            outcomes=tuple(memory.outcomes.values()),
+        )
+
+    def _pods(self, uid: str, memory: Memory) -> tuple[ObservedPod, ...]:
+        views: dict[str, tuple[str, ObservedPod]] = {}
+        for pod in self.pods.by(OWNER, uid):
+            meta = pod.metadata
+            known = memory.views.get(meta.uid)
+            if known is not None and known[0] == meta.resource_version:
+                views[meta.uid] = known
+            elif (view := observe_pod(pod)) is not None:
+                views[meta.uid] = (meta.resource_version, view)
+        memory.views = views
+        memory.deleted &= views.keys()
+        if not memory.deleted:
+            return tuple(view for _, view in views.values())
+        return tuple(
+            replace(view, terminating=True) if view.uid in memory.deleted else view
+            for _, view in views.values()
+        )
+
+    def _is_down(self, name: str) -> bool:
+        node = self.nodes.get("", name)
+        return node is None or is_down(node)
+
+    def _children(self, uid: str) -> Mapping[tuple[str, str], str]:
+        found: dict[tuple[str, str], str] = {}
+        for kind, objects in (
+            (Service, self.services.by(OWNER, uid)),
+            (ServiceAccount, self.accounts.by(OWNER, uid)),
+            (Role, self.rbac_roles.by(OWNER, uid)),
+            (RoleBinding, self.bindings.by(OWNER, uid)),
+            (ConfigMap, self.configs.by(OWNER, uid)),
+            (PodGroup, self.groups.by(OWNER, uid)),
+        ):
+            _add(found, kind.resource.kind, (one.metadata for one in objects))
+        return found
+
+    def _group(self, uid: str) -> ObservedGroup | None:
+        groups = [one for one in self.groups.by(OWNER, uid) if one.metadata.deletion_timestamp is None]
+        return observe_group(groups[0]) if groups else None
+
+
+def is_down(node: Node) -> bool:
+    """Whether nobody hears from the node any more; a node that says itself it is not ready is not down."""
+    return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
+
+
+def _add(found: dict[tuple[str, str], str], kind: str, objects: Iterable[ObjectMeta]) -> None:
+    for meta in objects:
+        if meta.deletion_timestamp is None:
+            found[kind, meta.name] = meta.annotations.get(labels.DIGEST, "")
+
+
+def _owners(obj: Fetchable) -> Iterable[str]:
+    metadata = obj.metadata
+    owner = metadata.controller if isinstance(metadata, ObjectMeta) else None
+    return (owner.uid,) if owner else ()
+
+
+def _nodes(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()

@@ -1,0 +1,51 @@
+"""The job's children other than pods: bodies with owner, labels and digest, and the types they are fetched
+by."""
+
+from collections.abc import Mapping
+
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import ConfigMap, PodGroup, Role, RoleBinding, Service, ServiceAccount
+from argosy.reconcile.render import Json, job_labels, owner_reference
+from argosy.workload.model import Workload
+from argosy.workload.plan import EnsureChild, EnsurePodGroup, EnsureService
+
+ChildKind = (
+    type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | type[PodGroup] | type[ConfigMap]
+)
+
+CHILD_KINDS: Mapping[str, ChildKind] = {
+    kind.resource.kind: kind for kind in (Service, ServiceAccount, Role, RoleBinding, PodGroup, ConfigMap)
+}
+
+
+def service_body(workload: Workload, action: EnsureService) -> Json:
+    """Headless, and with the addresses of pods that are not ready yet: ranks find each other to become
+    ready."""
+    selector = {**job_labels(workload), labels.ROLE: action.role}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+    return child_body(workload, action.name, {"spec": spec})
+
+
+def group_body(workload: Workload, action: EnsurePodGroup) -> Json:
+    spec: Json = {"minMember": action.min_member}
+    if action.queue:
+        spec["queue"] = action.queue
+    if action.priority_class:
+        spec["priorityClassName"] = action.priority_class
+    return child_body(workload, action.name, {"spec": spec})
+
+
+def ensured_body(workload: Workload, action: EnsureChild) -> Json:
+    return child_body(workload, action.name, action.body, action.digest)
+
+
+def child_body(workload: Workload, name: str, body: Mapping[str, object], digest: str = "") -> Json:
+    metadata: Json = {
+        "name": name,
+        "namespace": workload.namespace,
+        "labels": job_labels(workload),
+        "ownerReferences": [owner_reference(workload)],
+    }
+    if digest:
+        metadata["annotations"] = {labels.DIGEST: digest}
+    return {**body, "metadata": metadata}

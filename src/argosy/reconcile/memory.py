@@ -1,0 +1,62 @@
+"""What the operator holds about a job between passes and may lose: answers to actions, and when to try again.
+
+Nothing here is needed for correctness. Losing it (a restart, a new leader) costs one more try of what was
+refused. It is dropped when a job has finished, so that finished jobs cost nothing but their cached object.
+"""
+
+from msgspec import Struct, field
+
+from argosy.workload.model import Problems, Workload
+from argosy.workload.observed import ObservedPod, Outcome
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 30.0
+
+
+class Retry(Struct):
+    """When an action that was not done may be tried again, on the monotonic clock."""
+
+    failures: int
+    at: float
+
+
+class Memory(Struct):
+    uid: str
+    """Of the job that this is about; a job made anew under an old name starts afresh."""
+    lowered: tuple[tuple[int, bool], Workload | Problems] | None = None
+    """The job as a workload, with the generation (and whether it is being deleted) that this was made
+    from."""
+    outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    """Answers other than success, by kind and name, until the action is tried again."""
+    retries: dict[tuple[str, str], Retry] = field(default_factory=dict)
+    absent: set[tuple[str, int]] = field(default_factory=set)
+    """Places confirmed empty by the API; good for one pass."""
+    deleted: set[str] = field(default_factory=set)
+    """Uids of pods that were asked to go, so that a cache which has not heard of it yet does not mislead."""
+    views: dict[str, tuple[str, ObservedPod]] = field(default_factory=dict)
+    """Pods as policies see them, by uid, with the resourceVersion they were made from."""
+    written_at: float = float("-inf")
+    """When status was last written, on the monotonic clock."""
+    flush_at: float | None = None
+    """Counts are waiting to be written; at the latest then."""
+    pruned_until: float = float("-inf")
+    """The CRD drops the Record: nothing is tried before this time."""
+
+    def note(self, outcome: Outcome, now: float) -> None:
+        """Remember an answer that was not success, and hold the next try back: twice as long each time."""
+        key = (outcome.kind, outcome.name)
+        failures = self.retries[key].failures + 1 if key in self.retries else 1
+        delay = min(FIRST_DELAY * 2.0 ** (failures - 1), LONGEST_DELAY)
+        self.retries[key] = Retry(failures, now + delay)
+        self.outcomes[key] = outcome
+
+    def succeed(self, kind: str, name: str) -> None:
+        self.outcomes.pop((kind, name), None)
+        self.retries.pop((kind, name), None)
+
+    def held(self, kind: str, name: str, now: float) -> bool:
+        retry = self.retries.get((kind, name))
+        return retry is not None and retry.at > now
+
+    def next_try(self) -> float | None:
+        return min((retry.at for retry in self.retries.values()), default=None)

@@ -1,0 +1,245 @@
+"""Carries out a plan's actions, each in the way that is safe to repeat and to do late.
+
+Pods are made by POST under their deterministic name and deleted by uid. A name that is taken is looked at:
+the pod is ours only if owner, attempt and replacement are those we meant and it is not on its way out; an
+older one is waited for; somebody else's is told about and left alone. What the API answers becomes input of
+the next pass.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    LeaseExpired,
+    NotFound,
+)
+from argosy.engine.objects import Fetchable
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod, PodGroup, Service
+from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile.children import CHILD_KINDS, ensured_body, group_body, service_body
+from argosy.reconcile.memory import Memory
+from argosy.reconcile.pods import UnrenderableError
+from argosy.reconcile.render import Json
+from argosy.workload.model import Workload
+from argosy.workload.observed import Outcome, Result
+from argosy.workload.plan import (
+    Action,
+    ConfirmPod,
+    CreatePod,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    EnsureChild,
+    EnsurePodGroup,
+    EnsureService,
+)
+
+
+class Seen(Protocol):
+    """Where objects go that the API returned, so that the next pass sees them whatever the watch has
+    brought."""
+
+    def saw(self, obj: Fetchable) -> None: ...
+
+
+class Performer:
+    """Performs for one pass of one job."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        seen: Seen,
+        workload: Workload,
+        job: type[Fetchable],
+        memory: Memory,
+        render: Callable[[CreatePod, str], Json],
+        name: Callable[[str, int, int, int], str],
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.seen = seen
+        self.workload = workload
+        self.job = job
+        self.memory = memory
+        self.render = render
+        self.name = name
+
+    async def perform(self, actions: Sequence[Action]) -> None:
+        """Children first, since pods refer to them; then pods; then what goes away for good."""
+        ensures = [one for one in actions if isinstance(one, EnsureService | EnsurePodGroup | EnsureChild)]
+        if not await self._together(self._ensure(one) for one in ensures):
+            return
+        await self._together(
+            self._pod(one) for one in actions if isinstance(one, CreatePod | DeletePod | ConfirmPod)
+        )
+        await self._together(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
+        for one in actions:
+            if isinstance(one, DeleteJob):
+                await self._delete_job()
+
+    async def _together(self, steps: Iterable[Awaitable[bool]]) -> bool:
+        """True if each was done. A lost lease ends the whole pass; anything else concerns one action only."""
+        results = await asyncio.gather(*steps, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return all(results)
+
+    async def _ensure(self, action: EnsureService | EnsurePodGroup | EnsureChild) -> bool:
+        workload = self.workload
+        match action:
+            case EnsureService():
+                kind_name, body = Service.resource.kind, service_body(workload, action)
+            case EnsurePodGroup():
+                kind_name, body = PodGroup.resource.kind, group_body(workload, action)
+            case EnsureChild():
+                kind_name, body = action.kind, ensured_body(workload, action)
+        return await self._tried(
+            kind_name, action.name, lambda: self._create_or_update(kind_name, action.name, body)
+        )
+
+    async def _create_or_update(self, kind_name: str, name: str, body: Json) -> Result:
+        kind, namespace = CHILD_KINDS[kind_name], self.workload.namespace
+        try:
+            self.seen.saw(await self.client.create(kind, body, namespace))
+        except AlreadyExists:
+            existing = await self.client.get(kind, name, namespace)
+            self.seen.saw(existing)
+            if _owner(existing.metadata) != self.workload.uid:
+                return Result.FOREIGN
+            if existing.metadata.deletion_timestamp is not None:
+                return Result.FAILED
+            # Metadata is merged: labels and annotations that others put there stay.
+            guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
+            patch = {**body, "metadata": {**_mapping(body["metadata"]), **guard}}
+            self.seen.saw(await self.client.patch(kind, name, patch, namespace))
+        return Result.DONE
+
+    async def _pod(self, action: CreatePod | DeletePod | ConfirmPod) -> bool:
+        match action:
+            case CreatePod():
+                name = self.name(action.role, action.index, action.attempt, action.replacement)
+                return await self._tried(
+                    Pod.resource.kind, name, lambda: self._create_pod(action, name), action.role, action.index
+                )
+            case DeletePod():
+                return await self._tried(Pod.resource.kind, action.name, lambda: self._delete_pod(action))
+            case ConfirmPod():
+                name = self.name(action.role, action.index, action.attempt, action.replacement)
+                return await self._tried(Pod.resource.kind, name, lambda: self._confirm_pod(action, name))
+
+    async def _create_pod(self, action: CreatePod, name: str) -> Result:
+        namespace = self.workload.namespace
+        try:
+            self.seen.saw(await self.client.create(Pod, self.render(action, name), namespace))
+            return Result.DONE
+        except AlreadyExists:
+            existing = await self.client.get(Pod, name, namespace)
+        if _owner(existing.metadata) != self.workload.uid:
+            return Result.FOREIGN
+        self.seen.saw(existing)
+        written = existing.metadata.labels
+        meant = (str(action.attempt), str(action.replacement))
+        if (written.get(labels.ATTEMPT), written.get(labels.REPLACEMENT)) != meant:
+            return Result.FAILED
+        return Result.FAILED if existing.metadata.deletion_timestamp is not None else Result.DONE
+
+    async def _delete_pod(self, action: DeletePod) -> Result:
+        try:
+            await self.client.delete(
+                Pod, action.name, self.workload.namespace, uid=action.uid, grace_seconds=action.grace
+            )
+        except (NotFound, Conflict):  # gone, or another pod has its name by now
+            pass
+        self.memory.deleted.add(action.uid)
+        return Result.DONE
+
+    async def _confirm_pod(self, action: ConfirmPod, name: str) -> Result:
+        try:
+            self.seen.saw(await self.client.get(Pod, name, self.workload.namespace))
+        except NotFound:
+            self.memory.absent.add((action.role, action.index))
+        return Result.DONE
+
+    async def _delete_child(self, action: DeleteChild) -> bool:
+        async def delete() -> Result:
+            kind, namespace = CHILD_KINDS[action.kind], self.workload.namespace
+            try:
+                existing = await self.client.get(kind, action.name, namespace)
+                if _owner(existing.metadata) == self.workload.uid:
+                    await self.client.delete(kind, action.name, namespace, uid=existing.metadata.uid)
+            except (NotFound, Conflict):
+                pass
+            return Result.DONE
+
+        return await self._tried(action.kind, action.name, delete)
+
+    async def _delete_job(self) -> None:
+        workload = self.workload
+        try:
+            await self.client.delete(
+                self.job, workload.name, workload.namespace, uid=workload.uid, propagation="Background"
+            )
+        except (NotFound, Conflict):
+            pass
+
+    async def _tried(
+        self,
+        kind: str,
+        name: str,
+        step: Callable[[], Awaitable[Result]],
+        role: str = "",
+        index: int | None = None,
+    ) -> bool:
+        """Do it unless an earlier answer says to wait; remember any answer that is not success."""
+        if self.memory.held(kind, name, self.clock.monotonic()):
+            return False
+        try:
+            result, message = await step(), ""
+        except LeaseExpired:
+            raise
+        except ApiError as error:
+            result, message = _result(error), error.message or error.reason
+        except UnrenderableError as error:
+            result, message = Result.INVALID, str(error)
+        if result is Result.DONE:
+            self.memory.succeed(kind, name)
+            return True
+        if not message:
+            message = _WHY[result].format(kind=kind, name=name)
+        self.memory.note(Outcome(kind, name, result, message, role, index), self.clock.monotonic())
+        return False
+
+
+_WHY = {
+    Result.FOREIGN: "{kind} {name} exists and does not belong to this job",
+    Result.FAILED: "an earlier {kind} {name} is still being deleted",
+}
+
+
+def _result(error: ApiError) -> Result:
+    if isinstance(error, Invalid | BadRequest):
+        return Result.INVALID
+    if isinstance(error, Forbidden | NotFound):
+        return Result.REFUSED
+    return Result.FAILED
+
+
+def _owner(metadata: ObjectMeta) -> str:
+    controller = metadata.controller
+    return controller.uid if controller else ""
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,217 @@
+"""The pass: observe, lower, decide, write status with the Record, perform.
+
+The Record is written first, at the version that was decided on. Refused, nothing is performed: whoever
+wrote in between is heard first. So a crash anywhere, an old cache or a second operator can neither count a
+failure twice nor forget why something was done.
+"""
+
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.dialects.base import Dialect
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.controller import Wake
+from argosy.engine.errors import Conflict, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.objects import Fetchable, Key
+from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.memory import Memory
+from argosy.reconcile.perform import Performer
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.status import COUNTS_EVERY, urgent
+from argosy.workload.decide import decide, refuse
+from argosy.workload.model import Problems, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.plan import Action, Emit, Plan
+from argosy.workload.record import Record
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+PRUNED_PAUSE = 60.0
+"""Seconds until a CRD that dropped the Record is tried again."""
+
+
+class Job(Fetchable, Protocol):
+    """An object of a dialect's kind."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def status(self) -> Struct: ...
+
+
+T = TypeVar("T", bound=Job)
+
+
+class Statistics(Protocol):
+    """Who counts what happens to jobs."""
+
+    def passed(self, kind: str, key: Key, before: Record | None, after: Record) -> None: ...
+    def forgotten(self, kind: str, key: Key) -> None: ...
+
+
+class Reconciler(Generic[T]):
+    """Passes over the jobs of one dialect."""
+
+    def __init__(
+        self,
+        dialect: Dialect[T],
+        jobs: Cache[T],
+        caches: Caches,
+        client: Client,
+        clock: Clock,
+        recorder: Recorder,
+        pods: PodMaker,
+        statistics: Statistics,
+    ) -> None:
+        self.dialect = dialect
+        self.kind = dialect.resource.kind
+        self.jobs = jobs
+        self.caches = caches
+        self.client = client
+        self.clock = clock
+        self.recorder = recorder
+        self.pods = pods
+        self.statistics = statistics
+        self.memories: dict[Key, Memory] = {}
+        self.writing = False
+        """True while the cache takes in what a pass itself wrote: no news to anybody who listens for
+        changes."""
+
+    async def reconcile(self, key: Key) -> Wake | None:
+        job = self.jobs.get(*key)
+        if job is None:
+            self._forget(key)
+            return None
+        memory = self._memory(key, job)
+        if memory.pruned_until > self.clock.monotonic():
+            return Wake(memory.pruned_until - self.clock.monotonic())
+        now = self.clock.now()
+        seen = self.caches.observe(job.metadata.uid, memory)
+        lowered = self._lower(job, memory)
+        before = self.dialect.record(job)
+        if isinstance(lowered, Problems):
+            workload, plan = None, refuse(before, lowered, job.metadata.generation, now)
+        else:
+            workload, plan = lowered, decide(lowered, before, seen, now)
+        written = await self._write(job, workload, plan.record, seen, memory)
+        if written is None:
+            return Wake(1.0)  # refused: the watch brings what was written in between
+        if written is not job and self.dialect.record(written) != plan.record:
+            return await self._report_pruned(written, workload, plan.record, seen, memory)
+        self.statistics.passed(self.kind, key, before, plan.record)
+        self._tell(written, plan.actions)
+        if workload is not None:
+            await self._performer(workload, memory).perform(plan.actions)
+        return self._next(key, plan, seen, memory, now)
+
+    def _lower(self, job: T, memory: Memory) -> Workload | Problems:
+        """Lowered once per generation: nothing but the definition and its deletion matters to it."""
+        version = (job.metadata.generation, job.metadata.deletion_timestamp is not None)
+        if memory.lowered is None or memory.lowered[0] != version:
+            memory.lowered = (version, self._in_domain(self.dialect.lower(job)))
+        return memory.lowered[1]
+
+    def _in_domain(self, lowered: Workload | Problems) -> Workload | Problems:
+        if isinstance(lowered, Problems):
+            return lowered
+        return replace(lowered, domain=self.pods.site.cluster_domain)
+
+    async def _write(
+        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
+    ) -> T | None:
+        """The job with its status up to date, or None if somebody wrote in between."""
+        status = self.dialect.project(job, workload, record, seen)
+        if status == job.status:
+            memory.flush_at = None
+            return job
+        monotonic = self.clock.monotonic()
+        if monotonic < memory.written_at + COUNTS_EVERY and not urgent(job.status, status):
+            memory.flush_at = memory.written_at + COUNTS_EVERY
+            return job
+        try:
+            written = await self._replace_status(job, status)
+        except (Conflict, NotFound):
+            return None
+        memory.written_at, memory.flush_at = monotonic, None
+        return written
+
+    async def _replace_status(self, job: T, status: Struct) -> T:
+        meta = job.metadata
+        metadata = {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version,
+        }
+        body = {"metadata": metadata, "status": status}
+        written = await self.client.replace(self.dialect.kind, body, meta.namespace, subresource="status")
+        self.writing = True
+        self.jobs.put(written)
+        self.writing = False
+        return written
+
+    async def _report_pruned(
+        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
+    ) -> Wake:
+        resource = self.dialect.resource
+        message = (
+            f"the CustomResourceDefinition {resource.plural}.{resource.group} drops status.argosy, without "
+            "which nothing can be done safely; upgrade it (argosy crds | kubectl apply --server-side -f -)"
+        )
+        log.error("the Record does not come back", crd=f"{resource.plural}.{resource.group}")
+        status = self.dialect.project(
+            job, workload, replace(record, reason="RecordPruned", message=message), seen
+        )
+        memory.pruned_until = self.clock.monotonic() + PRUNED_PAUSE
+        try:
+            await self._replace_status(job, status)
+        except (Conflict, NotFound):
+            memory.pruned_until = self.clock.monotonic() + 1.0
+        self.recorder.event(job, "Warning", "RecordPruned", message)
+        return Wake(memory.pruned_until - self.clock.monotonic())
+
+    def _tell(self, job: T, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            if isinstance(action, Emit):
+                self.recorder.event(job, action.type, action.reason, action.message)
+
+    def _performer(self, workload: Workload, memory: Memory) -> Performer:
+        return Performer(
+            self.client,
+            self.clock,
+            self.caches,
+            workload,
+            self.dialect.kind,
+            memory,
+            lambda action, name: self.pods.body(workload, action, name),
+            lambda *place: self.dialect.name(workload, *place),
+        )
+
+    def _next(self, key: Key, plan: Plan, seen: Observed, memory: Memory, now: datetime) -> Wake | None:
+        if memory.absent or tuple(memory.outcomes.values()) != seen.outcomes:
+            return Wake(0.0)  # answers that the next pass must hear
+        monotonic = self.clock.monotonic()
+        delays = [at - monotonic for at in (memory.flush_at, memory.next_try()) if at is not None]
+        if plan.wake_at is not None:
+            delays.append((plan.wake_at - now).total_seconds())
+        if plan.record.finished and not delays:
+            self.memories.pop(key, None)
+        return Wake(max(min(delays), 0.0)) if delays else None
+
+    def _memory(self, key: Key, job: T) -> Memory:
+        memory = self.memories.get(key)
+        if memory is None or memory.uid != job.metadata.uid:
+            memory = self.memories[key] = Memory(uid=job.metadata.uid)
+        return memory
+
+    def _forget(self, key: Key) -> None:
+        self.memories.pop(key, None)
+        self.statistics.forgotten(self.kind, key)

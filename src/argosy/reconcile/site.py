@@ -1,0 +1,79 @@
+"""What rendering must know of the installation: where the endpoint is, and how the helper's container runs.
+
+The helper's container satisfies the *restricted* pod security standard, so that a namespace which enforces it
+can run every framework; it has requests and limits, so that a namespace with a quota can too.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+HELPER_CPU = {"requests": "10m", "limits": "500m"}
+HELPER_MEMORY = {"requests": "32Mi", "limits": "128Mi"}
+
+
+class Helper(Struct, frozen=True):
+    image: str
+    command: tuple[str, ...] = ("python3", "-m", "argosy.helper")
+    mounts: tuple[str, ...] = ()
+    """Folders of the node that helper containers see under the same path, read-only: needed only where the
+    image is the node's own root with parts of it hidden (the local control plane)."""
+    user: int | None = 65532
+    kubectl: str = ""
+    """The kubectl to copy for remote start; empty: the one on the image's PATH."""
+
+
+class Site(Struct, frozen=True):
+    helper: Helper
+    url: str
+    authority: str = ""
+    """The CA of the endpoint, in PEM."""
+    cluster_domain: str = "cluster.local"
+
+
+def helper_container(
+    site: Site,
+    name: str,
+    arguments: Sequence[str],
+    environment: dict[str, str],
+    mounts: Sequence[dict[str, object]] = (),
+) -> dict[str, object]:
+    helper = site.helper
+    security: dict[str, object] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if helper.user is None:
+        del security["runAsNonRoot"]
+    else:
+        security["runAsUser"] = helper.user
+    folders = [
+        {"name": volume_name(index), "mountPath": path, "readOnly": True}
+        for index, path in enumerate(helper.mounts)
+    ]
+    return {
+        "name": name,
+        "image": helper.image,
+        "command": [*helper.command, *arguments],
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
+        "resources": {
+            bound: {"cpu": HELPER_CPU[bound], "memory": HELPER_MEMORY[bound]}
+            for bound in ("requests", "limits")
+        },
+        "securityContext": security,
+        "volumeMounts": [*mounts, *folders],
+    }
+
+
+def helper_volumes(site: Site) -> list[dict[str, object]]:
+    return [
+        {"name": volume_name(index), "hostPath": {"path": path}}
+        for index, path in enumerate(site.helper.mounts)
+    ]
+
+
+def volume_name(index: int) -> str:
+    return f"argosy-helper-{index}"

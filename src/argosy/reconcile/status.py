@@ -1,0 +1,33 @@
+"""When a changed status is worth a write.
+
+Phases, conditions, reasons and the Record go out at once, since people and decisions hang on them. Numbers
+of pods, and messages that only repeat them, change with every pod event of a large job: they go out at most
+once a second.
+"""
+
+import msgspec
+from msgspec import Struct
+
+COUNTS_EVERY = 1.0
+RECORD = "argosy"
+_NUMBERS_THAT_MATTER = frozenset({"observedGeneration", "attempt"})
+_WORDS_THAT_COUNT = frozenset({"message", "workers"})
+
+
+def urgent(old: Struct, new: Struct) -> bool:
+    """Whether more than counts differ."""
+    return _essence(msgspec.to_builtins(old)) != _essence(msgspec.to_builtins(new))
+
+
+def _essence(value: object, numbers: bool = False) -> object:
+    """The value without what only counts; inside the Record every number matters."""
+    if isinstance(value, dict):
+        return {
+            key: _essence(part, numbers or key == RECORD)
+            for key, part in value.items()
+            if key not in _WORDS_THAT_COUNT
+            and (numbers or key in _NUMBERS_THAT_MATTER or type(part) is not int)
+        }
+    if isinstance(value, list):
+        return [_essence(part, numbers) for part in value]
+    return value

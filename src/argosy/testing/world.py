@@ -1,0 +1,286 @@
+"""A cluster of one job in memory, for tests of the whole pass against crashes, old caches and lost memory.
+
+It does what the operator and a cluster do around `decide`: caches that lag, a status write that is refused at an
+old resourceVersion, creations by name, deletions by uid, nodes that run pods and vanish. Every misdeed that can be
+seen at the moment it happens is an assertion here.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW
+from argosy.workload.decide import decide
+from argosy.workload.memory import remember
+from argosy.workload.model import Workload
+from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
+from argosy.workload.plan import (
+    Action,
+    ConfirmPod,
+    CreatePod,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    EnsureChild,
+    EnsurePodGroup,
+    EnsureService,
+    Plan,
+)
+from argosy.workload.record import Record, decode, encode, survived
+
+NODES = ("node-1", "node-2", "node-3")
+
+
+class Crash(Exception):  # noqa: N818 - what happened to the operator
+    """The operator was killed."""
+
+
+class Job(Struct, frozen=True):
+    """The stored job object."""
+
+    workload: Workload
+    version: int = 1
+    status: dict[str, object] | None = None
+
+
+class World:
+    def __init__(self, workload: Workload) -> None:
+        self.now: datetime = NOW
+        self.job: Job | None = Job(workload)
+        self.pods: dict[str, ObservedPod] = {}
+        self.children: dict[tuple[str, str], str] = {}
+        self.group: ObservedGroup | None = None
+        self.nodes_down: set[str] = set()
+        self.prunes = False
+        self.count = 0
+        self.writes = 0
+        self.failed: set[str] = set()
+        """Uids of pods that failed by themselves."""
+        self.known_job = self.job
+        self.known_pods: dict[str, ObservedPod] = {}
+        self.past: list[dict[str, ObservedPod]] = [{}]
+        self.absent: set[tuple[str, int]] = set()
+
+    # What the operator does.
+
+    def run(self, crash_after: int | None = None) -> Plan | None:
+        """One pass. With `crash_after` the operator dies after that many requests of it."""
+        job = self.known_job
+        if job is None:
+            return None
+        seen = self.observe()
+        before = decode(job.status)
+        plan = decide(job.workload, before, seen, self.now)
+        self._check(job.workload, before, plan, seen)
+        self.absent.clear()
+        requests = 0
+
+        def request() -> None:
+            nonlocal requests
+            if crash_after is not None and requests >= crash_after:
+                raise Crash
+            requests += 1
+
+        try:
+            if encode(plan.record) != job.status:
+                request()
+                if not self._write(job, plan.record):
+                    return None
+            for action in plan.actions:
+                request()
+                self._perform(action)
+        except Crash:
+            self.restart(0)
+            return None
+        return plan
+
+    def observe(self) -> Observed:
+        return Observed(
+            pods=tuple(self.known_pods.values()),
+            nodes_down=frozenset(self.nodes_down),
+            children=dict(self.children),
+            group=self.group,
+            absent=frozenset(self.absent),
+        )
+
+    def sync(self) -> None:
+        """The caches catch up."""
+        self.known_job = self.job
+        self.known_pods = dict(self.pods)
+
+    def restart(self, age: int) -> None:
+        """The operator comes back with nothing but a list of pods, which may be some versions old."""
+        self.known_job = self.job
+        self.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
+        self.absent.clear()
+
+    # What users and the cluster do.
+
+    def edit(self, workload: Workload) -> None:
+        if self.job:
+            generation = self.job.workload.generation + 1
+            self._store(replace(self.job, workload=replace(workload, generation=generation)))
+
+    def wipe(self) -> None:
+        if self.job:
+            self._store(replace(self.job, status=None))
+
+    def delete_job(self) -> None:
+        """Deletes the job; its pods follow, as they all have it as owner."""
+        self.job = None
+        for pod in list(self.pods.values()):
+            self.terminate(pod)
+
+    def update(self, pod: ObservedPod) -> None:
+        self.pods[pod.name] = pod
+        self._remember_past()
+
+    def terminate(self, pod: ObservedPod) -> None:
+        self.update(replace(pod, terminating=True, deletion_time=self.now + timedelta(seconds=30)))
+
+    def remove(self, pod: ObservedPod) -> None:
+        self.pods.pop(pod.name, None)
+        self._remember_past()
+
+    def fail(self, pod: ObservedPod, exit_code: int) -> None:
+        if not pod.terminating:
+            self.failed.add(pod.uid)
+        self.update(replace(pod, phase="Failed", exit_code=exit_code))
+
+    def live(self, *phases: str) -> list[ObservedPod]:
+        """Pods on nodes that answer, in one of these phases, not terminating."""
+        return [
+            pod
+            for pod in self.pods.values()
+            if pod.phase in phases and not pod.terminating and pod.node not in self.nodes_down
+        ]
+
+    def tick(self) -> bool:
+        """Every node that answers does what is waiting to be done; whether there was anything."""
+        work = [pod for pod in self.pods.values() if pod.node not in self.nodes_down]
+        for pod in work:
+            if pod.terminating:
+                self.remove(pod)
+            elif pod.phase == "Pending":
+                self.update(replace(pod, phase="Running"))
+        return any(pod.terminating or pod.phase == "Pending" for pod in work)
+
+    def settle(self, most: int = 100) -> Plan | None:
+        """Passes with caches up to date and time going by, until nothing is left to do."""
+        for _ in range(most):
+            self.sync()
+            before = (self.job, dict(self.pods), dict(self.children), set(self.absent))
+            plan = self.run()
+            busy = self.tick()
+            if self.job is None:
+                if not self.pods:
+                    return None
+                continue
+            if plan is not None and plan.wake_at and plan.wake_at - self.now < timedelta(hours=1):
+                self.now = max(self.now, plan.wake_at)
+                continue
+            if not busy and before == (self.job, self.pods, self.children, self.absent):
+                return plan
+        raise AssertionError(f"not settled after {most} passes: {self.job} {self.pods}")
+
+    # What happens inside.
+
+    def _write(self, job: Job, record: Record) -> bool:
+        assert decode(encode(record)) == record, "a Record must survive being stored"
+        if self.job is None or self.job.version != job.version:
+            return False
+        self.writes += 1
+        self._store(replace(self.job, status=None if self.prunes else encode(record)))
+        self.known_job = self.job
+        return survived(record, self.job.status)
+
+    def _store(self, job: Job) -> None:
+        assert self.job
+        self.job = replace(job, version=self.job.version + 1)
+
+    def _perform(self, action: Action) -> None:
+        if isinstance(action, CreatePod):
+            self._create(action)
+        elif isinstance(action, DeletePod):
+            there = self.pods.get(action.name)
+            if there and there.uid == action.uid:
+                if action.grace == 0 or there.ended:
+                    self.remove(there)
+                    self.known_pods.pop(there.name, None)
+                elif not there.terminating:
+                    self.terminate(there)
+                    self.known_pods[there.name] = self.pods[there.name]
+        elif isinstance(action, ConfirmPod):
+            name = f"job-{action.role}-{action.index}"
+            if name not in self.pods:
+                self.absent.add((action.role, action.index))
+        elif isinstance(action, EnsureService):
+            self.children["Service", action.name] = ""
+        elif isinstance(action, EnsureChild):
+            self.children[action.kind, action.name] = action.digest
+        elif isinstance(action, EnsurePodGroup):
+            self.group = ObservedGroup(phase="Inqueue", min_member=action.min_member, scheduled=True)
+        elif isinstance(action, DeleteChild):
+            self.children.pop((action.kind, action.name), None)
+            if action.kind == "PodGroup":
+                self.group = None
+        elif isinstance(action, DeleteJob):
+            self.delete_job()
+
+    def _create(self, action: CreatePod) -> None:
+        assert self.job, "nothing is created for a job that is gone"
+        name = f"job-{action.role}-{action.index}"
+        there = self.pods.get(name)
+        if there is None:
+            self.count += 1
+            there = ObservedPod(
+                name=name,
+                uid=f"uid-{self.count}",
+                role=action.role,
+                index=action.index,
+                attempt=action.attempt,
+                replacement=action.replacement,
+                created=self.now,
+                node=NODES[self.count % len(NODES)],
+            )
+            self.update(there)
+        self.known_pods[name] = there
+
+    def _remember_past(self) -> None:
+        self.past = [*self.past[-5:], dict(self.pods)]
+
+    def _check(self, workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> None:
+        again = decide(workload, before, seen, self.now)
+        assert again == plan, "a decision is a function of its arguments"
+        creates = {(a.role, a.index) for a in plan.actions if isinstance(a, CreatePod)}
+        for place in creates:
+            assert not seen.by_place.get(place), f"{place} is not empty"
+        record = plan.record
+        if before:
+            assert record.generation >= before.generation
+            assert record.attempt >= before.attempt
+            assert record.restarts >= before.restarts
+            if before.finished:
+                assert (record.phase, record.finished) == (before.phase, before.finished), (
+                    "terminal is terminal"
+                )
+                assert not creates
+        if record.finished or workload.suspended:
+            assert not creates
+        limit = workload.limits.restarts
+        assert limit is None or record.finished or record.restarts <= limit
+        began = remember(workload, before, seen, self.now).began
+        if workload.gang and creates and began is None:
+            self._check_gang(workload, record, seen, creates)
+
+    def _check_gang(
+        self, workload: Workload, record: Record, seen: Observed, creates: Iterable[tuple[str, int]]
+    ) -> None:
+        made = set(creates)
+        for name in workload.roles:
+            for index in range(record.role(name).size):
+                place = (name, index)
+                there = place in made or seen.by_place.get(place) or index in record.role(name).done
+                assert there, f"a gang is asked for as a whole, but {place} is not"

@@ -1,0 +1,46 @@
+"""A namespace of either API server, with our kinds defined."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.errors import NotFound
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds.crd import crd_for
+from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.volcano import PodGroupKind
+from argosy.testing.servers import Server
+from argosy.testing.world import DEADLINE, World
+
+
+@pytest.fixture
+async def world(api: Server, namespace: str) -> AsyncIterator[World]:
+    async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
+        for kind in (TrainingRun, PodGroupKind):
+            await client.apply(
+                CustomResourceDefinition,
+                {**crd_for(kind), "spec": _stripped(crd_for(kind)["spec"])},
+                force=True,
+            )
+        for served in (TrainingRun, PodGroup):
+            await _until_served(client, served, namespace)
+        yield World(client, api, namespace)
+
+
+def _stripped(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _stripped(part) for key, part in value.items() if key != "messageExpression"}
+    return [_stripped(part) for part in value] if isinstance(value, list) else value
+
+
+async def _until_served(client: Client, kind: type[TrainingRun] | type[PodGroup], namespace: str) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                await client.list(kind, namespace)
+                return
+            except NotFound:
+                await asyncio.sleep(0.05)

@@ -1,0 +1,200 @@
+"""The endpoint as pods use it: the real helper, in a process of its own, over TLS."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+import argosy.helper
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
+from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.operator.endpoint import endpoint_application, server_tls
+from argosy.operator.readings import JobReading, Readings
+from argosy.operator.trust import Trust, make_trust
+from argosy.reconcile.caches import Caches
+from argosy.testing.eventually import eventually
+from argosy.workload.model import Phase
+from argosy.workload.record import Record, RoleRecord
+
+SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
+
+
+class Jobs:
+    """Jobs as a dialect would find them."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], JobReading] = {}
+
+    def find(self, namespace: str, name: str) -> JobReading | None:
+        return self.found.get((namespace, name))
+
+    def set(self, name: str, phase: Phase, **roles: Phase) -> None:
+        record = Record(phase=phase, roles={role: RoleRecord(phase=at) for role, at in roles.items()})
+        self.found["default", name] = JobReading(f"uid-of-{name}", "default", record, dict.fromkeys(roles, 2))
+
+
+class Stage:
+    """An endpoint over TLS, with jobs and pods that the test sets."""
+
+    def __init__(self, trust: Trust) -> None:
+        self.trust = trust
+        self.jobs = Jobs()
+        self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")))
+        self.readings = Readings(self.caches, "cluster.local")
+        self.readings.sources.append(self.jobs)
+        self.not_ready = ""
+        self.asked = 0
+        self.port = 0
+        self._versions = 0
+
+    def missing(self) -> str:
+        self.asked += 1
+        return self.not_ready
+
+    def pod(self, role: str, index: int, phase: str = "Running", job: str = "mnist") -> None:
+        self._versions += 1
+        meta = ObjectMeta(
+            name=f"{job}-{role}-{index}",
+            namespace="default",
+            uid=f"{job}-{role}-{index}",
+            resource_version=str(self._versions),
+            labels={labels.ROLE: role, labels.INDEX: str(index)},
+            owner_references=[
+                OwnerReference(kind="TrainingRun", name=job, uid=f"uid-of-{job}", controller=True)
+            ],
+        )
+        spec = PodSpec(hostname=meta.name, subdomain=f"{job}-{role}")
+        self.caches.pods.put(Pod(meta, spec, PodStatus(phase=phase, pod_ip=f"10.0.0.{index}")))
+
+    async def helper(self, *arguments: str, job: str = "mnist", token: str | None = None) -> "Ended":
+        environment = {
+            "PATH": os.environ["PATH"],
+            "ARGOSY_URL": f"https://localhost:{self.port}",
+            "ARGOSY_CA": self.trust.authority,
+            "ARGOSY_TOKEN": self.trust.token(f"uid-of-{job}") if token is None else token,
+            "ARGOSY_NAMESPACE": "default",
+            "ARGOSY_JOB": job,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            str(SCRIPT),
+            *arguments,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+class Ended:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@asynccontextmanager
+async def serving(stage: Stage) -> AsyncIterator[None]:
+    application = endpoint_application(stage.readings, stage.trust, stage.missing)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "localhost", 0, ssl_context=server_tls(stage.trust))
+    await site.start()
+    stage.port = _port(runner.addresses)
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _port(addresses: Sequence[object]) -> int:
+    first = addresses[0]
+    assert isinstance(first, tuple)
+    return int(first[1])
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    stage = Stage(make_trust(["localhost"], datetime.now(UTC)))
+    async with serving(stage):
+        yield stage
+
+
+async def test_a_helper_waits_until_the_role_runs(stage: Stage) -> None:
+    stage.jobs.set("mnist", Phase.STARTING, worker=Phase.STARTING)
+    stage.pod("worker", 0)
+    stage.pod("worker", 1, "Pending")
+    waiting = asyncio.create_task(stage.helper("wait", "worker=Running", "--deadline", "20"))
+    await eventually(lambda: stage.readings._waiting)
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    stage.pod("worker", 1)
+    ended = await waiting
+    assert ended.code == 0, ended.err
+    assert "1 of 2 pods running" in ended.out
+    assert "role worker is Running" in ended.out
+
+
+async def test_a_helper_gives_up_when_the_job_has_failed(stage: Stage) -> None:
+    stage.jobs.set("mnist", Phase.FAILED, worker=Phase.FAILED)
+    ended = await stage.helper("wait", "worker=Running")
+    assert ended.code == 1
+    assert "role worker is Failed and the job Failed" in ended.err
+
+
+async def test_a_role_that_has_succeeded_has_run(stage: Stage) -> None:
+    stage.jobs.set("mnist", Phase.RUNNING, data=Phase.SUCCEEDED)
+    assert (await stage.helper("wait", "data=Running")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("form", "want"),
+    {
+        "ompi": "mnist-worker-0.mnist-worker.default.svc.cluster.local slots=2\n",
+        "mpich": "mnist-worker-0.mnist-worker.default.svc.cluster.local:2\n",
+        "intel": "mnist-worker-0.mnist-worker.default.svc.cluster.local:2\n",
+        "plain": "mnist-worker-0.mnist-worker.default.svc.cluster.local\n",
+    }.items(),
+)
+async def test_host_lists(stage: Stage, tmp_path: Path, form: str, want: str) -> None:
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING, launcher=Phase.STARTING)
+    stage.pod("worker", 1)
+    stage.pod("worker", 0)
+    stage.pod("launcher", 0)
+    file = tmp_path / "hosts"
+    ended = await stage.helper("hosts", "--role", "worker", "--format", form, "--output", str(file))
+    assert ended.code == 0, ended.err
+    assert file.read_text() == want + want.replace("worker-0", "worker-1")
+
+
+async def test_a_token_opens_its_own_job_only(stage: Stage) -> None:
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    stage.jobs.set("other", Phase.RUNNING, worker=Phase.RUNNING)
+    ended = await stage.helper("wait", "worker=Running", job="other", token=stage.trust.token("uid-of-mnist"))
+    assert ended.code == 1
+    assert "401 the token is not that of this job" in ended.err
+
+
+async def test_an_unknown_role_is_told(stage: Stage) -> None:
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    ended = await stage.helper("wait", "boss=Running")
+    assert (ended.code, "404 the job has no role boss" in ended.err) == (1, True)
+
+
+async def test_a_replica_that_is_not_ready_is_asked_again(stage: Stage) -> None:
+    stage.not_ready = "not yet seen: Pod"
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    waiting = asyncio.create_task(stage.helper("wait", "worker=Running", "--deadline", "20"))
+    await eventually(lambda: stage.asked)
+    stage.not_ready = ""
+    ended = await waiting
+    assert ended.code == 0, ended.err
+    assert "503 not yet seen: Pod" in ended.err

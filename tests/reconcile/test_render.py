@@ -1,0 +1,160 @@
+"""Rendered pods, compared with files: what a reviewer of a pull request sees change.
+
+`ARGOSY_WRITE_GOLDEN=1` writes the files anew.
+"""
+
+import os
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from argosy.frameworks.base import Injection, Port
+from argosy.reconcile.render import Place, render_pod
+from argosy.reconcile.site import Helper, Site
+from argosy.testing.builders import pod_template, role, workload
+from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
+
+GOLDEN = Path(__file__).with_name("golden")
+SITE = Site(
+    helper=Helper(image="argosy/helper:1"), url="https://argosy-operator.argosy-system.svc", authority="PEM"
+)
+LOCAL = Site(
+    helper=Helper(
+        image="argosy/helper:1",
+        command=("/home/me/venv/bin/python", "-I", "/home/me/argosy/helper/__main__.py"),
+        mounts=("/home/me/venv", "/home/me/argosy"),
+        user=None,
+        kubectl="/home/me/venv/bin/kubectl",
+    ),
+    url="https://argosy-operator.argosy-system.svc",
+    authority="PEM",
+)
+RICH = {
+    "metadata": {"labels": {"team": "a", "argosy.dev/role": "mine"}, "annotations": {"note": "kept"}},
+    "spec": {
+        "initContainers": [{"name": "fetch", "image": "fetch"}],
+        "containers": [
+            {
+                "name": "main",
+                "image": "pytorch",
+                "command": ["torchrun", "train.py"],
+                "env": [{"name": "MASTER_PORT", "value": "1234"}, {"name": "WORLD_SIZE", "value": "99"}],
+                "ports": [{"name": "rendezvous", "containerPort": 1}],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            },
+            {"name": "log", "image": "log"},
+        ],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "restartPolicy": "Always",
+        "dnsConfig": {"searches": ["corp.example"]},
+    },
+}
+
+
+class Plain(yaml.SafeDumper):
+    """Writes out every value where it stands."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+@dataclass
+class Case:
+    workload: Workload
+    role: Role
+    injection: Injection = field(default_factory=Injection)
+    place: Place = field(default_factory=lambda: Place("mnist-worker-1", 1))
+    site: Site = SITE
+    group: str = ""
+    service_account: str = ""
+
+
+SERVED = Rules(services=("worker",))
+
+CASES = {
+    "a bare pod gets its identity and nothing else": Case(workload(role()), role()),
+    "the framework's wishes yield to the user's, except where forced": Case(
+        workload(role(template=RICH), rules=SERVED),
+        role(template=RICH, in_place=Restart.ON_FAILURE),
+        Injection(
+            env={"MASTER_ADDR": "mnist-worker-0", "MASTER_PORT": "29500", "WORLD_SIZE": "2"},
+            forced=frozenset({"WORLD_SIZE"}),
+            ports=(Port("rendezvous", 29500), Port("metrics", 9000)),
+            files={
+                "/etc/argosy/hosts": "a\nb\n",
+                "/etc/argosy/size": "2",
+                "/etc/mpi/hostfile": "a slots=1\n",
+            },
+            default_command=("never", "used"),
+            searches=("mnist-worker.default.svc.cluster.local",),
+        ),
+        Place("mnist-worker-1", 1, attempt=2, replacement=3),
+    ),
+    "a dependent waits in an init container": Case(
+        workload(role(), role("launcher")),
+        role("launcher", depends_on=(Dependency("worker", Phase.RUNNING),)),
+        Injection(waits=(Dependency("worker", Phase.RUNNING), Dependency("data", Phase.SUCCEEDED))),
+        Place("mnist-launcher-0", 0),
+    ),
+    "a launcher gets remote start and an account for it": Case(
+        workload(role(), role("launcher")),
+        role("launcher"),
+        Injection(remote_start=True, waits=(Dependency("worker"),), default_command=("mpirun",)),
+        Place("mnist-launcher-0", 0),
+        service_account="mnist-launcher",
+    ),
+    "locally the helper is the installation's own": Case(
+        workload(role(), role("launcher")),
+        role("launcher"),
+        Injection(remote_start=True),
+        Place("mnist-launcher-0", 0),
+        site=LOCAL,
+        service_account="mnist-launcher",
+    ),
+    "a gang's pod names its group and scheduler": Case(
+        workload(role(), gang=Gang(min_available=2, priority_class="high")), role(), group="mnist"
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
+    case = CASES[sentence]
+    before = deepcopy(case.role.template)
+    pod = render_pod(
+        case.site,
+        case.workload,
+        case.role,
+        case.place,
+        case.injection,
+        token="token",
+        group=case.group,
+        service_account=case.service_account,
+    )
+    assert case.role.template == before, "the template was changed in place"
+    file = GOLDEN / f"{sentence.replace(' ', '-').replace(',', '').replace(chr(39), '')}.yaml"
+    text = yaml.dump(pod, Dumper=Plain, sort_keys=False, width=110)
+    if os.environ.get("ARGOSY_WRITE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def test_a_user_who_names_an_account_keeps_it() -> None:
+    template = pod_template()
+    template["spec"] = {"serviceAccountName": "mine", "containers": [{"name": "main"}]}
+    launcher = role("launcher", template=template)
+    pod = render_pod(
+        SITE,
+        workload(launcher),
+        launcher,
+        Place("a", 0),
+        Injection(remote_start=True),
+        service_account="mnist-launcher",
+    )
+    spec = pod["spec"]
+    assert isinstance(spec, dict)
+    assert spec["serviceAccountName"] == "mine"
+    assert "automountServiceAccountToken" not in spec
