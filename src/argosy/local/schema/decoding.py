@@ -45,7 +45,7 @@ class _Plan:
         inner = schema.structure
         for name, field in inner.properties.items():
             self.fields[name] = _Field(field, name in inner.omit)
-            if field.default is not UNSET and name not in inner.omit:
+            if field.default is not UNSET and (name not in inner.omit or field.default):
                 self.always.append((name, field.default))
             elif name in inner.null:
                 self.always.append((name, None))
@@ -131,7 +131,9 @@ def _object(obj: Json, plan: _Plan, path: str, unknown: list[str], owner: str) -
             elif code in (STRING, BYTES):
                 obj[key] = ""
             continue
-        result = _value(value, field, f"{path}{key}", unknown, plan.name or owner)
+        # Go's errors name the map that a scalar stands in, not its key.
+        here = f"{path}{key}" if field is not plan.additional or code in (OBJECT, ARRAY) else path[:-1]
+        result = _value(value, field, here, unknown, plan.name or owner)
         if field.omit and (not result or result in ("", "0")) and code != QUANTITY:
             drop = [key] if drop is None else [*drop, key]
         elif result is not value:

@@ -27,7 +27,9 @@ _port_name = re.compile(r"[-a-z0-9]+").fullmatch
 def label_problems(value: str) -> list[str]:
     """An RFC 1123 label: namespaces, containers, volumes."""
     problems = _too_long(value, 63)
-    if not _label(value):
+    if not _label(value) and _subdomain(value):
+        problems.append("must not contain dots")
+    elif not _label(value):
         problems.append(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
             "start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "
@@ -78,18 +80,21 @@ def qualified_name_problems(value: str) -> list[str]:
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
     elif slash:
-        problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
+        problems += [
+            f"prefix part {problem}".replace(" characters", " bytes", problem.startswith("must be no more"))
+            for problem in subdomain_problems(prefix)
+        ]
     if not name:
         problems.append("name part must be non-empty")
     elif len(name) > 63:
         problems.append("name part must be no more than 63 bytes")
-    if not _qualified(name):
+    if name and not _qualified(name):
         problems.append(_qualified_text("name part must"))
     return problems
 
 
 def label_value_problems(value: str) -> list[str]:
-    problems = _too_long(value, 63)
+    problems = _too_long(value, 63, "bytes")
     if value and not _qualified(value):
         problems.append(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
@@ -173,11 +178,11 @@ def name_problems(group: str, kind: str, value: str) -> list[str]:
     return _BY_KIND.get((group, kind), subdomain_problems)(value)
 
 
-def _too_long(value: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if len(value.encode()) > limit else []
+def _too_long(value: str, limit: int, unit: str = "characters") -> list[str]:
+    return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
 
 
-def _qualified_text(start: str = "a qualified name must") -> str:
+def _qualified_text(start: str = "a valid label key must") -> str:
     return (
         f"{start} consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
         "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "

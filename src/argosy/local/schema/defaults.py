@@ -1,0 +1,422 @@
+"""What the server fills into built-in objects beyond what OpenAPI says, and the state of new objects.
+
+`apply_defaults` runs on every write, in place and after decoding; `prepare_for_create` only when an object
+is made. Values that come from allocation (addresses, node ports) or admission (service accounts,
+priorities) are not here.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+
+from argosy.local.schema.model import Json
+from argosy.local.schema.podspec import default_pod, default_pod_spec
+from argosy.local.schema.printing import part, parts, text
+from argosy.local.schema.quantities import value_of
+
+RBAC = "rbac.authorization.k8s.io"
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def apply_defaults(group: str, kind: str, obj: Json) -> None:
+    """Fill in the defaults of a built-in kind, in place."""
+    defaulter = _DEFAULTERS.get((group, kind))
+    if defaulter is not None:
+        defaulter(obj)
+
+
+def prepare_for_create(group: str, kind: str, obj: Json) -> None:
+    """Give a new object of a built-in kind the state that it starts in, in place."""
+    prepare = _PREPARERS.get((group, kind))
+    if prepare is not None:
+        prepare(obj)
+
+
+def quality_of_service(spec: Json) -> str:
+    """A pod's class by its requests and limits: Guaranteed, Burstable or BestEffort."""
+    guaranteed, any_amount = True, False
+    for kind in ("containers", "initContainers"):
+        for container in parts(spec, kind):
+            resources = part(container, "resources")
+            requests, limits = part(resources, "requests"), part(resources, "limits")
+            for name in ("cpu", "memory"):
+                request, limit = _positive(requests, name), _positive(limits, name)
+                any_amount = any_amount or bool(request or limit)
+                if not limit or (request or limit) != limit:
+                    guaranteed = False
+    if not any_amount:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(amounts: Json, name: str) -> object:
+    amount = amounts.get(name)
+    return value_of(amount) if isinstance(amount, str) and value_of(amount) > 0 else None
+
+
+def _service(obj: Json) -> None:
+    spec = part(obj, "spec")
+    spec.setdefault("sessionAffinity", "None")
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif part(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds") is None:
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+    spec.setdefault("type", "ClusterIP")
+    for port in parts(spec, "ports"):
+        port.setdefault("protocol", "TCP")
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.get("port", 0)
+    outside = spec["type"] in ("NodePort", "LoadBalancer")
+    if outside or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if outside or spec["type"] == "ClusterIP":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        for ingress in parts(obj, "status", "loadBalancer", "ingress"):
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+
+def _deployment(obj: Json) -> None:
+    spec = part(obj, "spec")
+    spec.setdefault("replicas", 1)
+    strategy = part(spec, "strategy")
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        if isinstance(rolling, dict):
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    _template(spec)
+
+
+def _daemon_set(obj: Json) -> None:
+    spec = part(obj, "spec")
+    metadata = part(obj, "metadata")
+    metadata["annotations"] = {TEMPLATE_GENERATION: "1", **part(metadata, "annotations")}
+    strategy = part(spec, "updateStrategy")
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        if isinstance(rolling, dict):
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+    spec.setdefault("revisionHistoryLimit", 10)
+    _template(spec)
+
+
+def _stateful_set(obj: Json) -> None:
+    spec = part(obj, "spec")
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    strategy = part(spec, "updateStrategy")
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] == "RollingUpdate" and isinstance(rolling, dict):
+        rolling.setdefault("partition", 0)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    if isinstance(retention, dict):
+        retention.setdefault("whenDeleted", "Retain")
+        retention.setdefault("whenScaled", "Retain")
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    for claim in parts(spec, "volumeClaimTemplates"):
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim.setdefault("apiVersion", "v1")
+        _claim(claim)
+    _template(spec)
+
+
+def _replica_set(obj: Json) -> None:
+    spec = part(obj, "spec")
+    spec.setdefault("replicas", 1)
+    _template(spec)
+
+
+def _replication_controller(obj: Json) -> None:
+    spec = part(obj, "spec")
+    labels = part(spec, "template", "metadata", "labels")
+    if labels and not spec.get("selector"):
+        spec["selector"] = dict(labels)
+    metadata = part(obj, "metadata")
+    if labels and not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
+    _replica_set(obj)
+
+
+def _template(owner: Json) -> None:
+    spec = part(owner, "template").get("spec")
+    if isinstance(spec, dict):
+        default_pod_spec(spec)
+
+
+def _job(obj: Json) -> None:
+    spec = part(obj, "spec")
+    _job_spec(spec)
+    labels = part(spec, "template", "metadata", "labels")
+    metadata = part(obj, "metadata")
+    if labels and not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
+
+
+def _job_spec(spec: Json) -> None:
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 2147483647 if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    spec.setdefault(
+        "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+    )
+    _failure_policy(spec)
+    _template(spec)
+
+
+def _failure_policy(spec: Json) -> None:
+    for rule in parts(spec, "podFailurePolicy", "rules"):
+        for pattern in parts(rule, "onPodConditions"):
+            if not pattern.get("status"):
+                pattern["status"] = "True"
+
+
+def _cron_job(obj: Json) -> None:
+    spec = part(obj, "spec")
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    template = part(spec, "jobTemplate", "spec")
+    _failure_policy(template)
+    _template(template)
+
+
+def _secret(obj: Json) -> None:
+    obj.setdefault("type", "Opaque")
+    # What is written as text is stored as data.
+    plain = obj.pop("stringData", None)
+    if isinstance(plain, dict) and plain:
+        data = dict(part(obj, "data"))
+        data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
+        obj["data"] = data
+
+
+def _volume(obj: Json) -> None:
+    spec = part(obj, "spec")
+    part(obj, "status").setdefault("phase", "Pending")
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+    host = spec.get("hostPath")
+    if isinstance(host, dict):
+        host.setdefault("type", "")
+
+
+def _claim(obj: Json) -> None:
+    part(obj, "status").setdefault("phase", "Pending")
+    part(obj, "spec").setdefault("volumeMode", "Filesystem")
+
+
+def _namespace(obj: Json) -> None:
+    metadata = part(obj, "metadata")
+    if metadata.get("name"):
+        metadata["labels"] = {**part(metadata, "labels"), "kubernetes.io/metadata.name": metadata["name"]}
+    part(obj, "status").setdefault("phase", "Active")
+
+
+def _node(obj: Json) -> None:
+    status = part(obj, "status")
+    if "capacity" in status:
+        status.setdefault("allocatable", dict(part(status, "capacity")))
+
+
+def _endpoints(obj: Json) -> None:
+    for subset in parts(obj, "subsets"):
+        for port in parts(subset, "ports"):
+            port.setdefault("protocol", "TCP")
+
+
+def _endpoint_slice(obj: Json) -> None:
+    for port in parts(obj, "ports"):
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _role_binding(obj: Json) -> None:
+    role = part(obj, "roleRef")
+    if not role.get("apiGroup"):
+        role["apiGroup"] = RBAC
+    for subject in parts(obj, "subjects"):
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", RBAC)
+
+
+def _storage_class(obj: Json) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def _network_policy(obj: Json) -> None:
+    spec = part(obj, "spec")
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for rule in parts(spec, "ingress") + parts(spec, "egress"):
+        for port in parts(rule, "ports"):
+            port.setdefault("protocol", "TCP")
+
+
+def _ingress_class(obj: Json) -> None:
+    parameters = part(obj, "spec", "parameters")
+    if parameters and parameters.get("scope") is None:
+        parameters["scope"] = "Cluster"
+
+
+def _priority_class(obj: Json) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _limit_range(obj: Json) -> None:
+    for item in parts(obj, "spec", "limits"):
+        if item.get("type") != "Container":
+            continue
+        default = {**part(item, "max"), **part(item, "default")}
+        request = {**part(item, "min"), **default, **part(item, "defaultRequest")}
+        for name, amounts in (("default", default), ("defaultRequest", request)):
+            if amounts:
+                item[name] = amounts
+
+
+def _definition(obj: Json) -> None:
+    spec = part(obj, "spec")
+    names = part(spec, "names")
+    kind = text(names, "kind")
+    if kind:
+        names.setdefault("singular", kind.lower())
+        names.setdefault("listKind", f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+    service = part(spec, "conversion", "webhook", "clientConfig", "service")
+    if service:
+        service.setdefault("port", 443)
+    status = obj.get("status")
+    if isinstance(status, dict) and not status.get("storedVersions"):
+        stored = [v.get("name") for v in parts(spec, "versions") if v.get("storage") is True]
+        if stored:
+            status["storedVersions"] = stored[:1]
+
+
+def _webhooks(obj: Json) -> None:
+    for webhook in parts(obj, "webhooks"):
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook.setdefault("timeoutSeconds", 10)
+        if obj.get("kind") == "MutatingWebhookConfiguration":
+            webhook.setdefault("reinvocationPolicy", "Never")
+        for rule in parts(webhook, "rules"):
+            rule.setdefault("scope", "*")
+        service = part(webhook, "clientConfig", "service")
+        if service:
+            service.setdefault("port", 443)
+
+
+def _autoscaler(obj: Json) -> None:
+    part(obj, "spec").setdefault("minReplicas", 1)
+
+
+def _pod_template(obj: Json) -> None:
+    _template(obj)
+
+
+def _new_pod(obj: Json) -> None:
+    obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(part(obj, "spec"))}
+
+
+def _new_namespace(obj: Json) -> None:
+    finalizers = part(obj, "spec").get("finalizers")
+    kept = [f for f in finalizers if f != "kubernetes"] if isinstance(finalizers, list) else []
+    obj["spec"] = {**part(obj, "spec"), "finalizers": [*kept, "kubernetes"]}
+    obj["status"] = {"phase": "Active"}
+
+
+def _new_job(obj: Json) -> None:
+    """A job that does not choose pods itself gets a selector and labels that no other job has."""
+    spec, metadata = part(obj, "spec"), part(obj, "metadata")
+    obj["status"] = {}
+    if spec.get("manualSelector") is True:
+        return
+    template = part(spec, "template")
+    uid, name = text(metadata, "uid"), text(metadata, "name")
+    own = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    inner = template.setdefault("metadata", {})
+    if isinstance(inner, dict):
+        labels = part(inner, "labels")
+        # Labels taken over from the template are the same ones, and grow with it.
+        if labels and metadata.get("labels") == labels:
+            metadata["labels"] = {**labels, **own}
+        inner["labels"] = {**labels, **own}
+    selector = part(spec, "selector")
+    matched = {**part(selector, "matchLabels"), "batch.kubernetes.io/controller-uid": uid}
+    spec["selector"] = {**selector, "matchLabels": matched}
+
+
+def _new_volume(obj: Json) -> None:
+    obj["status"] = {"phase": "Pending"}
+
+
+def _new_definition(obj: Json) -> None:
+    stored = [v.get("name") for v in parts(obj, "spec", "versions") if v.get("storage") is True]
+    obj["status"] = {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": stored[:1],
+    }
+
+
+_DEFAULTERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
+    ("", "Pod"): default_pod,
+    ("", "PodTemplate"): _pod_template,
+    ("", "Service"): _service,
+    ("", "Secret"): _secret,
+    ("", "PersistentVolume"): _volume,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("", "Namespace"): _namespace,
+    ("", "Node"): _node,
+    ("", "Endpoints"): _endpoints,
+    ("", "LimitRange"): _limit_range,
+    ("", "ReplicationController"): _replication_controller,
+    ("apps", "Deployment"): _deployment,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "ReplicaSet"): _replica_set,
+    ("batch", "Job"): _job,
+    ("batch", "CronJob"): _cron_job,
+    ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
+    (RBAC, "RoleBinding"): _role_binding,
+    (RBAC, "ClusterRoleBinding"): _role_binding,
+    ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("networking.k8s.io", "NetworkPolicy"): _network_policy,
+    ("networking.k8s.io", "IngressClass"): _ingress_class,
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _webhooks,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _webhooks,
+}
+
+_PREPARERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
+    ("", "Pod"): _new_pod,
+    ("", "Namespace"): _new_namespace,
+    ("", "PersistentVolume"): _new_volume,
+    ("", "PersistentVolumeClaim"): _new_volume,
+    ("batch", "Job"): _new_job,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _new_definition,
+}
