@@ -1,0 +1,1 @@
+"""Measurements, each beside its own lower bound taken in the same run: what a machine adds shows in both."""

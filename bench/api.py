@@ -1,0 +1,187 @@
+"""The local API server: durable creates, long lists, many watchers, and the memory of 20,000 pods."""
+
+import asyncio
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import aiohttp
+
+from argosy.testing.servers import Server, local_apiserver
+from bench.figures import Figure
+from bench.load import bare_server, per_second, pod, session
+
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+WATCHERS, WRITES_PER_SECOND, WATCH_SECONDS = 200, 100, 5.0
+STORED = 20_000
+
+
+def measure() -> Iterator[Figure]:
+    """All figures from one server that fills up on the way."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, local_apiserver(Path(folder)) as server:
+        _start_default_account(server)
+        yield asyncio.run(_creates(server, Path(folder)))
+        yield asyncio.run(_watchers(server))
+        asyncio.run(_fill(server))
+        yield asyncio.run(_list(server, Path(folder)))
+        yield _memory(server)
+
+
+def _start_default_account(server: Server) -> None:
+    """What a controller would make; pods are refused without it."""
+
+    async def create() -> None:
+        async with session(server) as client:
+            body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+            await client.post("/api/v1/namespaces/default/serviceaccounts", json=body)
+
+    asyncio.run(create())
+
+
+async def _creates(server: Server, folder: Path) -> Figure:
+    reply = folder / "reply.json"
+    reply.write_text(json.dumps(pod("bare")))
+    async with session(server) as client:
+        await per_second(300, lambda number: _post(client, PODS, pod(f"warm-{number}")))
+        rate = await per_second(4000, lambda number: _post(client, PODS, pod(f"create-{number}")))
+    with bare_server(server, reply) as bare:
+        async with session(bare) as client:
+            await per_second(300, lambda number: _post(client, PODS, pod(f"warm-{number}")))
+            bound = await per_second(4000, lambda number: _post(client, PODS, pod(f"create-{number}")))
+    return Figure("api_creates_per_s", rate, "1/s", bound, "raw HTTP, same bodies", 1500, "higher")
+
+
+async def _list(server: Server, folder: Path) -> Figure:
+    async with session(server) as client:
+        seconds, size = await _get(client, f"{PODS}?limit=10000")
+    reply = folder / "list.json"
+    reply.write_bytes(b" " * size)
+    with bare_server(server, reply) as bare:
+        async with session(bare) as client:
+            await _get(client, PODS)
+            bound, _ = await _get(client, PODS)
+    return Figure("api_list_10k_s", seconds, "s", bound, f"raw HTTP, {size / 1e6:.0f} MB", 0.5)
+
+
+async def _watchers(server: Server) -> Figure:
+    """Each write carries the time it was sent; each watcher notes how long it took to see it."""
+    async with session(server) as client:
+        delays: list[float] = []
+        opened = [asyncio.Event() for _ in range(WATCHERS)]
+        tasks = [asyncio.create_task(_watch(client, event, delays)) for event in opened]
+        await asyncio.gather(*(event.wait() for event in opened))
+        began = time.perf_counter()
+        number = 0
+        while (elapsed := time.perf_counter() - began) < WATCH_SECONDS:
+            if number <= elapsed * WRITES_PER_SECOND:
+                metadata = {"name": f"watched-{number}", "annotations": {"sent": str(time.perf_counter())}}
+                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+                await _post(client, CONFIG_MAPS, body)
+                number += 1
+            else:
+                await asyncio.sleep(0.001)
+        await _until(lambda: len(delays) >= number * WATCHERS, 10)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if len(delays) < number * WATCHERS:
+        raise RuntimeError(f"only {len(delays)} of {number * WATCHERS} events arrived")
+    return Figure("watch_p99_ms", _p99(delays) * 1000, "ms", await _bare_delivery(), "bare sockets", 250)
+
+
+async def _watch(client: aiohttp.ClientSession, opened: asyncio.Event, delays: list[float]) -> None:
+    async with client.get(f"{CONFIG_MAPS}?watch=true&resourceVersion=0", timeout=None) as answer:
+        opened.set()
+        rest = b""
+        async for chunk in answer.content.iter_any():
+            now = time.perf_counter()
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                _, found, sent = line.partition(b'"sent":"')
+                if found:
+                    delays.append(now - float(sent[: sent.index(b'"')]))
+
+
+async def _bare_delivery() -> float:
+    """The bound: one loop that writes an event's bytes to as many sockets, and a reader behind each."""
+    delays: list[float] = []
+    message = b"x" * 700 + b"\n"
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    sent = 0.0
+
+    async def read(reader: asyncio.StreamReader) -> None:
+        while await reader.readline():
+            delays.append(time.perf_counter() - sent)
+
+    ends = [await asyncio.open_connection("127.0.0.1", port) for _ in range(WATCHERS)]
+    tasks = [asyncio.create_task(read(reader)) for reader, _ in ends]
+    for _ in range(100):
+        sent = time.perf_counter()
+        for writer in writers:
+            writer.write(message)
+        await asyncio.sleep(1 / WRITES_PER_SECOND)
+    for task in tasks:
+        task.cancel()
+    for writer in [*writers, *(writer for _, writer in ends)]:
+        writer.close()
+    server.close()
+    return _p99(delays) * 1000
+
+
+async def _fill(server: Server) -> None:
+    async with session(server) as client:
+        listed = await (await client.get(f"{PODS}?limit=1")).json()
+        there = 1 + listed["metadata"].get("remainingItemCount", 0)
+        await per_second(STORED - there, lambda number: _post(client, PODS, pod(f"fill-{number}")))
+
+
+def _memory(server: Server) -> Figure:
+    status = Path(f"/proc/{server_pid(server)}/status").read_text()
+    resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    stored = STORED * len(json.dumps(pod("bench-00000")))
+    return Figure("api_rss_mb", resident / 1024, "MB", stored / 1e6, "the pods' JSON as sent", 250)
+
+
+def server_pid(server: Server) -> int:
+    """The process that serves a state folder: found by its command line."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"argosy.local.apiserver" in words and str(server.folder).encode() in words:
+                return int(process.name)
+    raise LookupError(f"no server of {server.folder} runs")
+
+
+async def _post(client: aiohttp.ClientSession, path: str, body: dict[str, object]) -> None:
+    async with client.post(path, json=body) as answer:
+        content = await answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(content.decode())
+
+
+async def _get(client: aiohttp.ClientSession, path: str) -> tuple[float, int]:
+    began = time.perf_counter()
+    async with client.get(path) as answer:
+        content = await answer.read()
+    return time.perf_counter() - began, len(content)
+
+
+async def _until(done: Callable[[], bool], seconds: float) -> None:
+    """Wait on a condition with a deadline; the caller looks at what came of it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not done():  # noqa: ASYNC110 - what is waited for comes from other tasks
+                await asyncio.sleep(0.05)
+
+
+def _p99(delays: list[float]) -> float:
+    return sorted(delays)[int(len(delays) * 0.99)]
