@@ -111,18 +111,13 @@ def _with_query(path: str, query: str) -> str:
     return f"{path}{'&' if '?' in path else '?'}{query}"
 
 
-class Mismatch(AssertionError):  # noqa: N818 - it reads as what it is
-    """The two servers answered differently; the message is a diff from the judge's answers to ours."""
-
-
-def compare(judge: Server, ours: Server, namespace: str, steps: Sequence[Step]) -> None:
-    """Send the steps to both servers and raise Mismatch unless the transcripts are equal."""
+def difference(judge: Server, ours: Server, namespace: str, steps: Sequence[Step]) -> str:
+    """Send the steps to both servers: a diff from the judge's answers to ours, empty when equal."""
     want, got = (transcript(server, namespace, steps) for server in (judge, ours))
-    if want != got:
-        lines = difflib.unified_diff(
-            _readable(steps, want), _readable(steps, got), judge.name, ours.name, lineterm="", n=6
-        )
-        raise Mismatch("\n" + "\n".join(lines))
+    if want == got:
+        return ""
+    before, after = _readable(steps, want), _readable(steps, got)
+    return "\n".join(difflib.unified_diff(before, after, judge.name, ours.name, lineterm="", n=6))
 
 
 def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Json]:

@@ -12,7 +12,7 @@ _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _WEB_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _VERSION_IN_TEXT = re.compile(
-    r"(ResourceVersion in \w+(?: \w+)?:? ?\(?|resource version: |too old resource version: )\d+"
+    r"(ResourceVersion in \w+(?: \w+)?:? ?\(?|resource version: |resourceVersion\W+)\d+"
 )
 _AGE = re.compile(r"\d+(?:s|ms|m|h|d)(?:\d+s)?")
 

@@ -1,0 +1,272 @@
+"""Who may do what: authentication, roles, reviews, tokens."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from argosy.testing.differential import Step, delete, get, patch, post
+from argosy.testing.manifests import CONFIG_MAPS, PODS, config_map, pod
+from argosy.testing.servers import READER, STRANGER, User
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ROLES = f"{RBAC}/namespaces/$ns/roles"
+BINDINGS = f"{RBAC}/namespaces/$ns/rolebindings"
+CLUSTER_ROLES = f"{RBAC}/clusterroles"
+CLUSTER_BINDINGS = f"{RBAC}/clusterrolebindings"
+AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+NOBODY = User("no such token", "nobody")
+
+
+def role(*rules: dict[str, object], name: str = "r") -> dict[str, object]:
+    return {"metadata": {"name": name}, "rules": list(rules)}
+
+
+def binding(subject: dict[str, str], kind: str = "Role", name: str = "r") -> dict[str, object]:
+    return {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [subject],
+    }
+
+
+READS: dict[str, object] = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}
+TO_READER = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": READER.name}
+TO_READERS = {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "readers"}
+
+
+def awaited(path: str) -> Step:
+    """Rights take effect a moment after they are granted."""
+    return get(path, user=READER, until_code=200, shown=False)
+
+
+def may(user: User, **attributes: object) -> Step:
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    return post(
+        f"{AUTHORIZATION}/selfsubjectaccessreviews",
+        {**body, "spec": {"resourceAttributes": attributes}},
+        user=user,
+    )
+
+
+CASES: dict[str, list[Step]] = {
+    "no token, or an unknown one, is refused": [
+        get(CONFIG_MAPS, user=NOBODY),
+        get("/api", user=NOBODY),
+        get(CONFIG_MAPS, user=None, headers={"Authorization": "Basic eDp5"}),
+    ],
+    "anonymous requests may read health and version only": [
+        get("/healthz", user=None),
+        get("/version", user=None, only=("major",)),
+        get(CONFIG_MAPS, user=None),
+        get("/apis", user=None),
+    ],
+    "without rights every verb is refused": [
+        get(CONFIG_MAPS, user=STRANGER),
+        get(f"{CONFIG_MAPS}/a", user=STRANGER),
+        get(f"{CONFIG_MAPS}?watch=1", user=STRANGER),
+        post(CONFIG_MAPS, config_map(), user=STRANGER),
+        patch(f"{CONFIG_MAPS}/a", {}, user=STRANGER),
+        delete(f"{CONFIG_MAPS}/a", user=STRANGER),
+        delete(CONFIG_MAPS, user=STRANGER),
+        get("/api/v1/configmaps", user=STRANGER),
+        get("/api/v1/nodes", user=STRANGER),
+        get("/apis/apps/v1/namespaces/$ns/deployments", user=STRANGER),
+        get(f"{PODS}/a/log", user=STRANGER),
+        patch(f"{PODS}/a/status", {}, user=STRANGER),
+        get("/metrics", user=STRANGER),
+        get("/api/v1/namespaces/$ns/nonsense", user=STRANGER),
+    ],
+    "whoever is authenticated may see discovery": [
+        get("/api", user=STRANGER, only=("kind",)),
+        get("/apis", user=STRANGER, only=("kind",)),
+        get("/version", user=STRANGER, only=("major",)),
+        get("/openapi/v3", user=STRANGER, only=("kind",)),
+    ],
+    "a role and its binding give rights in a namespace": [
+        post(ROLES, role(READS)),
+        post(BINDINGS, binding(TO_READER)),
+        awaited(CONFIG_MAPS),
+        post(CONFIG_MAPS, config_map(), shown=False),
+        get(f"{CONFIG_MAPS}/a", user=READER),
+        get(f"{CONFIG_MAPS}?watch=1", user=READER),
+        post(CONFIG_MAPS, config_map("b"), user=READER),
+        get("/api/v1/configmaps", user=READER),
+        get("/api/v1/namespaces/default/configmaps", user=READER),
+    ],
+    "a binding can name a group": [
+        post(ROLES, role({**READS, "resources": ["pods"]})),
+        post(BINDINGS, binding(TO_READERS)),
+        awaited(PODS),
+        get(PODS, user=READER),
+    ],
+    "a rule can name objects": [
+        post(ROLES, role({**READS, "resourceNames": ["a"]}), shown=False),
+        post(BINDINGS, binding(TO_READER), shown=False),
+        post(CONFIG_MAPS, config_map(), shown=False),
+        awaited(f"{CONFIG_MAPS}/a"),
+        get(f"{CONFIG_MAPS}/a", user=READER),
+        get(f"{CONFIG_MAPS}/b", user=READER),
+        get(CONFIG_MAPS, user=READER),
+        get(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Da", user=READER, only=("kind",)),
+    ],
+    "a rule names subresources by themselves": [
+        post(
+            ROLES,
+            role({"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get"]}),
+            shown=False,
+        ),
+        post(BINDINGS, binding(TO_READER), shown=False),
+        post(PODS, pod(), shown=False),
+        awaited(f"{PODS}/a"),
+        get(f"{PODS}/a/status", user=READER, only=("kind",)),
+        get(f"{PODS}/a/log", user=READER),
+    ],
+    "a cluster role can be bound in a namespace": [
+        post(CLUSTER_ROLES, role(READS, name="$ns")),
+        post(BINDINGS, binding(TO_READER, "ClusterRole", "$ns")),
+        awaited(CONFIG_MAPS),
+        get("/api/v1/configmaps", user=READER),
+        delete(f"{CLUSTER_ROLES}/$ns"),
+    ],
+    "a cluster role bound in the cluster": [
+        post(CLUSTER_ROLES, role({**READS, "resources": ["limitranges"]}, name="$ns"), shown=False),
+        post(CLUSTER_BINDINGS, binding(TO_READER, "ClusterRole", "$ns")),
+        get("/api/v1/limitranges", user=READER, until_code=200, shown=False),
+        get("/api/v1/namespaces/$ns/limitranges", user=READER, only=("kind",)),
+        delete(f"{CLUSTER_BINDINGS}/$ns", shown=False),
+        get("/api/v1/limitranges", user=READER, until_code=403),
+    ],
+    "nobody grants what they have not": [
+        post(
+            ROLES,
+            role(
+                {
+                    "apiGroups": ["rbac.authorization.k8s.io"],
+                    "resources": ["roles"],
+                    "verbs": ["create", "get"],
+                }
+            ),
+            shown=False,
+        ),
+        post(BINDINGS, binding(TO_READER), shown=False),
+        awaited(f"{ROLES}/r"),
+        post(ROLES, role(READS, name="more"), user=READER),
+    ],
+    "a role's rules are checked": [
+        post(ROLES, role({"apiGroups": [""], "resources": ["pods"], "verbs": []})),
+        post(ROLES, role({"apiGroups": [""], "verbs": ["get"]})),
+        post(ROLES, role({"nonResourceURLs": ["/x"], "verbs": ["get"]})),
+    ],
+    "a binding's role cannot be changed": [
+        post(BINDINGS, binding(TO_READER), shown=False),
+        patch(f"{BINDINGS}/r", {"roleRef": {"name": "other"}}, hide=("message", "details.causes.*.message")),
+        post(BINDINGS, {"metadata": {"name": "x"}, "subjects": []}),
+        post(BINDINGS, binding({"kind": "Robot", "name": "x"}, name="y")),
+    ],
+    "a user can ask what they may do": [
+        may(STRANGER, verb="get", resource="pods", namespace="$ns"),
+        may(READER, verb="list", resource="secrets", namespace="$ns"),
+        post(
+            f"{AUTHORIZATION}/selfsubjectaccessreviews",
+            {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}}},
+        ),
+        post(
+            f"{AUTHORIZATION}/selfsubjectaccessreviews",
+            {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}}},
+            user=STRANGER,
+        ),
+        post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}),
+    ],
+    "an administrator can ask what a user may do": [
+        post(
+            f"{AUTHORIZATION}/subjectaccessreviews",
+            {
+                "spec": {
+                    "user": "x",
+                    "groups": ["system:masters"],
+                    "resourceAttributes": {"verb": "get", "resource": "pods"},
+                }
+            },
+        ),
+        post(
+            f"{AUTHORIZATION}/subjectaccessreviews",
+            {"spec": {"user": "x", "resourceAttributes": {"verb": "get", "resource": "pods"}}},
+        ),
+        post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": {"user": "x"}}, user=STRANGER),
+        post(
+            f"{AUTHORIZATION}/namespaces/$ns/localsubjectaccessreviews",
+            {
+                "metadata": {"namespace": "$ns"},
+                "spec": {
+                    "user": "x",
+                    "resourceAttributes": {"namespace": "$ns", "verb": "get", "resource": "pods"},
+                },
+            },
+        ),
+    ],
+    "a user can list their rules": [
+        post(ROLES, role({**READS, "resources": ["endpoints"]}), shown=False),
+        post(BINDINGS, binding(TO_READER), shown=False),
+        awaited("/api/v1/namespaces/$ns/endpoints"),
+        post(
+            f"{AUTHORIZATION}/selfsubjectrulesreviews",
+            {"spec": {"namespace": "$ns"}},
+            user=READER,
+            only=("kind", "status.incomplete"),
+        ),
+    ],
+    "a user can ask who they are": [
+        post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, user=READER),
+        post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}),
+    ],
+    "a token is reviewed": [
+        post(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            {"spec": {"token": READER.token}},
+            hide=("spec",),
+        ),
+        post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}}),
+        post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {}}),
+        post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}}, user=STRANGER),
+    ],
+    "a service account's token is given and reviewed": [
+        post(
+            "/api/v1/namespaces/$ns/serviceaccounts/default/token",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": 3600},
+            },
+            save="token",
+        ),
+        post(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            {"spec": {"token": "$token.status.token"}},
+            hide=("spec", "status.user.extra", "status.audiences"),
+        ),
+        get(CONFIG_MAPS, user=None, headers={"Authorization": "Bearer $token.status.token"}),
+        post("/api/v1/namespaces/$ns/serviceaccounts/none/token", {"spec": {}}),
+        post("/api/v1/namespaces/$ns/serviceaccounts/default/token", {"spec": {"expirationSeconds": 5}}),
+    ],
+    "a token dies with its service account": [
+        post("/api/v1/namespaces/$ns/serviceaccounts", {"metadata": {"name": "s"}}, shown=False),
+        post("/api/v1/namespaces/$ns/serviceaccounts/s/token", {"spec": {}}, save="token", shown=False),
+        get("/api", user=None, headers={"Authorization": "Bearer $token.status.token"}, only=("kind",)),
+        delete("/api/v1/namespaces/$ns/serviceaccounts/s"),
+        get("/api", user=None, headers={"Authorization": "Bearer $token.status.token"}, until_code=401),
+    ],
+    "an administrator may act as another": [
+        get(CONFIG_MAPS, headers={"Impersonate-User": "stranger"}),
+        post(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            {},
+            headers={"Impersonate-User": "x", "Impersonate-Group": "g"},
+        ),
+        get(CONFIG_MAPS, user=STRANGER, headers={"Impersonate-User": "x"}, hide=("message",)),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_access(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)
