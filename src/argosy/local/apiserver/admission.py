@@ -2,10 +2,13 @@
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.objects import Json, child, ensure, text
+from argosy.local.apiserver.podadmission import admit_pod
+from argosy.local.apiserver.services import admit_service
 from argosy.local.apiserver.status import forbidden, not_found
+from argosy.local.schema.defaults import prepare_for_create
 
 
-def check_namespace(call: Call) -> None:
+def check_namespace(call: Call, name: str) -> None:
     """Nothing is created in a namespace that is missing or on its way out."""
     served, namespace = call.served, call.namespace
     if not served.namespaced:
@@ -15,7 +18,7 @@ def check_namespace(call: Call) -> None:
         raise not_found("", "namespaces", namespace)
     if b'"deletionTimestamp"' in stored.data and text(stored.decoded(), "metadata", "deletionTimestamp"):
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
-        error = forbidden(served.group, served.plural, call.target.name, why)
+        error = forbidden(served.group, served.plural, name, why)
         assert error.details is not None
         cause = {
             "reason": "NamespaceTerminating",
@@ -27,22 +30,26 @@ def check_namespace(call: Call) -> None:
 
 
 def admit_create(call: Call, obj: Json) -> Json:
+    """Complete a new object."""
     match call.served.storage:
         case "namespaces":
-            _namespace(obj)
+            ensure(obj, "metadata", "labels")["kubernetes.io/metadata.name"] = text(obj, "metadata", "name")
+        case "pods":
+            admit_pod(call, obj)
+        case "services":
+            admit_service(call, obj, None)
+    if call.served.builtin is not None:
+        prepare_for_create(call.served.group, call.served.kind, obj)
     return obj
 
 
 def admit_update(call: Call, obj: Json, old: Json) -> Json:
-    if call.served.storage == "namespaces" and call.target.subresource != "finalize":
-        spec, old_spec = ensure(obj, "spec"), child(old, "spec")
-        if "finalizers" in old_spec:
-            spec["finalizers"] = old_spec["finalizers"]
+    """Complete a changed object."""
+    match call.served.storage:
+        case "namespaces" if call.target.subresource != "finalize":
+            spec, old_spec = ensure(obj, "spec"), child(old, "spec")
+            if "finalizers" in old_spec:
+                spec["finalizers"] = old_spec["finalizers"]
+        case "services" if call.target.subresource != "status":
+            admit_service(call, obj, old)
     return obj
-
-
-def _namespace(obj: Json) -> None:
-    ensure(obj, "spec")["finalizers"] = ["kubernetes"]
-    obj["status"] = {"phase": "Active"}
-    labels = ensure(obj, "metadata", "labels")
-    labels["kubernetes.io/metadata.name"] = text(obj, "metadata", "name")

@@ -22,8 +22,12 @@ from argosy.local.apiserver.http import (
     send_response,
 )
 from argosy.local.apiserver.patching import patch_object
+from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
 from argosy.local.apiserver.read import get_object, list_objects
 from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.relay import pod_log, pod_stream, refuse
+from argosy.local.apiserver.reviews import KINDS as REVIEWS
+from argosy.local.apiserver.reviews import create_review
 from argosy.local.apiserver.status import (
     StatusError,
     internal,
@@ -31,7 +35,9 @@ from argosy.local.apiserver.status import (
     method_not_supported,
     page_not_found,
 )
+from argosy.local.apiserver.subresources import bind, evict, finalize_namespace, request_token, scale
 from argosy.local.apiserver.target import Target, parse_target, verb_of
+from argosy.local.apiserver.tokens import Signer
 from argosy.local.apiserver.update import update_object
 from argosy.local.apiserver.watch import Lines, watch_objects
 
@@ -40,8 +46,9 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class App:
-    def __init__(self, api: Api, authenticator: Authenticator, address: str) -> None:
-        self._api, self._authenticator, self._address = api, authenticator, address
+    def __init__(self, api: Api, authenticator: Authenticator, signer: Signer, address: str) -> None:
+        self._api, self._authenticator, self._signer, self._address = api, authenticator, signer, address
+        self._authorizer = Authorizer(api.store)
         self._lines = Lines()
         self._handlers: dict[str, Handler] = {
             "get": get_object,
@@ -59,6 +66,23 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(Request(scope, receive), send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            request.user = self._authenticator.user(request)
+            target = parse_target(request.path)
+            if target is None or target.subresource not in ("exec", "attach") or target.plural != "pods":
+                raise page_not_found()
+            for verb in ("get", "create"):
+                self._authorize(request, target, verb)
+            served = self._api.registry.find("", "v1", "pods")
+            assert served is not None
+            await pod_stream(Call(self._api, request, target, served), scope, receive, send)
+        except StatusError as error:
+            await refuse(error, scope, receive, send)
 
     async def _http(self, request: Request, send: Send) -> None:
         try:
@@ -90,22 +114,28 @@ class App:
                 self.log.error("stream failed", path=request.path, error=repr(result))
 
     async def _answer(self, request: Request) -> Response:
-        if request.path in ("/healthz", "/livez", "/readyz") or request.path.startswith(
-            ("/livez/", "/readyz/", "/healthz/")
-        ):
+        if request.path.split("/")[1] in ("healthz", "livez", "readyz"):
             return self._health(request)
         request.user = self._authenticator.user(request)
         target = parse_target(request.path)
         if target is None:
-            return await self._other(request)
-        return await self._resource(request, target)
+            self._authorize(request, None, "")
+            return self._other(request)
+        verb = verb_of(request, target)
+        self._authorize(request, target, verb)
+        return await self._resource(request, target, verb)
+
+    def _authorize(self, request: Request, target: Target | None, verb: str) -> None:
+        asked = asked_of(request, target, verb)
+        if not self._authorizer.allowed(asked)[0]:
+            raise denied(asked)
 
     def _health(self, request: Request) -> Response:
         if request.path.startswith("/readyz") and not self.ready:
             return Response(b"[-]poststarthook failed", 500, _PLAIN)
         return Response(b"ok", 200, _PLAIN)
 
-    async def _other(self, request: Request) -> Response:
+    def _other(self, request: Request) -> Response:
         if request.path == "/version":
             return reply(_version())
         if request.path.startswith("/api"):
@@ -114,11 +144,10 @@ class App:
                 return found
         return Response(b"404 page not found\n", 404, _PLAIN)
 
-    async def _resource(self, request: Request, target: Target) -> Response:
+    async def _resource(self, request: Request, target: Target, verb: str) -> Response:
         served = self._api.registry.find(target.group, target.version, target.plural)
         if served is None:
             return Response(b"404 page not found\n", 404, _PLAIN)
-        verb = verb_of(request, target)
         call = Call(self._api, request, target, served)
         return await self._handler(call, verb)(call)
 
@@ -127,17 +156,36 @@ class App:
         _check_scope(served, target, verb)
         if target.subresource:
             return self._subresource(call, verb)
+        if served.plural in REVIEWS and verb == "create":
+            return lambda call: create_review(call, self._authorizer, self._authenticator)
+        if served.storage == "bindings" and verb == "create":
+            return bind
         handler = self._handlers.get(verb)
         if handler is None or verb not in served.verbs:
             raise method_not_allowed()
         return handler
 
     def _subresource(self, call: Call, verb: str) -> Handler:
-        sub = call.served.subresource(call.target.subresource)
+        served, sub = call.served, call.served.subresource(call.target.subresource)
         if sub is None:
             raise page_not_found()
-        if sub.name == "status":
-            return self._handlers[verb]
+        if verb not in sub.verbs:
+            raise method_not_allowed()
+        match served.plural, sub.name:
+            case _, "scale":
+                return scale
+            case "namespaces", "finalize":
+                return finalize_namespace
+            case "pods", "binding":
+                return bind
+            case "pods", "eviction":
+                return evict
+            case "pods", "log":
+                return pod_log
+            case "serviceaccounts", "token":
+                return lambda call: request_token(call, self._signer)
+            case _, "status" | "ephemeralcontainers" | "resize" | "approval":
+                return self._handlers[verb]
         raise page_not_found()
 
 

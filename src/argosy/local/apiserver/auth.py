@@ -39,13 +39,13 @@ class Authenticator:
             raise unauthorized()
         return found
 
-    def find(self, token: str) -> User | None:
-        """The user of a token, static or a service account's."""
+    def find(self, token: str, audiences: list[str] | None = None) -> User | None:
+        """The user of a token, static or a service account's for one of these audiences."""
         found = self._users.get(token)
         if found is not None:
             return found
         if token.count(".") == 2:
-            return self._signer.user(token)
+            return self._signer.user(token, audiences)
         self._reload()
         return self._users.get(token)
 

@@ -1,19 +1,33 @@
 """What a cluster has from its first moment: namespaces, the `kubernetes` service, default roles."""
 
+import asyncio
+
 from argosy.local.apiserver.api import Api
-from argosy.local.apiserver.create import create_internally
-from argosy.local.apiserver.http import Request
+from argosy.local.apiserver.fresh import create_internally
+from argosy.local.apiserver.furnish import furnish
 from argosy.local.apiserver.objects import Json
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.roles import cluster_role_bindings, cluster_roles
+from argosy.local.apiserver.services import KUBERNETES_ADDRESS
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_RBAC = "rbac.authorization.k8s.io"
 
 
 async def bootstrap(api: Api) -> None:
     """Make what is missing."""
-    namespaces = api.registry.find("", "v1", "namespaces")
-    assert namespaces is not None
-    for name in _NAMESPACES:
-        await create_internally(api, namespaces, _namespace(name), _nobody())
+    wanted: list[tuple[Served, Json]] = [
+        (api.registry.builtin("", "namespaces"), _namespace(name)) for name in _NAMESPACES
+    ]
+    wanted += [(api.registry.builtin(_RBAC, "clusterroles"), role) for role in cluster_roles()]
+    wanted += [
+        (api.registry.builtin(_RBAC, "clusterrolebindings"), binding) for binding in cluster_role_bindings()
+    ]
+    wanted.append((api.registry.builtin("", "services"), _kubernetes_service()))
+    await asyncio.gather(*[create_internally(api, served, obj) for served, obj in wanted])
+    await asyncio.gather(
+        *[furnish(api, stored.name) for stored in api.store.collection("namespaces").listed("")]
+    )
 
 
 def _namespace(name: str) -> Json:
@@ -24,8 +38,22 @@ def _namespace(name: str) -> Json:
     }
 
 
-def _nobody() -> Request:
-    async def nothing() -> dict[str, object]:
-        return {"type": "http.disconnect"}
-
-    return Request({"path": "/", "headers": []}, nothing)
+def _kubernetes_service() -> Json:
+    return {
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": KUBERNETES_ADDRESS,
+            "clusterIPs": [KUBERNETES_ADDRESS],
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+        },
+        "status": {"loadBalancer": {}},
+    }

@@ -2,18 +2,18 @@
 
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_create, check_namespace
-from argosy.local.apiserver.api import Api, Call
+from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.events import to_core
-from argosy.local.apiserver.facts import COUNTS_GENERATIONS, KEEPS_STATUS_ON_CREATE
-from argosy.local.apiserver.http import Request, Response, reply
+from argosy.local.apiserver.fresh import fresh_metadata, prepare
+from argosy.local.apiserver.furnish import furnish
+from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import wanted_form
 from argosy.local.apiserver.objects import Json, ensure, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
-from argosy.local.apiserver.times import generated_name, new_uid, now_text
+from argosy.local.apiserver.times import generated_name
 from argosy.local.schema.errors import required
 
 _NAME_TRIES = 8
@@ -43,9 +43,9 @@ async def create(call: Call, obj: Json, options: WriteOptions, *, managed: bool 
             metadata["name"] = generated_name(generate)
         if not generate or call.api.head(served, call.namespace, text(metadata, "name")) is None:
             break
-    check_namespace(call)
+    check_namespace(call, text(metadata, "name"))
     fresh_metadata(metadata)
-    obj = shape.admit_fields(obj, served, options.validation, call.request)
+    obj = shape.admit_fields(obj, served, options.validation, call.request.warnings)
     prepare(obj, served)
     if not managed:
         obj = shape.track_update(None, obj, served, options.manager, "")
@@ -60,7 +60,10 @@ async def create(call: Call, obj: Json, options: WriteOptions, *, managed: bool 
         raise already_exists(served.group, served.plural, name)
     if options.dry_run:
         return forms.as_served(obj, served)
-    return await call.api.put(served, obj)
+    stored = await call.api.put(served, obj)
+    if served.storage == "namespaces":
+        await furnish(call.api, name)
+    return stored
 
 
 def check_identity(obj: Json, call: Call) -> Json:
@@ -106,45 +109,3 @@ def _wrong_kind(api_version: str, kind: str, call: Call) -> StatusError:
     return bad_request(
         f'{kind} in version "{served.version}" cannot be handled as a {served.kind}: converting'
     )
-
-
-def fresh_metadata(metadata: Json) -> None:
-    """What the server alone decides about a new object."""
-    metadata["uid"] = new_uid()
-    metadata["creationTimestamp"] = now_text()
-    for field in (
-        "resourceVersion",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ):
-        metadata.pop(field, None)
-
-
-def prepare(obj: Json, served: Served) -> None:
-    """Take away what a creator may not say, and count the first generation."""
-    metadata = ensure(obj, "metadata")
-    if served.custom is not None:
-        if served.has_status:
-            obj.pop("status", None)
-        metadata["generation"] = 1
-        return
-    if served.has_status and served.storage not in KEEPS_STATUS_ON_CREATE and "status" in obj:
-        obj["status"] = {}
-    if served.storage in COUNTS_GENERATIONS:
-        metadata["generation"] = 1
-
-
-async def create_internally(api: Api, served: Served, obj: Json, request: Request) -> None:
-    """Store an object of the server's own, if it is not there yet."""
-    metadata = ensure(obj, "metadata")
-    if api.head(served, text(metadata, "namespace"), text(metadata, "name")) is not None:
-        return
-    fresh_metadata(metadata)
-    status = obj.get("status")
-    obj = shape.admit_fields(obj, served, "Ignore", request)
-    prepare(obj, served)
-    if status is not None:
-        obj["status"] = status
-    await api.put(served, obj)

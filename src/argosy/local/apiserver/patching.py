@@ -84,7 +84,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     check_name(config, call)
     if child(config, "metadata").get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    config = shape.check_applied(config, served, options.validation, call.request)
+    config = shape.check_applied(config, served, options.validation, call.request.warnings)
     head = call.api.head(served, call.namespace, name)
     live = forms.as_served(head.decoded(), served) if head else None
     uid = text(config, "metadata", "uid")

@@ -1,8 +1,8 @@
 """Keys and certificates of a local control plane, made once and kept in its state folder.
 
-Elliptic-curve keys: they are made in a millisecond and handshakes are cheap. The certificate of the server
-is made anew (by the same authority) when it lacks an address or nears its end; authority and signing key stay,
-so kubeconfigs and tokens keep working.
+Elliptic-curve keys: they are made in a millisecond and handshakes are cheap. The certificate of the
+server is made anew (by the same authority) when it lacks an address or nears its end; authority and signing
+key stay, so kubeconfigs and tokens keep working.
 """
 
 import datetime

@@ -65,7 +65,7 @@ async def list_objects(call: Call) -> Response:
     try:
         objects = store.at(served.storage, selection.namespace, shown)
     except TooOldError:
-        raise _too_old(token, after, store) from None
+        raise _too_old(token, after) from None
     if after:
         objects = [stored for stored in objects if _key(stored) > after]
     if not selection.everything:
@@ -202,15 +202,15 @@ def _key(stored: Stored) -> str:
     return f"{stored.namespace}/{stored.name}"
 
 
-def _too_old(token: str, after: str, store: Store) -> StatusError:
+def _too_old(token: str, after: str) -> StatusError:
     if not token:
         return expired("The resourceVersion for the provided list is too old.")
     error = expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new "
-        "list without the continue parameter, or use the continue token in this response to retrieve the "
-        "remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
-        "that were created, modified, or deleted between the time the first chunk was returned and now may show "
-        "up in the list."
+        "The provided continue parameter is too old to display a consistent list result. You can start a "
+        "new list without the continue parameter, or use the continue token in this response to retrieve the "
+        "remainder of the results. Continuing with the provided token results in an inconsistent list - "
+        "objects that were created, modified, or deleted between the time the first chunk was returned and "
+        "now may show up in the list."
     )
     error.list_metadata = {"continue": _write_token(-1, after)}
     return error

@@ -91,6 +91,10 @@ class Registry:
     def find(self, group: str, version: str, plural: str) -> Served | None:
         return self._served.get((group, version, plural))
 
+    def builtin(self, group: str, plural: str) -> Served:
+        """A built-in kind in version v1, which is always there."""
+        return self._served[group, "v1", plural]
+
     def find_kind(self, group: str, version: str, kind: str) -> Served | None:
         return self._by_kind.get((group, version, kind))
 

@@ -31,7 +31,7 @@ async def serve(state: Path, port: int, limits: Limits) -> None:
     store.start()
     api = Api(store, Registry(), state)
     signer = Signer(state / "pki" / "sa.key", store)
-    app = App(api, Authenticator(state / "tokens.json", signer), f"127.0.0.1:{port}")
+    app = App(api, Authenticator(state / "tokens.json", signer), signer, f"127.0.0.1:{port}")
     definitions = Definitions(api)
     definitions.restore()
     server = _Server(_config(app, state))

@@ -3,32 +3,95 @@
 The one place where the handlers meet the schema library.
 """
 
-from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.options import FieldValidation
 from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.status import StatusError, bad_request
+from argosy.local.apiserver.times import now_text
+from argosy.local.schema import apply as ssa
+from argosy.local.schema.decoding import DecodeError, decode
+from argosy.local.schema.defaults import apply_defaults
 from argosy.local.schema.errors import FieldError
 
 
-def admit_fields(obj: Json, served: Served, validation: FieldValidation, request: Request) -> Json:
+def admit_fields(obj: Json, served: Served, validation: FieldValidation, warnings: list[str]) -> Json:
+    """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read."""
+    if served.custom is None:
+        try:
+            unknown = decode(obj, served.schema, served.kind)
+        except DecodeError as error:
+            raise _unreadable(served, str(error)) from error
+        _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings)
+        apply_defaults(served.group, served.kind, obj)
     return obj
 
 
 def validate(obj: Json, served: Served, old: Json | None) -> list[FieldError]:
+    del obj, served, old
     return []
 
 
-def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
-    return new
-
-
-def check_applied(obj: Json, served: Served, validation: FieldValidation, request: Request) -> Json:
+def check_applied(obj: Json, served: Served, validation: FieldValidation, warnings: list[str]) -> Json:
+    """An applied configuration may hold known fields only; its values stay as they were sent."""
+    del served, validation, warnings
     return obj
+
+
+def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
+    """The new object with its fields attributed to who wrote them."""
+    return ssa.update_managed_fields(
+        old,
+        new,
+        manager=manager,
+        api_version=served.api_version,
+        time=now_text(),
+        schema=served.schema,
+        subresource=subresource,
+        resets=_resets(served, subresource),
+    )
 
 
 def track_apply(
     live: Json | None, config: Json, served: Served, manager: str, force: bool, subresource: str
 ) -> Json:
-    from argosy.local.schema.patch import merge_patch
+    """The live object with a configuration applied; 409 when others own what it changes."""
+    try:
+        return ssa.apply(
+            live,
+            config,
+            manager=manager,
+            api_version=served.api_version,
+            time=now_text(),
+            schema=served.schema,
+            force=force,
+            subresource=subresource,
+            resets=_resets(served, subresource),
+        )
+    except ssa.Conflicts as conflicts:
+        raise StatusError(409, "Conflict", str(conflicts), {"causes": conflicts.causes()}) from conflicts
+    except ssa.ApplyError as error:
+        raise StatusError(500, "", str(error)) from error
 
-    return merge_patch(live or {}, config)
+
+def _resets(served: Served, subresource: str) -> ssa.Filter | None:
+    """Which fields a write through this endpoint gives no ownership of."""
+    if subresource == "status":
+        return ssa.only("status") if served.custom is not None else ssa.excluding("spec")
+    if served.has_status and not subresource:
+        return ssa.excluding("status")
+    return None
+
+
+def _report(problems: list[str], served: Served, validation: FieldValidation, warnings: list[str]) -> None:
+    if not problems or validation == "Ignore":
+        return
+    if validation == "Warn":
+        warnings.extend(problems)
+        return
+    raise _unreadable(served, "strict decoding error: " + ", ".join(problems))
+
+
+def _unreadable(served: Served, why: str) -> StatusError:
+    return bad_request(
+        f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}'
+    )

@@ -69,7 +69,7 @@ async def update(
     if served.group == "events.k8s.io":
         obj = to_core(obj)
     _check_version(call, head, old, obj, patched=patched)
-    obj = shape.admit_fields(obj, served, options.validation, call.request)
+    obj = shape.admit_fields(obj, served, options.validation, call.request.warnings)
     _keep(obj, old, call)
     if not managed:
         obj = shape.track_update(old, obj, served, options.manager, subresource)

@@ -1,0 +1,90 @@
+"""Questions about identity and permission: reviews are created, answered and never stored."""
+
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.auth import Authenticator
+from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.create import check_identity
+from argosy.local.apiserver.http import Response, User, reply
+from argosy.local.apiserver.objects import Json, child, strings, text
+from argosy.local.apiserver.rbac import Attributes, Authorizer
+from argosy.local.apiserver.times import now_text
+from argosy.local.apiserver.tokens import ISSUER
+
+KINDS = frozenset(
+    {
+        "tokenreviews",
+        "selfsubjectreviews",
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "localsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+    }
+)
+
+
+async def create_review(call: Call, authorizer: Authorizer, authenticator: Authenticator) -> Response:
+    """Answer a review."""
+    review = check_identity(await read_object(call.request), call)
+    metadata = child(review, "metadata")
+    metadata.setdefault("creationTimestamp", None)
+    user = call.request.user
+    match call.served.plural:
+        case "tokenreviews":
+            review["status"] = _token_status(child(review, "spec"), authenticator)
+        case "selfsubjectreviews":
+            metadata["creationTimestamp"] = now_text()
+            review["status"] = {"userInfo": _user_info(user)}
+        case "selfsubjectrulesreviews":
+            review["status"] = _rules_status(authorizer, user, text(review, "spec", "namespace"))
+        case "selfsubjectaccessreviews":
+            review["status"] = _access_status(authorizer, user, child(review, "spec"))
+        case _:
+            review["status"] = _access_status(
+                authorizer, _spoken_of(child(review, "spec")), child(review, "spec")
+            )
+    return reply(review, 201)
+
+
+def _token_status(spec: Json, authenticator: Authenticator) -> Json:
+    token, audiences = text(spec, "token"), strings(spec, "audiences")
+    user = authenticator.find(token, audiences or None)
+    if user is None:
+        return {"user": {}, "error": "[invalid bearer token, unknown]"}
+    return {"authenticated": True, "user": _user_info(user), "audiences": audiences or [ISSUER]}
+
+
+def _user_info(user: User) -> Json:
+    info: Json = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": user.extra}
+    return {key: value for key, value in info.items() if value}
+
+
+def _spoken_of(spec: Json) -> User:
+    return User(text(spec, "user"), text(spec, "uid"), tuple(strings(spec, "groups")))
+
+
+def _access_status(authorizer: Authorizer, user: User, spec: Json) -> Json:
+    if "nonResourceAttributes" in spec:
+        asked = child(spec, "nonResourceAttributes")
+        attributes = Attributes(user, text(asked, "verb"), path=text(asked, "path"))
+    else:
+        asked = child(spec, "resourceAttributes")
+        attributes = Attributes(
+            user,
+            text(asked, "verb"),
+            text(asked, "group"),
+            text(asked, "resource"),
+            text(asked, "subresource"),
+            text(asked, "name"),
+            text(asked, "namespace"),
+        )
+    allowed, why = authorizer.allowed(attributes)
+    return {"allowed": allowed, "reason": why} if why else {"allowed": allowed}
+
+
+def _rules_status(authorizer: Authorizer, user: User, namespace: str) -> Json:
+    rules = authorizer.rules(user, namespace)
+    return {
+        "resourceRules": [rule.json() for rule in rules if not rule.paths],
+        "nonResourceRules": [rule.json() for rule in rules if rule.paths],
+        "incomplete": False,
+    }

@@ -1,0 +1,282 @@
+"""Parts of an object with a life of their own: scale, a namespace's finalizers, binding, eviction, tokens."""
+
+import msgspec
+
+from argosy.local.apiserver import delete as deletion
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.create import check_identity
+from argosy.local.apiserver.http import Response, reply
+from argosy.local.apiserver.media import content_type
+from argosy.local.apiserver.objects import Json, child, children, ensure, labels_of, number, text
+from argosy.local.apiserver.options import invalid_error, write_options
+from argosy.local.apiserver.patching import APPLY_PATCH, patch_json
+from argosy.local.apiserver.podadmission import bind_pod, gated
+from argosy.local.apiserver.read import find
+from argosy.local.apiserver.status import (
+    MODIFIED,
+    StatusError,
+    bad_request,
+    conflict,
+    not_found,
+    too_many_requests,
+    unsupported_media_type,
+)
+from argosy.local.apiserver.store import Stored
+from argosy.local.apiserver.times import now_text, text_of
+from argosy.local.apiserver.tokens import ISSUER, Signer
+from argosy.local.apiserver.update import answer, update
+from argosy.local.schema.errors import FieldError, invalid, required
+from argosy.local.schema.selectors import selector_from
+
+_CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def head_of(call: Call) -> Stored:
+    head = call.api.head(call.served, call.namespace, call.target.name)
+    if head is None:
+        raise not_found(call.served.group, call.served.plural, call.target.name)
+    return head
+
+
+async def scale(call: Call) -> Response:
+    """Get, update or patch the number of replicas alone."""
+    if call.request.method == "GET":
+        return reply(_scale_of(call, find(call).decoded()))
+    options = write_options(call.request, "UpdateOptions" if call.request.method == "PUT" else "PatchOptions")
+    head = head_of(call)
+    obj = head.decoded()
+    current = _scale_of(call, obj)
+    if call.request.method == "PUT":
+        wanted = await read_object(call.request)
+    else:
+        kind = content_type(call.request)
+        if kind == APPLY_PATCH:
+            raise unsupported_media_type(["application/json-patch+json", "application/merge-patch+json"])
+        wanted = patch_json(current, await call.request.body(), kind, call)
+    if (wanted.get("kind"), wanted.get("apiVersion")) != ("Scale", "autoscaling/v1"):
+        raise bad_request("the object provided is unrecognized (must be of type Scale)")
+    version = text(wanted, "metadata", "resourceVersion")
+    if version and version != str(head.rv):
+        raise conflict(call.served.group, call.served.plural, head.name, MODIFIED)
+    replicas = child(wanted, "spec").get("replicas", 0)
+    if not isinstance(replicas, int) or replicas < 0:
+        error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid_error("autoscaling", "Scale", head.name, [error])
+    path = _replicas_path(call)
+    ensure(obj, *path[:-1])[path[-1]] = replicas
+    obj["apiVersion"] = call.served.api_version
+    written = await update(call, head, obj, options)
+    return reply(_scale_of(call, written if isinstance(written, dict) else written.decoded()))
+
+
+def _replicas_path(call: Call) -> list[str]:
+    custom = call.served.custom
+    path = text(custom.scale, "specReplicasPath") if custom else ".spec.replicas"
+    return path.removeprefix(".").split(".")
+
+
+def _scale_of(call: Call, obj: Json) -> Json:
+    custom, metadata = call.served.custom, child(obj, "metadata")
+    path = _replicas_path(call)
+    status_path = text(custom.scale, "statusReplicasPath") if custom else ".status.replicas"
+    status: Json = {"replicas": number(obj, *status_path.removeprefix(".").split("."))}
+    selector = _selector_text(call, obj)
+    if selector:
+        status["selector"] = selector
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    replicas = number(obj, *path)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def _selector_text(call: Call, obj: Json) -> str:
+    custom = call.served.custom
+    if custom is not None:
+        path = text(custom.scale, "labelSelectorPath")
+        return text(obj, *path.removeprefix(".").split(".")) if path else ""
+    selector = child(obj, "spec", "selector")
+    if call.served.storage == "replicationcontrollers":
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    parts = [f"{key}={value}" for key, value in labels_of(selector, "matchLabels").items()]
+    for entry in children(selector, "matchExpressions"):
+        key, values = text(entry, "key"), entry.get("values")
+        shown = f"({','.join(sorted(values))})" if isinstance(values, list) else ""
+        words = {
+            "In": f"{key} in {shown}",
+            "NotIn": f"{key} notin {shown}",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        parts.append(words.get(text(entry, "operator"), key))
+    return ",".join(sorted(parts))
+
+
+async def finalize_namespace(call: Call) -> Response:
+    """Replace a namespace's own finalizers; taking the last away ends it."""
+    options = write_options(call.request, "UpdateOptions")
+    obj = check_identity(await read_object(call.request), call)
+    head = head_of(call)
+    old = head.decoded()
+    old_spec = ensure(old, "spec")
+    finalizers = child(obj, "spec").get("finalizers") or []
+    changed = {**old, "spec": {**old_spec, "finalizers": finalizers}}
+    if not finalizers:
+        changed["spec"] = {key: value for key, value in old_spec.items() if key != "finalizers"}
+    version = text(obj, "metadata", "resourceVersion")
+    if version:
+        ensure(changed, "metadata")["resourceVersion"] = version
+    return answer(await update(call, head, changed, options), call, "object")
+
+
+async def bind(call: Call) -> Response:
+    """Assign a pod to a node, once."""
+    binding = await read_object(call.request)
+    dry_run = bool(write_options(call.request, "CreateOptions").dry_run)
+    node = text(binding, "target", "name")
+    if not node:
+        raise invalid_error("", "Binding", call.target.name, [required("target.name")])
+    pods = call.api.registry.find("", "v1", "pods")
+    assert pods is not None
+    name = call.target.name or text(binding, "metadata", "name")
+    head = call.api.head(pods, call.namespace, name)
+    if head is None:
+        raise not_found("", "pods", name)
+    pod = head.decoded()
+    _check_binding(binding, pod, head)
+    bind_pod(pod, node, child(binding, "metadata", "annotations"), child(binding, "metadata", "labels"))
+    if not dry_run:
+        await call.api.put(pods, pod)
+    return reply(_CREATED, 201)
+
+
+def _check_binding(binding: Json, pod: Json, head: Stored) -> None:
+    name, there = head.name, text(pod, "spec", "nodeName")
+    uid, version = text(binding, "metadata", "uid"), text(binding, "metadata", "resourceVersion")
+    if uid and uid != text(pod, "metadata", "uid"):
+        there = text(pod, "metadata", "uid")
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {there}"
+        raise conflict("", "pods", name, why)
+    if version and version != str(head.rv):
+        raise conflict("", "pods", name, MODIFIED)
+    why = ""
+    if text(pod, "metadata", "deletionTimestamp"):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif there:
+        why = f'pod {name} is already assigned to node "{there}"'
+    elif gated(pod):
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+    if why:
+        raise conflict("", "pods/binding", name, why)
+
+
+async def evict(call: Call) -> Response:
+    """Delete a pod if its disruption budgets allow it."""
+    eviction = await read_object(call.request)
+    try:
+        options = msgspec.convert(child(eviction, "deleteOptions"), deletion.DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"Eviction: {error}") from error
+    name = text(eviction, "metadata", "name")
+    if name and name != call.target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    head = head_of(call)
+    pod = head.decoded()
+    if text(pod, "status", "phase") not in ("Succeeded", "Failed", "Pending"):
+        await _use_budget(call, pod)
+    await deletion.delete(call, head_of(call), options)
+    return reply(_CREATED, 201)
+
+
+async def _use_budget(call: Call, pod: Json) -> None:
+    budgets = call.api.registry.find("policy", "v1", "poddisruptionbudgets")
+    assert budgets is not None
+    labels = labels_of(pod, "metadata", "labels")
+    for stored in call.api.store.collection(budgets.storage).listed(call.namespace):
+        head = call.api.head(budgets, stored.namespace, stored.name)
+        budget = head.decoded() if head else {}
+        selector = child(budget, "spec").get("selector")
+        if not isinstance(selector, dict) or not selector_from(selector).matches(labels):
+            continue
+        status = ensure(budget, "status")
+        allowed = number(status, "disruptionsAllowed")
+        if allowed <= 0:
+            healthy, wanted = number(status, "currentHealthy"), number(status, "desiredHealthy")
+            cause: Json = {
+                "reason": "DisruptionBudget",
+                "message": f"The disruption budget {stored.name} needs {wanted} healthy pods "
+                f"and has {healthy} currently",
+            }
+            raise too_many_requests(
+                "Cannot evict pod as it would violate the pod's disruption budget.", 0, [cause]
+            )
+        status["disruptionsAllowed"] = allowed - 1
+        ensure(status, "disruptedPods")[text(pod, "metadata", "name")] = now_text()
+        await call.api.put(budgets, budget)
+
+
+async def request_token(call: Call, signer: Signer) -> Response:
+    """Sign a token for a service account, bound to a pod if asked."""
+    import datetime
+
+    request = await read_object(call.request)
+    account = find(call).decoded()
+    spec = ensure(request, "spec")
+    seconds = spec.setdefault("expirationSeconds", 3600)
+    audiences = spec.get("audiences") or [ISSUER]
+    errors: list[FieldError] = []
+    if not isinstance(seconds, int) or seconds < 600:
+        errors.append(
+            invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+        )
+    if errors:
+        raise invalid_error("authentication.k8s.io", "TokenRequest", call.target.name, errors)
+    assert isinstance(seconds, int)
+    assert isinstance(audiences, list)
+    bound = _bound(call, child(spec, "boundObjectRef"))
+    token, end = signer.sign(account, [str(a) for a in audiences], seconds, bound)
+    spec["audiences"] = audiences
+    request["metadata"] = {
+        "name": call.target.name,
+        "namespace": call.namespace,
+        "creationTimestamp": now_text(),
+    }
+    request.update({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"})
+    ends = text_of(datetime.datetime.fromtimestamp(end, datetime.UTC))
+    request["status"] = {"token": token, "expirationTimestamp": ends}
+    return reply(request, 201)
+
+
+def _bound(call: Call, reference: Json) -> Json | None:
+    if not reference:
+        return None
+    kind, name, uid = text(reference, "kind"), text(reference, "name"), text(reference, "uid")
+    storages = {"Pod": "pods", "Secret": "secrets"}
+    if kind not in storages:
+        raise bad_request(f"cannot bind token to object of type {text(reference, 'apiVersion')}, Kind={kind}")
+    stored = call.api.store.collection(storages[kind]).get(call.namespace, name)
+    if stored is None:
+        raise not_found("", storages[kind], name)
+    obj = stored.decoded()
+    real = text(obj, "metadata", "uid")
+    if uid and uid != real:
+        why = (
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            "The object might have been deleted and then recreated"
+        )
+        raise StatusError(409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}', None)
+    if kind == "Pod" and text(obj, "spec", "serviceAccountName") != call.target.name:
+        raise bad_request(
+            f'cannot bind token for serviceaccount "{call.target.name}" to pod running '
+            "with different serviceaccount name."
+        )
+    bound: Json = {"kind": kind, "name": name, "uid": real}
+    node = call.api.store.collection("nodes").get("", text(obj, "spec", "nodeName"))
+    if kind == "Pod" and node is not None:
+        bound["node"] = {"name": node.name, "uid": text(node.decoded(), "metadata", "uid")}
+    return bound
