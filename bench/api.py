@@ -5,7 +5,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import aiohttp
@@ -161,7 +161,7 @@ def server_pid(server: Server) -> int:
     raise LookupError(f"no server of {server.folder} runs")
 
 
-async def _post(client: aiohttp.ClientSession, path: str, body: dict[str, object]) -> None:
+async def _post(client: aiohttp.ClientSession, path: str, body: Mapping[str, object]) -> None:
     async with client.post(path, json=body) as answer:
         content = await answer.read()
         if answer.status >= 300:

@@ -22,7 +22,7 @@ def main() -> None:
         await send({"type": "http.response.body", "body": reply})
 
     uvicorn.run(
-        app,  # type: ignore[arg-type] # uvicorn's own types name every scope
+        app,
         host="127.0.0.1",
         port=port,
         http="httptools",
