@@ -1,0 +1,77 @@
+"""The quickstart, told as it happens: a control plane comes up, a run trains, loses a worker and recovers.
+
+It uses the `argosy` command and nothing else, so that everything shown here can be typed by hand.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+ARGOSY = str(BIN / "argosy")
+CHECKPOINT = Path(".argosy/quickstart/checkpoint.npz")
+VICTIM = "quickstart-worker-1"
+
+
+def main() -> int:
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    os.environ.pop("KUBECONFIG", None)
+    show("A control plane on this machine, with three nodes")
+    if subprocess.run([ARGOSY, "status"], capture_output=True, check=False).returncode != 0:
+        run("up", "--nodes", "3")
+    else:
+        print("it is up already")
+    subprocess.run([ARGOSY, "rm", "quickstart"], capture_output=True, check=False)
+    CHECKPOINT.unlink(missing_ok=True)
+    show("Three workers train together; one of them is killed on the way")
+    killed = threading.Event()
+    threading.Thread(target=kill_a_worker, args=(killed,), daemon=True).start()
+    outcome = run("run", "--here", str(HERE / "run.yaml"), check=False)
+    if outcome != 0:
+        print("\nthe run did not succeed; `argosy describe quickstart` tells why", file=sys.stderr)
+        return outcome
+    if not killed.is_set():
+        print("\nthe run ended before a worker could be killed", file=sys.stderr)
+        return 1
+    run("ps")
+    show("It is all still there. To try next:")
+    print(
+        f"  source {BIN / 'activate'}\n"
+        "  argosy describe quickstart                   what happened, and when\n"
+        "  argosy kubectl get pods,trainingruns -A      any kubectl command\n"
+        "  argosy run --replicas 2 -- hostname          any command as a job\n"
+        "  argosy run --here examples/…/run.yaml        further examples\n"
+        "  argosy down                                  stop everything\n"
+    )
+    return 0
+
+
+def kill_a_worker(killed: threading.Event) -> None:
+    """Once there is a checkpoint, kill every process in one worker, as an out-of-memory or a crash would."""
+    while not CHECKPOINT.exists():
+        time.sleep(0.1)
+    print(f"── killing every process in {VICTIM} ──", flush=True)
+    command = [ARGOSY, "kubectl", "exec", VICTIM, "--", "sh", "-c", "kill -9 -1"]
+    subprocess.run(command, capture_output=True, check=False)
+    killed.set()
+
+
+def show(title: str) -> None:
+    print(f"\n\033[1m▌ {title}\033[0m" if sys.stdout.isatty() else f"\n== {title}", flush=True)
+
+
+def run(*words: str, check: bool = True) -> int:
+    """Show an argosy command and run it."""
+    print(f"$ argosy {' '.join(words)}", flush=True)
+    code = subprocess.run([ARGOSY, *words], check=False).returncode
+    if check and code != 0:
+        sys.exit(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
