@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct, field
 
-from argosy.kinds.labels import POD_GROUP_ANNOTATION
 from argosy.local.controllers.kinds import Node, Pod, PodAffinityTerm
+from argosy.local.controllers.shared import group_of
 from argosy.local.scheduler.matching import HostPort, host_ports
 from argosy.local.scheduler.resources import Amounts, add, amounts, pod_requests, pod_usage, subtract
 
-VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
 VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
 
 
@@ -42,9 +41,7 @@ class PodFacts(Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """The name of the pod's PodGroup, or nothing."""
-        notes = self.pod.metadata.annotations
-        return notes.get(POD_GROUP_ANNOTATION) or notes.get(VOLCANO_GROUP_ANNOTATION, "")
+        return group_of(self.pod)
 
     @property
     def task(self) -> str:

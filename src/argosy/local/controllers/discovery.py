@@ -1,0 +1,96 @@
+"""Which kinds the API server serves now, including those of CRDs: for the garbage collector and for
+namespaces.
+"""
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.engine.client import Client
+from argosy.kinds.resource import Resource
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class Served(Struct, frozen=True):
+    resource: Resource
+    verbs: frozenset[str]
+
+    @property
+    def collectable(self) -> bool:
+        """Its objects can be followed and deleted."""
+        return {"list", "watch", "delete"} <= self.verbs
+
+
+class Catalog(Struct, frozen=True):
+    served: tuple[Served, ...]
+    complete: bool = True
+    """False if a group could not be asked: then what is missing here may exist all the same."""
+
+    def find(self, api_version: str, kind: str) -> Resource | None:
+        """By group and kind: an object has the same uid in every version that serves it."""
+        for each in self.served:
+            group = api_version.rpartition("/")[0]
+            if (each.resource.group, each.resource.kind) == (group, kind):
+                return each.resource
+        return None
+
+
+async def discover(client: Client) -> Catalog:
+    served: dict[tuple[str, str], Served] = {}
+    complete = True
+    for path in ("/api", "/apis"):
+        answer = await client.request("GET", path, headers={"Accept": AGGREGATED})
+        for group in _decoder.decode(answer).items:
+            for version in group.versions:
+                complete &= version.freshness != "Stale"
+                for each in version.resources:
+                    found = _served(group.metadata.name, version.version, each)
+                    served.setdefault((group.metadata.name, each.resource), found)
+    return Catalog(tuple(served.values()), complete)
+
+
+def _served(group: str, version: str, found: "_Resource") -> Served:
+    kind = found.response_kind
+    resource = Resource(
+        kind.group or group,
+        kind.version or version,
+        kind.kind,
+        found.resource,
+        found.scope == "Namespaced",
+    )
+    return Served(resource, frozenset(found.verbs))
+
+
+class _Kind(Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Resource(Struct, rename="camel"):
+    resource: str
+    response_kind: _Kind = field(default_factory=_Kind)
+    scope: str = ""
+    verbs: list[str] = field(default_factory=list)
+
+
+class _Version(Struct):
+    version: str
+    resources: list[_Resource] = field(default_factory=list)
+    freshness: str = "Current"
+
+
+class _Name(Struct):
+    name: str = ""
+
+
+class _Group(Struct):
+    metadata: _Name = field(default_factory=_Name)
+    versions: list[_Version] = field(default_factory=list)
+
+
+class _Groups(Struct):
+    items: list[_Group]
+
+
+_decoder = msgspec.json.Decoder(_Groups)

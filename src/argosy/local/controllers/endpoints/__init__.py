@@ -1,0 +1,1 @@
+"""Services and the addresses behind them, as EndpointSlices."""

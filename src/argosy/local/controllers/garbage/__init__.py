@@ -1,0 +1,1 @@
+"""Deletes what nobody owns any more, by ownerReference."""

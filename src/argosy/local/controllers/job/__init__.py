@@ -1,0 +1,1 @@
+"""batch/v1 Jobs: run pods to completion, count them exactly once."""

@@ -1,0 +1,342 @@
+"""What a Job needs next: pods to make and to drop, and the status to write. Pure.
+
+Counting is exact across crashes because of the tracking finalizer, as in Kubernetes: a pod that ended is
+first noted by uid in `uncountedTerminatedPods`, then loses its finalizer, and only then moves into
+`succeeded` or `failed`. Whatever is lost in between, no pod is counted twice and none vanishes uncounted. A
+Job that is about to end says so first (SuccessCriteriaMet, FailureTarget) and ends when its last pod is
+gone.
+"""
+
+import copy
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct, field
+
+from argosy.local.controllers.job.failure import judge, unsupported
+from argosy.local.controllers.job.indexes import format_indexes, index_of, parse_indexes
+from argosy.local.controllers.kinds import Job, JobCondition, JobStatus, Pod
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+MOST_AT_ONCE = 500
+"""How many pods are made, dropped or counted in one pass."""
+
+
+class Backoff(Struct, frozen=True):
+    """Seconds to wait after failures: doubling from the first, up to the most."""
+
+    first: float = 10.0
+    most: float = 600.0
+
+
+class Plan(Struct):
+    status: JobStatus
+    create: list[int | None] = field(default_factory=list)
+    """One entry per pod to make: its index, or None where there are no indexes."""
+    drop: list[Pod] = field(default_factory=list)
+    """Pods that are not wanted any more: finalizer off and deleted, not counted."""
+    stop: list[Pod] = field(default_factory=list)
+    """Pods of a Job that is over: deleted, and counted."""
+    release: list[Pod] = field(default_factory=list)
+    """Pods whose finalizer comes off once the status is written."""
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+    wake: float | None = None
+    expired: bool = False
+    """The Job is finished and its time to live is over: delete it."""
+
+
+def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff = Backoff()) -> Plan:
+    tracked = [pod for pod in pods if TRACKING in pod.metadata.finalizers]
+    if finished(job) is not None or job.metadata.deletion_timestamp is not None:
+        return _afterwards(job, tracked, now)
+    plan = Plan(status=copy.deepcopy(job.status))
+    _count_released(plan.status, {pod.metadata.uid for pod in tracked}, job)
+    tally = _tally(job, plan.status, pods, tracked)
+    if plan.status.start_time is None and not job.spec.suspend:
+        plan.status.start_time = now
+    ending = _ending(job, plan, pods, tally, now)
+    if ending is not None:
+        plan.stop = tally.active
+    else:
+        _manage(job, plan, pods, tally, now, backoff)
+        if _complete(job, plan, tally):
+            ending = _condition(
+                "SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods", now
+            )
+        else:
+            _note_suspension(job, plan, now)
+    gone = {pod.metadata.uid for pod in (*plan.drop, *plan.stop)}
+    staying = [pod for pod in tally.active if pod.metadata.uid not in gone]
+    plan.status.active = len(staying) + len(plan.create)
+    plan.status.ready = sum(ready(pod) for pod in staying)
+    plan.status.terminating = len(tally.terminating) + len(gone)
+    _note_ended(job, plan, tracked, ending, {pod.metadata.uid for pod in plan.drop})
+    if ending is not None:
+        _finish(plan, ending, now, pending=len(tracked))
+    return plan
+
+
+def finished(job: Job) -> JobCondition | None:
+    return next(
+        (c for c in job.status.conditions if c.type in ("Complete", "Failed") and c.status == "True"), None
+    )
+
+
+def ready(pod: Pod) -> bool:
+    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+
+
+class _Tally(Struct):
+    active: list[Pod]
+    terminating: list[Pod]
+    succeeded: int
+    failed: int
+    completed: set[int]
+
+
+def _afterwards(job: Job, tracked: list[Pod], now: datetime) -> Plan:
+    plan = Plan(status=job.status, release=tracked)
+    end = finished(job)
+    ttl = job.spec.ttl_seconds_after_finished
+    if end is None or ttl is None or job.metadata.deletion_timestamp is not None:
+        return plan
+    left = ((end.last_transition_time or now) + timedelta(seconds=ttl) - now).total_seconds()
+    plan.expired, plan.wake = left <= 0, max(left, 0.0)
+    return plan
+
+
+def _count_released(status: JobStatus, tracked: set[str], job: Job) -> None:
+    """Pods that were noted and have lost their finalizer enter the counts."""
+    uncounted = status.uncounted_terminated_pods
+    if not indexed(job):
+        status.succeeded += sum(uid not in tracked for uid in uncounted.succeeded)
+    status.failed += sum(uid not in tracked for uid in uncounted.failed)
+    uncounted.succeeded = [uid for uid in uncounted.succeeded if uid in tracked]
+    uncounted.failed = [uid for uid in uncounted.failed if uid in tracked]
+
+
+def indexed(job: Job) -> bool:
+    return job.spec.completion_mode == "Indexed"
+
+
+def _tally(job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod]) -> _Tally:
+    uncounted = status.uncounted_terminated_pods
+    known = {*uncounted.succeeded, *uncounted.failed}
+    fresh = [pod for pod in tracked if pod.metadata.uid not in known]
+    completed = parse_indexes(status.completed_indexes)
+    done = [pod for pod in fresh if pod.status.phase == "Succeeded"]
+    if indexed(job):
+        limit = job.spec.completions or 0
+        completed |= {index for index in map(index_of, done) if index is not None}
+        completed = {index for index in completed if index < limit}
+    succeeded = status.succeeded + len(uncounted.succeeded) + len(done)
+    broken = [pod for pod in fresh if _failed(job, pod) and judge(job, pod).counts]
+    return _Tally(
+        active=[pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is None],
+        terminating=[pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is not None],
+        succeeded=len(completed) if indexed(job) else succeeded,
+        failed=status.failed + len(uncounted.failed) + len(broken),
+        completed=completed,
+    )
+
+
+def _failed(job: Job, pod: Pod) -> bool:
+    """A pod being deleted counts as failed at once, unless the Job says to wait until it has ended."""
+    if pod.status.phase == "Failed":
+        return True
+    deleting = pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"
+    return deleting and job.spec.pod_replacement_policy != "Failed"
+
+
+def _ending(job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datetime) -> JobCondition | None:
+    """Why the Job is to end, if it is: what was said before, else the first reason to fail."""
+    for condition in job.status.conditions:
+        if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
+            return condition
+    if refused := unsupported(job):
+        return _condition("FailureTarget", "Unsupported", refused, now)
+    for pod in pods:
+        if message := judge(job, pod).fails_job:
+            return _condition("FailureTarget", "PodFailurePolicy", message, now)
+    if tally.failed > job.spec.backoff_limit or _restarted_too_often(job, pods):
+        text = "Job has reached the specified backoff limit"
+        return _condition("FailureTarget", "BackoffLimitExceeded", text, now)
+    deadline, started = job.spec.active_deadline_seconds, plan.status.start_time
+    if deadline is not None and started is not None and not job.spec.suspend:
+        left = (started + timedelta(seconds=deadline) - now).total_seconds()
+        if left <= 0:
+            text = "Job was active longer than specified deadline"
+            return _condition("FailureTarget", "DeadlineExceeded", text, now)
+        plan.wake = left
+    return None
+
+
+def _restarted_too_often(job: Job, pods: Sequence[Pod]) -> bool:
+    spec = job.spec.template.get("spec")
+    if not isinstance(spec, dict) or spec.get("restartPolicy") != "OnFailure":
+        return False
+    restarts = sum(
+        status.restart_count
+        for pod in pods
+        if pod.status.phase in ("Pending", "Running")
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    )
+    return restarts >= max(job.spec.backoff_limit, 1)
+
+
+def _manage(
+    job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datetime, backoff: Backoff
+) -> None:
+    """As many active pods as the Job wants, no more."""
+    if job.spec.suspend:
+        plan.drop = tally.active
+        return
+    active = sorted(tally.active, key=_expendable)
+    wanted = _wanted(job, tally)
+    surplus = _repeated(job, active, tally)
+    surplus += [pod for pod in active if pod not in surplus][: max(len(active) - len(surplus) - wanted, 0)]
+    if surplus:
+        plan.drop = surplus[:MOST_AT_ONCE]
+        return
+    waiting = len(tally.terminating) if job.spec.pod_replacement_policy == "Failed" else 0
+    lacking = min(wanted - waiting - len(active), MOST_AT_ONCE)
+    if lacking <= 0:
+        return
+    pause = _pause(job, pods, now, backoff)
+    if pause > 0:
+        plan.wake = min(pause, plan.wake) if plan.wake is not None else pause
+        return
+    plan.create = _free_indexes(job, active, tally, lacking) if indexed(job) else [None] * lacking
+
+
+def _wanted(job: Job, tally: _Tally) -> int:
+    if job.spec.completions is None:
+        return len(tally.active) if tally.succeeded else job.spec.parallelism
+    return max(min(job.spec.completions - tally.succeeded, job.spec.parallelism), 0)
+
+
+def _expendable(pod: Pod) -> tuple[bool, bool, str]:
+    """The least loss first: without a node, not ready, youngest by name order."""
+    return (bool(pod.spec.node_name), ready(pod), pod.metadata.name)
+
+
+def _repeated(job: Job, active: list[Pod], tally: _Tally) -> list[Pod]:
+    """Pods of an index that is done, out of range, or has a pod already."""
+    if not indexed(job):
+        return []
+    seen: set[int] = set()
+    surplus = []
+    for pod in reversed(active):
+        index = index_of(pod)
+        if index is None or index >= (job.spec.completions or 0) or index in seen | tally.completed:
+            surplus.append(pod)
+        else:
+            seen.add(index)
+    return surplus
+
+
+def _free_indexes(job: Job, active: list[Pod], tally: _Tally, count: int) -> list[int | None]:
+    held = {index_of(pod) for pod in active}
+    if job.spec.pod_replacement_policy == "Failed":
+        held |= {index_of(pod) for pod in tally.terminating}
+    free = (i for i in range(job.spec.completions or 0) if i not in tally.completed and i not in held)
+    return [index for index, _ in zip(free, range(count), strict=False)]
+
+
+def _pause(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff) -> float:
+    """Seconds to wait before the next pod, by the failures since the last success."""
+    latest = max((ended(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
+    failures = [ended(pod, now) for pod in pods if _failed(job, pod) and judge(job, pod).counts]
+    failures = [when for when in failures if latest is None or when > latest]
+    if not failures:
+        return 0.0
+    delay = min(backoff.first * 2.0 ** min(len(failures) - 1, 30), backoff.most)
+    return delay - (now - max(failures)).total_seconds()
+
+
+def ended(pod: Pod, now: datetime) -> datetime:
+    """When the pod ended: its last container's end, else its deletion, else now."""
+    ends = [
+        status.state.terminated.finished_at
+        for status in pod.status.container_statuses
+        if status.state.terminated is not None and status.state.terminated.finished_at is not None
+    ]
+    if ends:
+        return max(ends)
+    meta = pod.metadata
+    if meta.deletion_timestamp is not None:
+        return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    return meta.creation_timestamp or now
+
+
+def _complete(job: Job, plan: Plan, tally: _Tally) -> bool:
+    remaining = len(tally.active) - len(plan.drop) + len(plan.create)
+    if job.spec.completions is None:
+        return tally.succeeded > 0 and remaining == 0
+    return tally.succeeded >= job.spec.completions and remaining == 0
+
+
+def _note_suspension(job: Job, plan: Plan, now: datetime) -> None:
+    known = next((c for c in plan.status.conditions if c.type == "Suspended"), None)
+    if job.spec.suspend and (known is None or known.status != "True"):
+        fresh = _condition("Suspended", "JobSuspended", "Job suspended", now)
+        plan.status.start_time = None
+        plan.events.append(("Normal", "Suspended", "Job suspended"))
+    elif not job.spec.suspend and known is not None and known.status == "True":
+        fresh = _condition("Suspended", "JobResumed", "Job resumed", now)
+        fresh.status = "False"
+        plan.status.start_time = now
+        plan.events.append(("Normal", "Resumed", "Job resumed"))
+    else:
+        return
+    plan.status.conditions = [c for c in plan.status.conditions if c.type != "Suspended"] + [fresh]
+
+
+def _note_ended(
+    job: Job, plan: Plan, tracked: list[Pod], ending: JobCondition | None, dropped: set[str]
+) -> None:
+    """Notes pods that ended, so that their finalizers can come off."""
+    uncounted = plan.status.uncounted_terminated_pods
+    completed = parse_indexes(plan.status.completed_indexes)
+    failing = ending is not None and ending.type == "FailureTarget"
+    for pod in tracked:
+        uid = pod.metadata.uid
+        if uid in dropped or len(uncounted.succeeded) + len(uncounted.failed) >= MOST_AT_ONCE:
+            continue
+        index = index_of(pod)
+        in_range = not indexed(job) or (index is not None and index < (job.spec.completions or 0))
+        failed = _failed(job, pod)
+        if not (failed or ending is not None or pod.status.phase == "Succeeded"):
+            continue
+        plan.release.append(pod)
+        if pod.status.phase == "Succeeded" and uid not in uncounted.failed:
+            if indexed(job) and index is not None and in_range:
+                completed.add(index)
+            elif not indexed(job) and uid not in uncounted.succeeded:
+                uncounted.succeeded.append(uid)
+        elif (failed or failing) and in_range and uid not in uncounted.failed and judge(job, pod).counts:
+            uncounted.failed.append(uid)
+    if indexed(job):
+        completed = {index for index in completed if index < (job.spec.completions or 0)}
+        plan.status.completed_indexes = format_indexes(completed)
+        plan.status.succeeded = len(completed)
+
+
+def _finish(plan: Plan, ending: JobCondition, now: datetime, *, pending: int) -> None:
+    status = plan.status
+    if all(c.type != ending.type for c in status.conditions):
+        status.conditions.append(ending)
+    uncounted = status.uncounted_terminated_pods
+    if pending or status.terminating or uncounted.succeeded or uncounted.failed:
+        return
+    if ending.type == "SuccessCriteriaMet":
+        status.conditions.append(_condition("Complete", ending.reason, ending.message, now))
+        status.completion_time = now
+        plan.events.append(("Normal", "Completed", "Job completed"))
+    else:
+        status.conditions.append(_condition("Failed", ending.reason, ending.message, now))
+        plan.events.append(("Warning", ending.reason, ending.message))
+
+
+def _condition(type: str, reason: str, message: str, now: datetime) -> JobCondition:
+    return JobCondition(type, "True", now, now, reason, message)

@@ -1,0 +1,61 @@
+"""What a failed pod means for its Job: counted, ignored, or the end of the Job.
+
+The rules of `podFailurePolicy` are looked at in order, the first that matches wins, and a failure that no
+rule matches counts. Only pods that have really ended are matched: a pod being deleted has no exit codes
+yet.
+"""
+
+from msgspec import Struct
+
+from argosy.local.controllers.kinds import ExitCodes, FailureRule, Job, Pod
+
+
+class Verdict(Struct, frozen=True):
+    counts: bool = True
+    fails_job: str = ""
+    """The message of the Job's failure, if this pod ends the Job."""
+
+
+def judge(job: Job, pod: Pod) -> Verdict:
+    policy = job.spec.pod_failure_policy
+    if policy is None or pod.status.phase != "Failed":
+        return Verdict()
+    for number, rule in enumerate(policy.rules):
+        found = _match(rule, pod)
+        if found:
+            message = f"{found} matching {rule.action} rule at index {number}"
+            return Verdict(rule.action != "Ignore", message if rule.action == "FailJob" else "")
+    return Verdict()
+
+
+def unsupported(job: Job) -> str:
+    """The first field that this controller cannot honour, as a sentence; nothing if all is well."""
+    rules = job.spec.pod_failure_policy.rules if job.spec.pod_failure_policy else []
+    fields = {
+        "spec.backoffLimitPerIndex": job.spec.backoff_limit_per_index is not None,
+        "spec.successPolicy": job.spec.success_policy is not None,
+        "spec.podFailurePolicy.rules[].action: FailIndex": any(rule.action == "FailIndex" for rule in rules),
+    }
+    used = next((field for field, present in fields.items() if present), "")
+    return f"{used} is not supported by the local control plane" if used else ""
+
+
+def _match(rule: FailureRule, pod: Pod) -> str:
+    name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    if rule.on_exit_codes is not None:
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+            ended = status.state.terminated
+            if ended is not None and _code_matches(rule.on_exit_codes, status.name, ended.exit_code):
+                return f"Container {status.name} for pod {name} failed with exit code {ended.exit_code}"
+        return ""
+    for pattern in rule.on_pod_conditions:
+        for condition in pod.status.conditions:
+            if (condition.type, condition.status) == (pattern.type, pattern.status):
+                return f"Pod {name} has condition {condition.type}"
+    return ""
+
+
+def _code_matches(codes: ExitCodes, container: str, code: int) -> bool:
+    if code == 0 or (codes.container_name and codes.container_name != container):
+        return False
+    return (code in codes.values) == (codes.operator == "In")

@@ -1,0 +1,63 @@
+"""The pod that a Job makes: its template, plus what ties the pod to the Job and to its index."""
+
+import copy
+
+from argosy.local.controllers.job.decide import TRACKING
+from argosy.local.controllers.job.indexes import INDEX_LABEL
+from argosy.local.controllers.kinds import Job
+
+Json = dict[str, object]
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+NAME_LIMIT = 57
+"""Leaves room for the five random characters that the API server appends, within 63."""
+
+
+def pod_for(job: Job, index: int | None) -> Json:
+    template = copy.deepcopy(job.spec.template)
+    metadata, spec = _mapping(template.get("metadata")), _mapping(template.get("spec"))
+    labels, notes = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
+    name, uid = job.metadata.name, job.metadata.uid
+    for key, value in {"controller-uid": uid, "job-name": name}.items():
+        labels.setdefault(key, value)
+        labels.setdefault(f"batch.kubernetes.io/{key}", value)
+    prefix = name
+    if index is not None:
+        labels[INDEX_LABEL] = notes[INDEX_LABEL] = str(index)
+        prefix = f"{name}-{index}"
+        spec.setdefault("hostname", prefix)
+        _add_index_variable(spec)
+    finalizers = metadata.get("finalizers")
+    kept = [item for item in finalizers if item != TRACKING] if isinstance(finalizers, list) else []
+    owner = {
+        "apiVersion": Job.resource.api_version,
+        "kind": Job.resource.kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "metadata": {
+            "generateName": f"{prefix[:NAME_LIMIT]}-",
+            "namespace": job.metadata.namespace,
+            "labels": labels,
+            "annotations": notes,
+            "finalizers": [*kept, TRACKING],
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def _add_index_variable(spec: Json) -> None:
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX_LABEL}']"}}
+    for field in ("initContainers", "containers"):
+        containers = spec.get(field)
+        for container in containers if isinstance(containers, list) else []:
+            variables = container.setdefault("env", [])
+            if all(variable.get("name") != INDEX_VARIABLE for variable in variables):
+                variables.append({"name": INDEX_VARIABLE, "valueFrom": source})
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,225 @@
+"""Deletes what is in a namespace that is being deleted, then lets the namespace go.
+
+Everything that can be listed and deleted is, kind by kind, again and again until nothing is left; meanwhile
+the namespace's conditions say what remains and which finalizers hold it. Pods go first: they need the most
+time.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.engine.cache import Change
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.kinds.meta import Condition, ObjectMeta
+from argosy.kinds.resource import Resource
+from argosy.local.controllers.discovery import Catalog, discover
+from argosy.local.controllers.kinds import Namespace
+from argosy.local.controllers.shared import Shared
+
+FINALIZER = "kubernetes"
+AGAIN = 1.0
+"""Seconds between two looks at a namespace that is not empty yet."""
+
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class Remaining(Struct):
+    """What is still in a namespace."""
+
+    resources: Counter[str] = field(default_factory=Counter)
+    finalizers: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    undiscovered: bool = False
+
+    @property
+    def empty(self) -> bool:
+        return not (self.resources or self.problems or self.undiscovered)
+
+
+class NamespacesController:
+    def __init__(self, shared: Shared, again: float = AGAIN) -> None:
+        self._shared = shared
+        self._again = again
+        self._controller: Controller[str] = Controller("namespaces", self._pass, concurrency=8)
+        shared.namespaces.subscribe(self._changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _changed(self, change: Change[Namespace]) -> None:
+        if change.new is not None and change.new.metadata.deletion_timestamp is not None:
+            self._controller.enqueue(change.new.metadata.name)
+
+    async def _pass(self, name: str) -> Wake | None:
+        namespace = self._shared.namespaces.get("", name)
+        if namespace is None or namespace.metadata.deletion_timestamp is None:
+            return None
+        if FINALIZER not in namespace.spec.finalizers:
+            return None
+        remaining = await self._empty(name, await discover(self._shared.client))
+        if remaining.empty:
+            await self._finalize(namespace)
+            return None
+        await self._say(namespace, remaining)
+        return Wake(after=self._again)
+
+    async def _empty(self, name: str, catalog: Catalog) -> Remaining:
+        remaining = Remaining(undiscovered=not catalog.complete)
+        kinds = [
+            each for each in catalog.served if each.resource.namespaced and {"list", "delete"} <= each.verbs
+        ]
+        kinds.sort(
+            key=lambda each: (each.resource.plural != "pods", each.resource.group, each.resource.plural)
+        )
+        for each in kinds:
+            try:
+                await self._empty_kind(name, each.resource, "deletecollection" in each.verbs, remaining)
+            except NotFound:
+                continue  # its CRD has just gone, and its objects with it
+            except ApiError as error:
+                remaining.problems.append(f"{each.resource.plural}: {error.message or error.reason}")
+        return remaining
+
+    async def _empty_kind(self, name: str, resource: Resource, at_once: bool, remaining: Remaining) -> None:
+        path = resource.path(namespace=name)
+        listed = await self._list(path)
+        if not listed:
+            return
+        options = {"propagationPolicy": "Background"}
+        if at_once:
+            await self._shared.client.request("DELETE", path, body=options)
+        else:
+            for meta in listed:
+                await self._delete_one(resource, meta, options)
+        label = f"{resource.plural}.{resource.group}" if resource.group else f"{resource.plural}."
+        for meta in await self._list(path):
+            remaining.resources[label] += 1
+            remaining.finalizers.update(meta.finalizers)
+
+    async def _delete_one(self, resource: Resource, meta: ObjectMeta, options: Mapping[str, object]) -> None:
+        try:
+            await self._shared.client.request(
+                "DELETE", resource.path(meta.name, meta.namespace), body=options
+            )
+        except NotFound:
+            return
+
+    async def _list(self, path: str) -> list[ObjectMeta]:
+        answer = await self._shared.client.request("GET", path, headers={"Accept": METADATA})
+        return [item.metadata for item in _decoder.decode(answer).items]
+
+    async def _finalize(self, namespace: Namespace) -> None:
+        meta = namespace.metadata
+        kept = [item for item in namespace.spec.finalizers if item != FINALIZER]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": meta.name,
+                "uid": meta.uid,
+                "labels": meta.labels,
+                "annotations": meta.annotations,
+            },
+            "spec": {"finalizers": kept},
+        }
+        try:
+            await self._shared.client.request(
+                "PUT", Namespace.resource.path(meta.name, None, "finalize"), body=body
+            )
+        except (NotFound, Conflict):
+            return
+
+    async def _say(self, namespace: Namespace, remaining: Remaining) -> None:
+        now = self._shared.clock.now().replace(microsecond=0)
+        wanted = conditions(namespace.status.conditions, remaining, now)
+        if wanted == namespace.status.conditions:
+            return
+        patch = {"status": {"conditions": [_encoded(condition) for condition in wanted]}}
+        try:
+            written = await self._shared.client.patch(
+                Namespace, namespace.metadata.name, patch, subresource="status"
+            )
+        except NotFound:
+            return
+        self._shared.namespaces.put(written)
+
+
+def conditions(known: list[Condition], remaining: Remaining, now: datetime) -> list[Condition]:
+    """The five conditions of a namespace on its way out; times change only with what they say."""
+    some = ", ".join(
+        f"{kind} has {count} resource instances" for kind, count in sorted(remaining.resources.items())
+    )
+    held = ", ".join(
+        f"{name} in {count} resource instances" for name, count in sorted(remaining.finalizers.items())
+    )
+    failed = "; ".join(sorted(remaining.problems))
+    said = [
+        _said(
+            "NamespaceDeletionDiscoveryFailure",
+            "DiscoveryFailed" if remaining.undiscovered else "",
+            "Discovery failed for some groups",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        _said(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "",
+            "",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        _said(
+            "NamespaceDeletionContentFailure",
+            "ContentDeletionFailed" if failed else "",
+            f"Failed to delete all resource types: {failed}",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        _said(
+            "NamespaceContentRemaining",
+            "SomeResourcesRemain" if some else "",
+            f"Some resources are remaining: {some}",
+            "ContentRemoved",
+            "All content successfully removed",
+        ),
+        _said(
+            "NamespaceFinalizersRemaining",
+            "SomeFinalizersRemain" if held else "",
+            f"Some content in the namespace has finalizers remaining: {held}",
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished",
+        ),
+    ]
+    before = {condition.type: condition for condition in known}
+    for condition in said:
+        old = before.get(condition.type)
+        same = old is not None and old.status == condition.status
+        condition.last_transition_time = old.last_transition_time if old is not None and same else now
+    return said
+
+
+def _said(type: str, reason: str, message: str, fine: str, fine_message: str) -> Condition:
+    if reason:
+        return Condition(type, "True", reason, message)
+    return Condition(type, "False", fine, fine_message)
+
+
+def _encoded(condition: Condition) -> dict[str, object]:
+    encoded: dict[str, object] = msgspec.to_builtins(condition)
+    return {name: value for name, value in encoded.items() if value is not None}
+
+
+class _Item(Struct):
+    metadata: ObjectMeta
+
+
+class _Items(Struct):
+    items: list[_Item]
+
+
+_decoder = msgspec.json.Decoder(_Items)

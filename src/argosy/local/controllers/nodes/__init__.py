@@ -1,0 +1,1 @@
+"""Nodes that fall silent: marked, tainted, and their pods moved away, as Kubernetes does it."""

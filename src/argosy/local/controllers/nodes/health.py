@@ -1,0 +1,96 @@
+"""Is a node heard of, and which conditions and taints follow from that. Pure.
+
+A node's word is a change of its Lease or of its Ready condition's heartbeat. Silence is measured on our own
+clock from when we last saw a change, never by comparing a node's times with ours.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from msgspec import Struct
+
+from argosy.local.controllers.kinds import Node, NodeCondition, Taint
+
+READY = "Ready"
+REPORTED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+PRESSURES = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+OURS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURES.values()}
+
+
+class Heard(Struct, frozen=True):
+    """The last word of a node, and when we took notice of it."""
+
+    renewed: datetime | None
+    heartbeat: datetime | None
+    at: float
+
+
+def listen(
+    known: Heard | None, renewed: datetime | None, heartbeat: datetime | None, monotonic: float
+) -> Heard:
+    if known is not None and (known.renewed, known.heartbeat) == (renewed, heartbeat):
+        return known
+    return Heard(renewed, heartbeat, monotonic)
+
+
+def heartbeat_of(node: Node) -> datetime | None:
+    ready = _find(node.status.conditions, READY)
+    return ready.last_heartbeat_time if ready is not None and ready.status != "Unknown" else None
+
+
+def ready_status(node: Node) -> str:
+    ready = _find(node.status.conditions, READY)
+    return ready.status if ready is not None else "Unknown"
+
+
+def lost_conditions(node: Node, now: datetime) -> list[NodeCondition]:
+    """The conditions of a silent node that are to change; none if it is marked already."""
+    changed = []
+    for reported in REPORTED:
+        known = _find(node.status.conditions, reported)
+        if known is None:
+            reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
+            changed.append(NodeCondition(reported, "Unknown", reason, message, None, now))
+        elif known.status != "Unknown":
+            reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
+            changed.append(
+                NodeCondition(reported, "Unknown", reason, message, known.last_heartbeat_time, now)
+            )
+    return changed
+
+
+def taints_for(node: Node, now: datetime) -> list[Taint]:
+    """The taints a node should have: those of others untouched, ours by its conditions."""
+    wanted: list[tuple[str, str]] = []
+    ready = ready_status(node)
+    if ready != "True":
+        key = NOT_READY if ready == "False" else UNREACHABLE
+        wanted += [(key, "NoSchedule"), (key, "NoExecute")]
+    for pressure, key in PRESSURES.items():
+        condition = _find(node.status.conditions, pressure)
+        if condition is not None and condition.status == "True":
+            wanted.append((key, "NoSchedule"))
+    if node.spec.unschedulable:
+        wanted.append((UNSCHEDULABLE, "NoSchedule"))
+    kept = [
+        taint for taint in node.spec.taints if taint.key not in OURS or (taint.key, taint.effect) in wanted
+    ]
+    present = {(taint.key, taint.effect) for taint in kept}
+    fresh = [
+        Taint(key, effect, "", now if effect == "NoExecute" else None)
+        for key, effect in wanted
+        if (key, effect) not in present
+    ]
+    return kept + fresh
+
+
+def _find(conditions: Iterable[NodeCondition], type: str) -> NodeCondition | None:
+    return next((condition for condition in conditions if condition.type == type), None)

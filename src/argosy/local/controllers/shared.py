@@ -1,0 +1,167 @@
+"""What the scheduler and all controllers of this process share: one client, one cache per kind, one clock.
+
+Each kind is watched once however many rooms read it. A room subscribes to caches when it is built, and runs
+after all of them are complete, so that nothing is ever decided on half a picture.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import asynccontextmanager
+from typing import Literal, Protocol
+
+from argosy.engine.backoff import Backoff
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock, SystemClock
+from argosy.engine.errors import NotFound
+from argosy.engine.objects import Fetchable
+from argosy.engine.watch import WatchTimings
+from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
+from argosy.kinds.labels import POD_GROUP_ANNOTATION
+from argosy.local.controllers.kinds import (
+    EndpointSlice,
+    Job,
+    Namespace,
+    Node,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    Service,
+)
+
+ROOT_CA = "kube-root-ca.crt"
+VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
+
+
+class Events(Protocol):
+    def event(
+        self, obj: Fetchable, type: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None: ...
+
+
+class Room(Protocol):
+    """A controller: it runs until cancelled."""
+
+    async def run(self) -> None: ...
+
+
+class Watched(Protocol):
+    """Any cache, whatever it holds."""
+
+    async def run(self) -> None: ...
+    async def wait_synced(self) -> None: ...
+
+
+class Shared:
+    def __init__(self, client: Client, events: Events, clock: Clock = SystemClock()) -> None:
+        self.client = client
+        self.events = events
+        self.clock = clock
+        self.pods = Cache(
+            client,
+            Pod,
+            indexes={
+                "node": _node,
+                "owner": _owner,
+                "group": _group,
+                "namespace": _namespace,
+                "label": _labels,
+            },
+        )
+        self.nodes = Cache(client, Node)
+        self.namespaces = Cache(client, Namespace)
+        self.services = Cache(client, Service, indexes={"selector": _selector})
+        self.slices = Cache(client, EndpointSlice, indexes={"service": _service})
+        self.jobs = Cache(client, Job)
+        self.priority_classes = Cache(client, PriorityClass)
+        self.leases = Cache(client, Lease, namespace="kube-node-lease")
+        self.accounts = Cache(client, ServiceAccount, fields="metadata.name=default")
+        self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={ROOT_CA}")
+        # The kind may come with a CRD at any time: asked for often, and not waited for.
+        timings = WatchTimings(backoff=Backoff(first=0.2, most=2.0))
+        self.groups = Cache(client, PodGroup, timings=timings)
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Keep the caches current; entered when they are complete."""
+        caches: tuple[Watched, ...] = (
+            self.pods,
+            self.nodes,
+            self.namespaces,
+            self.services,
+            self.slices,
+            self.jobs,
+            self.priority_classes,
+            self.leases,
+            self.accounts,
+            self.authorities,
+        )
+        tasks = [asyncio.create_task(cache.run()) for cache in (*caches, self.groups)]
+        try:
+            for cache in caches:
+                await cache.wait_synced()
+            await self._groups_known()
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _groups_known(self) -> None:
+        """Either the groups are in, or the server does not know the kind."""
+        while not self.groups.synced and not isinstance(self.groups.watcher.problem, NotFound):  # noqa: ASYNC110 - a problem has no event
+            await asyncio.sleep(0.02)
+
+
+async def run_all(shared: Shared, rooms: Iterable[Room]) -> None:
+    """Run the rooms until cancelled, or until one of them breaks."""
+    async with shared.watching(), asyncio.TaskGroup() as running:
+        for room in rooms:
+            running.create_task(room.run())
+
+
+async def each(work: Iterable[Awaitable[object]]) -> list[BaseException]:
+    """Do all of it at once, to the end; what went wrong is returned."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    return [result for result in done if isinstance(result, BaseException)]
+
+
+def group_of(pod: Pod) -> str:
+    """The name of the pod's PodGroup, or nothing."""
+    notes = pod.metadata.annotations
+    return notes.get(POD_GROUP_ANNOTATION) or notes.get(VOLCANO_GROUP_ANNOTATION, "")
+
+
+def _node(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def _owner(pod: Pod) -> Iterable[str]:
+    owner = pod.metadata.controller
+    return (owner.uid,) if owner is not None else ()
+
+
+def _group(pod: Pod) -> Iterable[str]:
+    name = group_of(pod)
+    return (f"{pod.metadata.namespace}/{name}",) if name else ()
+
+
+def _namespace(pod: Pod) -> Iterable[str]:
+    return (pod.metadata.namespace,)
+
+
+def _labels(pod: Pod) -> Iterable[str]:
+    namespace = pod.metadata.namespace
+    return [f"{namespace}|{key}={value}" for key, value in pod.metadata.labels.items()]
+
+
+def _selector(service: Service) -> Iterable[str]:
+    """Filed under one label of its selector: a pod that has them all has that one."""
+    for key, value in service.spec.selector.items():
+        return (f"{service.metadata.namespace}|{key}={value}",)
+    return ()
+
+
+def _service(slice: EndpointSlice) -> Iterable[str]:
+    name = slice.metadata.labels.get("kubernetes.io/service-name", "")
+    return (f"{slice.metadata.namespace}/{name}",) if name else ()

@@ -1,0 +1,476 @@
+"""The controllers at work against a real API server and against our own: the same tests for both."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.errors import AlreadyExists, NotFound
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Fetchable
+from argosy.kinds.crd import crd_for
+from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, ServiceAccount
+from argosy.kinds.volcano import PodGroupKind
+from argosy.local.controllers.job.decide import Backoff
+from argosy.local.controllers.kinds import (
+    EndpointSlice,
+    Job,
+    Namespace,
+    Node,
+    Pod,
+    PodGroup,
+    Service,
+)
+from argosy.local.controllers.run import Timings, run
+from argosy.testing.servers import Server
+from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS, Simulator
+
+Json = dict[str, object]
+F = TypeVar("F", bound=Fetchable)
+R = TypeVar("R")
+
+FAST = Timings(
+    node_grace=1.5,
+    longest_toleration=0.5,
+    quarantine=0.5,
+    namespace_again=0.2,
+    job_backoff=Backoff(first=0.1, most=1.0),
+)
+PATIENCE = 30.0
+
+
+@pytest.fixture
+async def client(api: Server) -> AsyncIterator[Client]:
+    async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def cluster(client: Client, nodes: int = 2, **allocatable: str) -> AsyncIterator[Simulator]:
+    """Simulated nodes, and all controllers at work."""
+    names = [f"n{number}-{time.monotonic_ns()}" for number in range(nodes)]
+    room = {"nvidia.com/gpu" if name == "gpu" else name: value for name, value in allocatable.items()}
+    async with Simulator(client, names, allocatable=room, heartbeat=0.3) as simulator:
+        work = asyncio.create_task(run(client, FAST))
+        try:
+            yield simulator
+            assert not work.done(), work.exception()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await simulator.remove()
+
+
+async def until(what: Callable[[], Awaitable[R | None]], why: str) -> R:
+    """The first answer that is not None or False, within a deadline."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = await what()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, f"waited in vain: {why}"
+        await asyncio.sleep(0.05)
+
+
+async def gone(client: Client, kind: type[Fetchable], name: str, namespace: str | None = None) -> bool:
+    try:
+        await client.get(kind, name, namespace)
+    except NotFound:
+        return True
+    return False
+
+
+def pod(name: str, *, labels: Json | None = None, notes: Json | None = None, **spec: object) -> Json:
+    container = {"name": "main", "image": "simulated"}
+    return {
+        "metadata": {"name": name, "labels": labels or {}, "annotations": notes or {}},
+        "spec": {"containers": [container | dict(spec.pop("container", {}))], **spec},  # type: ignore[call-overload]
+    }
+
+
+def needs(**requests: str) -> Json:
+    names = {"gpu": "nvidia.com/gpu"}
+    amounts = {names.get(name, name): value for name, value in requests.items()}
+    return {"resources": {"requests": amounts, "limits": amounts}}
+
+
+async def phase(client: Client, namespace: str, name: str) -> str:
+    return (await client.get(Pod, name, namespace)).status.phase
+
+
+async def test_pods_are_placed_or_told_why_not(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=2, cpu="2"):
+        await client.create(Pod, pod("small", container=needs(cpu="1")), namespace)
+        await client.create(Pod, pod("large", container=needs(cpu="3")), namespace)
+
+        async def running() -> bool:
+            return await phase(client, namespace, "small") == "Running"
+
+        async def refused() -> str | None:
+            conditions = (await client.get(Pod, "large", namespace)).status.conditions
+            return next((c.message for c in conditions if c.type == "PodScheduled" and c.message), None)
+
+        await until(running, "the small pod runs")
+        message = await until(refused, "the large pod says why it waits")
+        assert "2 Insufficient cpu" in message
+
+        async def told() -> bool:
+            events = await client.list(Event, namespace)
+            reasons = {(event.involved_object.name, event.reason) for event in events.items}
+            return {("small", "Scheduled"), ("large", "FailedScheduling")} <= reasons
+
+        await until(told, "events tell it")
+
+
+async def test_a_gang_is_placed_whole_when_there_is_room(client: Client, namespace: str) -> None:
+    await _define_groups(client)
+    async with cluster(client, nodes=2, gpu="2"):
+        for gang in ("first", "second"):
+            body = {"metadata": {"name": gang}, "spec": {"minMember": 3}}
+            await client.create(PodGroup, body, namespace)
+        for number in range(3):
+            for gang in ("first", "second"):
+                notes: Json = {"scheduling.k8s.io/group-name": gang}
+                body = pod(f"{gang}-{number}", notes=notes, schedulerName="volcano", container=needs(gpu="1"))
+                await client.create(Pod, body, namespace)
+
+        async def phases() -> dict[str, str] | None:
+            groups = await client.list(PodGroup, namespace)
+            found = {group.metadata.name: group.status.phase for group in groups.items}
+            return found if sorted(found.values()) == ["Inqueue", "Running"] else None
+
+        found = await until(phases, "one gang runs, the other waits")
+        winner = next(name for name, value in found.items() if value == "Running")
+        loser = next(name for name in found if name != winner)
+        pods = (await client.list(Pod, namespace)).items
+        assert all(bool(each.spec.node_name) == each.metadata.name.startswith(winner) for each in pods)
+
+        async def unschedulable() -> bool:
+            group = await client.get(PodGroup, loser, namespace)
+            return any(c.type == "Unschedulable" and c.status == "True" for c in group.status.conditions)
+
+        await until(unschedulable, "the waiting gang says why")
+        for number in range(3):
+            await client.delete(Pod, f"{winner}-{number}", namespace)
+
+        async def second_runs() -> bool:
+            return (await client.get(PodGroup, loser, namespace)).status.phase == "Running"
+
+        await until(second_runs, "the other gang runs when the first is gone")
+
+
+def job(name: str, *, run: str = "0.1", code: str = "0", **spec: object) -> Json:
+    notes = {RUN_SECONDS: run, EXIT_CODE: code}
+    template = {
+        "metadata": {"annotations": notes},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "simulated"}]},
+    }
+    return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
+
+
+async def _ended(client: Client, namespace: str, name: str) -> Job:
+    async def ended() -> Job | None:
+        found = await client.get(Job, name, namespace)
+        over = any(c.type in ("Complete", "Failed") and c.status == "True" for c in found.status.conditions)
+        return found if over else None
+
+    return await until(ended, f"job {name} ends")
+
+
+async def test_a_job_completes_with_exact_counts(client: Client, namespace: str) -> None:
+    async with cluster(client):
+        await client.create(Job, job("plain", completions=5, parallelism=2), namespace)
+        await client.create(
+            Job, job("indexed", completions=3, parallelism=3, completionMode="Indexed"), namespace
+        )
+        plain = await _ended(client, namespace, "plain")
+        assert [c.type for c in plain.status.conditions] == ["SuccessCriteriaMet", "Complete"]
+        assert (plain.status.succeeded, plain.status.failed, plain.status.active) == (5, 0, 0)
+        assert plain.status.completion_time is not None
+        indexed = await _ended(client, namespace, "indexed")
+        assert (indexed.status.succeeded, indexed.status.completed_indexes) == (3, "0-2")
+        pods = [each for each in (await client.list(Pod, namespace)).items if each.spec.hostname]
+        assert sorted(each.spec.hostname for each in pods) == ["indexed-0", "indexed-1", "indexed-2"]
+        assert all(not each.metadata.finalizers for each in pods)
+
+
+async def test_a_job_fails_when_its_pods_do(client: Client, namespace: str) -> None:
+    async with cluster(client):
+        await client.create(Job, job("failing", code="3", backoffLimit=1), namespace)
+        failing = await _ended(client, namespace, "failing")
+        assert [(c.type, c.reason) for c in failing.status.conditions] == [
+            ("FailureTarget", "BackoffLimitExceeded"),
+            ("Failed", "BackoffLimitExceeded"),
+        ]
+        assert (failing.status.failed, failing.status.succeeded) == (2, 0)
+        await client.create(Job, job("slow", run="100", activeDeadlineSeconds=1), namespace)
+        slow = await _ended(client, namespace, "slow")
+        assert slow.status.conditions[-1].reason == "DeadlineExceeded"
+
+
+async def test_a_job_is_suspended_resumed_and_expires(client: Client, namespace: str) -> None:
+    async with cluster(client):
+        body = job("nap", run="0.1", suspend=True, ttlSecondsAfterFinished=0)
+        await client.create(Job, body, namespace)
+
+        async def suspended() -> bool:
+            found = await client.get(Job, "nap", namespace)
+            return any(c.type == "Suspended" and c.status == "True" for c in found.status.conditions)
+
+        await until(suspended, "the job says that it is suspended")
+        assert not (await client.list(Pod, namespace)).items
+        await client.patch(Job, "nap", {"spec": {"suspend": False}}, namespace)
+
+        async def expired() -> bool:
+            left = (await client.list(Pod, namespace)).items
+            return not left and await gone(client, Job, "nap", namespace)
+
+        await until(expired, "the job ran, and it and its pods are gone")
+
+
+async def test_a_service_has_the_addresses_of_its_ready_pods(client: Client, namespace: str) -> None:
+    async with cluster(client):
+        spec = {"clusterIP": "None", "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
+        await client.create(
+            Service, {"metadata": {"name": "web", "labels": {"a": "b"}}, "spec": spec}, namespace
+        )
+
+        async def slices(count: int) -> EndpointSlice | None:
+            found = (await client.list(EndpointSlice, namespace)).items
+            fits = len(found) == 1 and len(found[0].endpoints or ()) == count
+            return found[0] if fits else None
+
+        empty = await until(lambda: slices(0), "an empty slice")
+        assert empty.metadata.labels["a"] == "b"
+        for number in range(2):
+            body = pod(f"web-{number}", labels={"app": "web"}, hostname=f"web-{number}", subdomain="web")
+            await client.create(Pod, body, namespace)
+        full = await until(lambda: slices(2), "both pods are behind the service")
+        assert full.ports is not None
+        assert [port.port for port in full.ports] == [8080]
+        assert full.metadata.labels["service.kubernetes.io/headless"] == ""
+        assert {endpoint.hostname for endpoint in full.endpoints or ()} == {"web-0", "web-1"}
+        assert all(endpoint.conditions.ready for endpoint in full.endpoints or ())
+        await client.delete(Pod, "web-0", namespace)
+        await until(lambda: slices(1), "one pod is gone")
+        await client.delete(Service, "web", namespace)
+
+        async def no_slices() -> bool:
+            return not (await client.list(EndpointSlice, namespace)).items
+
+        await until(no_slices, "the slice goes with its service")
+
+
+def owned(name: str, owner: ConfigMap, *, block: bool = False) -> Json:
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "blockOwnerDeletion": block,
+    }
+    return {"metadata": {"name": name, "ownerReferences": [reference]}}
+
+
+async def test_garbage_is_collected_in_the_background(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=0):
+        owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
+        middle = await client.create(ConfigMap, owned("middle", owner), namespace)
+        await client.create(ConfigMap, owned("leaf", middle), namespace)
+        await client.delete(ConfigMap, "owner", namespace)
+        await until(lambda: gone(client, ConfigMap, "leaf", namespace), "grandchildren go too")
+        ghost = ConfigMap(metadata=type(owner.metadata)(name="ghost", uid="no-such-uid"))
+        await client.create(ConfigMap, owned("haunted", ghost), namespace)
+        await until(lambda: gone(client, ConfigMap, "haunted", namespace), "its owner never was")
+
+
+async def test_an_owner_waits_for_its_dependents_in_the_foreground(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=0):
+        owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
+        body = owned("held", owner, block=True)
+        body["metadata"]["finalizers"] = ["example.com/hold"]  # type: ignore[index]
+        await client.create(ConfigMap, body, namespace)
+        await client.delete(ConfigMap, "owner", namespace, propagation="Foreground")
+
+        async def deleting() -> bool:
+            held = await client.get(ConfigMap, "held", namespace)
+            return held.metadata.deletion_timestamp is not None
+
+        await until(deleting, "the dependent is deleted first")
+        assert not await gone(client, ConfigMap, "owner", namespace)
+        await client.patch(ConfigMap, "held", {"metadata": {"finalizers": None}}, namespace)
+        await until(lambda: gone(client, ConfigMap, "owner", namespace), "then the owner")
+
+
+async def test_orphans_stay(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=0):
+        owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
+        await client.create(ConfigMap, owned("orphan", owner), namespace)
+        await client.delete(ConfigMap, "owner", namespace, propagation="Orphan")
+        await until(lambda: gone(client, ConfigMap, "owner", namespace), "the owner goes")
+        orphan = await client.get(ConfigMap, "orphan", namespace)
+        assert orphan.metadata.owner_references == []
+
+
+async def test_a_custom_resource_made_at_run_time_owns_too(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=0):
+        await _define_groups(client)
+        body = {"metadata": {"name": "owner"}, "spec": {"minMember": 1}}
+        group = await until(lambda: _try_create(client, PodGroup, body, namespace), "the kind is served")
+        reference = {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "name": "owner",
+            "uid": group.metadata.uid,
+        }
+        await client.create(
+            ConfigMap, {"metadata": {"name": "child", "ownerReferences": [reference]}}, namespace
+        )
+        await client.delete(PodGroup, "owner", namespace)
+        await until(lambda: gone(client, ConfigMap, "child", namespace), "the child follows")
+
+
+async def test_a_namespace_goes_with_all_that_is_in_it(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=1):
+        await client.create(Pod, pod("a"), namespace)
+        await client.create(ConfigMap, {"metadata": {"name": "a"}}, namespace)
+
+        async def running() -> bool:
+            return await phase(client, namespace, "a") == "Running"
+
+        await until(running, "the pod runs")
+        await client.delete(Namespace, namespace)
+        await until(lambda: gone(client, Namespace, namespace), "the namespace is gone")
+
+
+async def test_every_namespace_has_its_account_and_authority(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=0):
+        name = f"{namespace}-more"
+        await client.create(Namespace, {"metadata": {"name": name}})
+
+        async def complete() -> bool:
+            if await gone(client, ServiceAccount, "default", name):
+                return False
+            return not await gone(client, ConfigMap, "kube-root-ca.crt", name)
+
+        await until(complete, "account and authority are there")
+        bundle = await client.get(ConfigMap, "kube-root-ca.crt", name)
+        assert "BEGIN CERTIFICATE" in bundle.data["ca.crt"]
+        await client.delete(ServiceAccount, "default", name)
+        await until(complete, "a deleted account comes back")
+
+
+async def test_a_silent_node_loses_its_pods_and_comes_back(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=2) as simulator:
+        lost = next(iter(simulator.nodes))
+        pinned: Json = {"kubernetes.io/hostname": lost}
+        away = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        ]
+        await client.create(Pod, pod("guest", nodeSelector=pinned, tolerations=away), namespace)
+
+        async def running() -> bool:
+            return await phase(client, namespace, "guest") == "Running"
+
+        await until(running, "the pod runs")
+        simulator.silence(lost)
+
+        async def unreachable() -> bool:
+            node = await client.get(Node, lost)
+            taints = {(taint.key, taint.effect) for taint in node.spec.taints}
+            unknown = any(c.type == "Ready" and c.status == "Unknown" for c in node.status.conditions)
+            return unknown and ("node.kubernetes.io/unreachable", "NoExecute") in taints
+
+        async def evicted() -> bool:
+            guest = await client.get(Pod, "guest", namespace)
+            return guest.metadata.deletion_timestamp is not None
+
+        await until(unreachable, "the node is marked and tainted")
+        await until(evicted, "its pod is evicted")
+        guest = await client.get(Pod, "guest", namespace)
+        assert any(c.type == "DisruptionTarget" for c in guest.status.conditions)
+        assert any(c.type == "Ready" and c.status == "False" for c in guest.status.conditions)
+        await simulator.revive(lost)
+
+        async def clean() -> bool:
+            return not (await client.get(Node, lost)).spec.taints
+
+        await until(clean, "the node is back without taints")
+        await until(lambda: gone(client, Pod, "guest", namespace), "its evicted pod ends there")
+
+
+async def test_the_pods_of_a_deleted_node_are_removed(client: Client, namespace: str) -> None:
+    async with cluster(client, nodes=1) as simulator:
+        await client.create(Pod, pod("guest"), namespace)
+
+        async def running() -> bool:
+            return await phase(client, namespace, "guest") == "Running"
+
+        await until(running, "the pod runs")
+        only = next(iter(simulator.nodes))
+        simulator.silence(only)
+        await client.delete(Node, only)
+        await until(lambda: gone(client, Pod, "guest", namespace), "its pod is collected")
+
+
+async def test_a_second_look_at_an_unchanged_world_writes_nothing(client: Client, namespace: str) -> None:
+    await _define_groups(client)
+    async with cluster(client, nodes=1, cpu="1"):
+        await client.create(Job, job("done", completions=2), namespace)
+        spec = {"selector": {"job-name": "done"}, "ports": [{"port": 80}]}
+        await client.create(Service, {"metadata": {"name": "web"}, "spec": spec}, namespace)
+        await client.create(PodGroup, {"metadata": {"name": "big"}, "spec": {"minMember": 2}}, namespace)
+        notes: Json = {"scheduling.k8s.io/group-name": "big"}
+        await client.create(Pod, pod("waiting", notes=notes, schedulerName="volcano"), namespace)
+        await _ended(client, namespace, "done")
+
+        async def settled() -> bool:
+            group = await client.get(PodGroup, "big", namespace)
+            waiting = await client.get(Pod, "waiting", namespace)
+            slices = (await client.list(EndpointSlice, namespace)).items
+            return bool(group.status.conditions and waiting.status.conditions and slices)
+
+        await until(settled, "everything is said")
+    async with Client(client.connection) as second:
+        work = asyncio.create_task(run(second, Timings()))
+        asked = second.metrics.registry
+
+        async def synced() -> bool:
+            lists = asked.get_sample_value("argosy_requests_total", {"verb": "GET", "code": "2xx"}) or 0
+            return lists > 40
+
+        await until(synced, "all kinds are read")
+        await asyncio.sleep(0.5)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        for verb in ("POST", "PUT", "PATCH", "DELETE"):
+            writes = asked.get_sample_value("argosy_requests_total", {"verb": verb, "code": "2xx"}) or 0
+            assert writes == 0, f"{writes} times {verb}"
+
+
+async def _define_groups(client: Client) -> None:
+    try:
+        await client.create(CustomResourceDefinition, crd_for(PodGroupKind))
+    except AlreadyExists:
+        return
+
+    async def established() -> bool:
+        try:
+            await client.list(PodGroup, "default")
+        except NotFound:
+            return False
+        return True
+
+    await until(established, "PodGroups are served")
+
+
+async def _try_create(client: Client, kind: type[F], body: Json, namespace: str) -> F | None:
+    try:
+        return await client.create(kind, body, namespace)
+    except NotFound:
+        return None
