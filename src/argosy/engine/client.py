@@ -294,7 +294,7 @@ class Client:
         query = streams.exec_query(command, container, stdin=stdin is not None, tty=tty)
         target = streams.pod_path(pod, namespace, "exec") + "?" + urlencode(query)
         request = await self._new_request("GET", target, self._headers, None)
-        self._time_to_write()
+        await self._time_to_write()
         async with self._transport.websocket(request, streams.EXEC_PROTOCOLS) as socket:
             return await streams.converse(socket, stdin, on_stdout, on_stderr)
 
@@ -340,7 +340,7 @@ class Client:
         try:
             request = await self._new_request(method, target, headers, body)
             # Checked last, right before sending: waiting for a place or for credentials takes time.
-            request.timeout = self._time_to_write()
+            request.timeout = await self._time_to_write()
             answer = await self._send(request)
         except Throttled as error:
             self._limiter.throttled(started, error.retry_after)
@@ -352,11 +352,12 @@ class Client:
             self.metrics.writes_in_flight.dec()
             self._limiter.release()
 
-    def _time_to_write(self) -> float:
+    async def _time_to_write(self) -> float:
         if self._deadline is None:
             return self._timeout
         left = self._deadline() - self._clock.monotonic()
         if left <= 0:
+            await asyncio.sleep(0)  # a caller that only tries again must not keep the loop from stopping it
             raise LeaseExpired()
         return min(left, self._timeout)
 

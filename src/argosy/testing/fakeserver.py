@@ -71,6 +71,10 @@ class FakeServer:
         self.requests: list[Seen] = []
         self.faults: list[Fault] = []
         self.watch_list = watch_list
+        self.ignore_watch_list = False
+        """Send the initial events of a WatchList and never say that they are complete."""
+        self.garble_next = False
+        """Cut the next event of a watch in half, and end the line and the watch there."""
         self.bookmark_every = bookmark_every
         self.tokens = tokens
         self.exec_handler: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
@@ -79,8 +83,8 @@ class FakeServer:
         self._history: list[_Change] = []
         self._oldest = 0
         self._changed = asyncio.Condition()
-        self._watches: set[web.Request] = set()
-        self._expiring: set[web.Request] = set()
+        self._watches: dict[int, web.Request] = {}
+        self._expiring: set[int] = set()
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -146,7 +150,7 @@ class FakeServer:
 
     def drop_watches(self) -> None:
         """Cut the connections of all watches."""
-        for request in list(self._watches):
+        for request in list(self._watches.values()):
             if request.transport is not None:
                 request.transport.abort()
 
@@ -250,7 +254,7 @@ class FakeServer:
         version = int(request.query.get("resourceVersion") or self.version)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        self._watches.add(request)
+        self._watches[id(request)] = request
         try:
             if not initial and version < self._oldest:
                 await response.write(_line("ERROR", _status_body(410, "Expired", "too old resource version")))
@@ -259,19 +263,20 @@ class FakeServer:
                 version = self.version
                 items = self._selected(request, target)
                 await response.write(b"".join(_line("ADDED", item) for item in items))
-                await response.write(_bookmark(version, end=True))
+                if not self.ignore_watch_list:
+                    await response.write(_bookmark(version, end=True))
             await self._follow(request, target, response, version)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
-            self._watches.discard(request)
+            self._watches.pop(id(request), None)
         return response
 
     async def _follow(
         self, request: web.Request, target: _Target, response: web.StreamResponse, version: int
     ) -> None:
         while True:
-            if request in self._expiring:
+            if id(request) in self._expiring:
                 await response.write(_line("ERROR", _status_body(410, "Expired", "too old resource version")))
                 return
             fresh = [change for change in self._history if change.version > version]
@@ -281,10 +286,14 @@ class FakeServer:
                 for change in fresh
                 if change.collection == target.collection and _selected(request, target, change.object)
             ]
+            if lines and self.garble_next:
+                self.garble_next = False
+                await response.write(lines[0][: len(lines[0]) // 2] + b"\n")
+                return
             if lines:
                 await response.write(b"".join(lines))
             async with self._changed:
-                if self.version > version or request in self._expiring:
+                if self.version > version or id(request) in self._expiring:
                     continue
                 try:
                     async with asyncio.timeout(self.bookmark_every):

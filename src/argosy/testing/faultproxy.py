@@ -137,19 +137,20 @@ class _Link:
 
     async def _answer(self, answers: asyncio.StreamReader) -> None:
         with contextlib.suppress(ConnectionError):
-            while data := await answers.read(min(self._mischief.piece, self._left() or 1)):
+            while data := await answers.read(self._mischief.piece):
                 await self._flowing.wait()
                 if self._mischief.delay:
                     await asyncio.sleep(self._mischief.delay)
-                data = data[: self._left()]
+                left = self._left()
+                data = data[:left]
                 self._passed += len(data)
                 self._client.write(data)
                 await self._client.drain()
-                if self._left() == 0:
+                if left is not None and self._left() == 0:
                     if self._mischief.then == "cut":
                         return
                     self.stall()
 
-    def _left(self) -> int:
+    def _left(self) -> int | None:
         limit = self._mischief.after_bytes
-        return self._mischief.piece if limit is None else max(limit - self._passed, 0)
+        return None if limit is None else max(limit - self._passed, 0)

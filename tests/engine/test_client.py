@@ -1,0 +1,295 @@
+import asyncio
+import socket
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from msgspec import Struct
+
+from argosy.engine.client import Client, PatchType
+from argosy.engine.credentials import TokenFile
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    LeaseExpired,
+    NotFound,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.limiter import WriteLimits
+from argosy.kinds.kubernetes import ConfigMap, Namespace
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.resource import Resource
+from argosy.testing.fakeserver import FakeServer, Fault
+from argosy.testing.faultproxy import FaultProxy, Mischief
+
+
+def config_map(name: str, **data: str) -> dict[str, object]:
+    return {"metadata": {"name": name}, "data": data}
+
+
+async def test_objects_are_created_read_changed_and_deleted(client: Client) -> None:
+    made = await client.create(ConfigMap, config_map("a", x="1"), "default")
+    assert made.metadata.uid
+    read = await client.get(ConfigMap, "a", "default")
+    assert read == made
+    changed = await client.patch(ConfigMap, "a", {"data": {"y": "2"}}, "default")
+    assert changed.data == {"x": "1", "y": "2"}
+    await client.delete(ConfigMap, "a", "default", uid=made.metadata.uid)
+    with pytest.raises(NotFound):
+        await client.get(ConfigMap, "a", "default")
+
+
+async def test_a_replace_at_an_old_version_is_a_conflict(client: Client) -> None:
+    made = await client.create(ConfigMap, config_map("a"), "default")
+    body: dict[str, object] = {"metadata": {"name": "a", "resourceVersion": made.metadata.resource_version}}
+    await client.replace(ConfigMap, {**body, "data": {"x": "1"}}, "default")
+    with pytest.raises(Conflict):
+        await client.replace(ConfigMap, {**body, "data": {"x": "2"}}, "default")
+
+
+async def test_a_delete_of_another_uid_is_a_conflict(client: Client) -> None:
+    await client.create(ConfigMap, config_map("a"), "default")
+    with pytest.raises(Conflict):
+        await client.delete(ConfigMap, "a", "default", uid="another")
+
+
+async def test_a_name_that_is_taken_is_told_apart(client: Client) -> None:
+    await client.create(ConfigMap, config_map("a"), "default")
+    with pytest.raises(AlreadyExists):
+        await client.create(ConfigMap, config_map("a"), "default")
+
+
+async def test_a_list_pages_through_everything(client: Client, server: FakeServer) -> None:
+    for number in range(7):
+        await client.create(ConfigMap, config_map(f"c{number}"), "default")
+    listed = await client.list(ConfigMap, "default", limit=3)
+    assert len(listed.items) == 7
+    assert listed.resource_version == str(server.version)
+    assert [seen.query.get("continue") for seen in server.requests[-3:]] == [None, "3", "6"]
+
+
+async def test_a_list_whose_token_expired_is_taken_in_one_piece(client: Client, server: FakeServer) -> None:
+    for number in range(5):
+        await client.create(ConfigMap, config_map(f"c{number}"), "default")
+    server.faults.append(Fault(410, match=lambda seen: "continue" in seen.query))
+    listed = await client.list(ConfigMap, "default", limit=2)
+    assert len(listed.items) == 5
+
+
+async def test_objects_of_cluster_scope_need_no_namespace_and_others_do(client: Client) -> None:
+    await client.create(Namespace, {"metadata": {"name": "work"}})
+    assert (await client.get(Namespace, "work")).metadata.namespace == ""
+    with pytest.raises(ValueError, match="namespace is needed"):
+        await client.create(ConfigMap, config_map("a"))
+
+
+async def test_a_kind_known_only_at_run_time_is_fetched_like_any(client: Client) -> None:
+    await client.create(ConfigMap, config_map("a", x="1"), "default")
+    kind = dynamic(ConfigMap.resource)
+    assert (await client.get(kind, "a", "default")).raw["data"] == {"x": "1"}
+    assert [item.metadata.name for item in (await client.list(kind)).items] == ["a"]
+
+
+class Metadata(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
+
+    metadata: ObjectMeta
+
+
+async def test_kinds_of_which_only_metadata_is_read_are_asked_for_as_metadata(
+    client: Client, server: FakeServer
+) -> None:
+    await client.list(Metadata)
+    assert "PartialObjectMetadataList" in server.requests[-1].headers["Accept"]
+    await client.list(ConfigMap)
+    assert server.requests[-1].headers["Accept"] == "application/json"
+
+
+async def test_no_compression_is_asked_for_and_writes_name_their_manager(
+    client: Client, server: FakeServer
+) -> None:
+    await client.create(ConfigMap, config_map("a"), "default")
+    seen = server.requests[-1]
+    assert "Accept-Encoding" not in seen.headers
+    assert seen.headers["User-Agent"] == "argosy"
+    assert seen.query == {"fieldManager": "argosy"}
+
+
+async def test_names_are_quoted_into_the_path(client: Client) -> None:
+    with pytest.raises(NotFound):
+        await client.get(ConfigMap, "../../x?y=", "default")
+
+
+async def test_an_apply_is_sent_as_one_with_kind_and_force(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(409, reason="Conflict", match=lambda seen: seen.method == "PATCH"))
+    with pytest.raises(Conflict):
+        await client.apply(ConfigMap, config_map("a"), "default", force=True)
+    seen = server.requests[-1]
+    assert seen.headers["Content-Type"] == PatchType.APPLY.value
+    assert seen.query["force"] == "true"
+    assert b'"kind":"ConfigMap"' in seen.body
+
+
+async def test_a_429_is_waited_out_and_sent_again(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(429, {"Retry-After": "0.1"}, times=2))
+    before = time.monotonic()
+    await client.create(ConfigMap, config_map("a"), "default")
+    assert time.monotonic() - before >= 0.2
+    assert len(server.requests) == 3
+
+
+async def test_a_429_that_asks_for_long_or_does_not_end_is_raised(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(429, {"Retry-After": "60"}, times=1))
+    with pytest.raises(Throttled) as caught:
+        await client.get(ConfigMap, "a", "default")
+    assert caught.value.retry_after == 60
+    server.faults.append(Fault(429, {"Retry-After": "0"}, times=100))
+    with pytest.raises(Throttled):
+        await client.get(ConfigMap, "a", "default")
+
+
+async def test_a_500_is_raised_and_not_repeated(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(500))
+    with pytest.raises(Unavailable):
+        await client.create(ConfigMap, config_map("a"), "default")
+    assert len(server.requests) == 1
+
+
+async def test_a_forbidden_answer_is_forbidden(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(403))
+    with pytest.raises(Forbidden):
+        await client.get(ConfigMap, "a", "default")
+
+
+async def test_nobody_listening_is_unavailable() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    async with Client(Connection(f"http://127.0.0.1:{port}")) as client:
+        with pytest.raises(Unavailable, match="Unreachable"):
+            await client.get(ConfigMap, "a", "default")
+
+
+FAULTS = {
+    "the connection is cut in the middle of the answer": Mischief(after_bytes=150, then="cut"),
+    "the peer dies silently in the middle of the answer": Mischief(after_bytes=150, then="stall"),
+    "the peer dies silently before the answer": Mischief(after_bytes=0, then="stall"),
+    "the body comes slower than we wait": Mischief(delay=0.2, piece=20),
+}
+
+
+@pytest.mark.parametrize("sentence", FAULTS)
+async def test_an_answer_that_does_not_arrive_whole_is_unavailable(sentence: str, server: FakeServer) -> None:
+    await server.put(
+        "configmaps", {"metadata": {"name": "a", "namespace": "default"}, "data": {"x": "y" * 500}}
+    )
+    async with (
+        FaultProxy("127.0.0.1", server.port) as proxy,
+        Client(server.connection(port=proxy.port), timeout=0.5) as client,
+    ):
+        proxy.mischief = FAULTS[sentence]
+        with pytest.raises(Unavailable):
+            await client.get(ConfigMap, "a", "default")
+        proxy.mischief = Mischief()
+        proxy.cut_all()
+        assert (await client.get(ConfigMap, "a", "default")).data["x"] == "y" * 500
+
+
+async def test_a_slow_body_that_arrives_in_time_is_whole(server: FakeServer) -> None:
+    await server.put(
+        "configmaps", {"metadata": {"name": "a", "namespace": "default"}, "data": {"x": "y" * 500}}
+    )
+    async with FaultProxy("127.0.0.1", server.port) as proxy:
+        proxy.mischief = Mischief(delay=0.002, piece=30)
+        async with Client(server.connection(port=proxy.port)) as client:
+            assert (await client.get(ConfigMap, "a", "default")).data["x"] == "y" * 500
+
+
+async def test_an_expired_token_is_read_again_and_the_request_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    async with (
+        FakeServer(tokens={"old"}) as server,
+        Client(server.connection(TokenFile(path))) as client,
+    ):
+        await client.list(ConfigMap)
+        server.tokens = {"new"}
+        path.write_text("new")
+        await client.create(ConfigMap, config_map("a"), "default")
+        server.tokens = {"newest"}
+        with pytest.raises(Unauthorized):
+            await client.get(ConfigMap, "a", "default")
+
+
+async def test_an_expired_token_is_read_again_for_a_watch_too(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("new")
+    async with FakeServer(tokens={"new"}) as server:
+        credentials = TokenFile(path)
+        await credentials.current()
+        server.tokens = {"newer"}
+        path.write_text("newer")
+        async with Client(server.connection(credentials)) as client:
+            events = client.watch(ConfigMap, resource_version=str(server.version))
+            first = asyncio.ensure_future(anext(events))
+            await server.put("configmaps", {"metadata": {"name": "a", "namespace": "default"}})
+            async with asyncio.timeout(5):
+                assert (await first).object.metadata.name == "a"
+            await events.aclose()  # type: ignore[attr-defined]  # it is a generator underneath
+
+
+async def test_nothing_is_written_after_the_deadline_and_reading_goes_on(server: FakeServer) -> None:
+    deadline = time.clock_gettime(time.CLOCK_BOOTTIME) + 60
+    async with Client(server.connection(), deadline=lambda: deadline) as client:
+        await client.create(ConfigMap, config_map("a"), "default")
+        deadline = 0
+        for write in (
+            client.create(ConfigMap, config_map("b"), "default"),
+            client.patch(ConfigMap, "a", {}, "default"),
+            client.delete(ConfigMap, "a", "default"),
+            client.replace(ConfigMap, config_map("a"), "default"),
+            client.exec("pod", "default", ["true"]),
+        ):
+            with pytest.raises(LeaseExpired):
+                await write
+        assert (await client.get(ConfigMap, "a", "default")).metadata.name == "a"
+    assert [seen.method for seen in server.requests] == ["POST", "GET"]
+
+
+async def test_a_write_times_out_before_the_deadline(server: FakeServer) -> None:
+    async with FaultProxy("127.0.0.1", server.port) as proxy:
+        proxy.mischief = Mischief(after_bytes=0, then="stall")
+        deadline = time.clock_gettime(time.CLOCK_BOOTTIME) + 0.3
+        async with Client(server.connection(port=proxy.port), deadline=lambda: deadline) as client:
+            with pytest.raises(Unavailable, match="in time"):
+                await client.create(ConfigMap, config_map("a"), "default")
+            assert time.clock_gettime(time.CLOCK_BOOTTIME) < deadline + 0.5
+
+
+async def test_no_more_writes_than_allowed_are_in_flight(server: FakeServer) -> None:
+    async with Client(server.connection(), limits=WriteLimits(in_flight=4)) as client:
+        busy = 0
+
+        async def create(number: int) -> None:
+            nonlocal busy
+            await client.create(ConfigMap, config_map(f"c{number}"), "default")
+            value = client.metrics.registry.get_sample_value("argosy_writes_in_flight")
+            busy = max(busy, int(value or 0))
+
+        await asyncio.gather(*(create(number) for number in range(40)))
+        assert busy <= 4
+
+
+async def test_requests_are_counted_by_verb_and_class_of_answer(client: Client) -> None:
+    await client.create(ConfigMap, config_map("a"), "default")
+    with pytest.raises(NotFound):
+        await client.get(ConfigMap, "b", "default")
+    sample = client.metrics.registry.get_sample_value
+    assert sample("argosy_requests_total", {"verb": "POST", "code": "2xx"}) == 1
+    assert sample("argosy_requests_total", {"verb": "GET", "code": "4xx"}) == 1

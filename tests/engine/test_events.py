@@ -1,0 +1,109 @@
+import structlog.testing
+
+from argosy.engine.client import Client
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds.kubernetes import Node, Pod
+from argosy.kinds.meta import ObjectMeta
+from argosy.testing.eventually import eventually
+from argosy.testing.fakeserver import FakeServer, Fault
+
+POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u1"))
+
+
+def events(server: FakeServer) -> list[tuple[object, object, object]]:
+    return [(event["reason"], event["message"], event["count"]) for event in server.objects("events")]
+
+
+async def test_an_event_names_its_object(client: Client, server: FakeServer) -> None:
+    recorder = Recorder(client, "argosy-operator")
+    recorder.event(POD, "Warning", "Broken", "it broke")
+    await recorder.close()
+    (event,) = server.objects("events")
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "default",
+        "name": "p",
+        "uid": "u1",
+    }
+    assert (event["type"], event["reason"], event["message"], event["count"]) == (
+        "Warning",
+        "Broken",
+        "it broke",
+        1,
+    )
+    assert event["source"] == {"component": "argosy-operator"}
+
+
+async def test_the_same_thing_again_is_counted_and_not_repeated(client: Client, server: FakeServer) -> None:
+    recorder = Recorder(client, "test")
+    for _ in range(3):
+        recorder.event(POD, "Normal", "Started", "again")
+    await eventually(lambda: events(server) == [("Started", "again", 3)])
+    for _ in range(2):
+        recorder.event(POD, "Normal", "Started", "again")
+    recorder.event(POD, "Normal", "Started", "otherwise")
+    await recorder.close()
+    assert sorted(events(server), key=str) == [("Started", "again", 5), ("Started", "otherwise", 1)]
+
+
+async def test_an_event_that_was_deleted_meanwhile_begins_anew(client: Client, server: FakeServer) -> None:
+    recorder = Recorder(client, "test")
+    recorder.event(POD, "Normal", "Started", "x")
+    await eventually(lambda: len(server.objects("events")) == 1)
+    meta = server.objects("events")[0]["metadata"]
+    assert isinstance(meta, dict)
+    await server.remove("events", "default", meta["name"])
+    recorder.event(POD, "Normal", "Started", "x")
+    await recorder.close()
+    assert events(server) == [("Started", "x", 1)]
+
+
+async def test_events_of_cluster_scoped_objects_go_to_default(client: Client, server: FakeServer) -> None:
+    recorder = Recorder(client, "test")
+    recorder.event(Node(metadata=ObjectMeta(name="n")), "Normal", "Ready", "x")
+    await recorder.close()
+    (seen,) = server.requests
+    assert seen.path == "/api/v1/namespaces/default/events"
+
+
+async def test_what_cannot_be_written_is_dropped_and_counted(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(403))
+    recorder = Recorder(client, "test")
+    with structlog.testing.capture_logs():
+        recorder.event(POD, "Normal", "Started", "lost")
+        recorder.event(POD, "Normal", "Started", "kept")
+        await recorder.close()
+    assert events(server) == [("Started", "kept", 1)]
+    assert client.metrics.registry.get_sample_value("argosy_events_dropped_total") == 1
+
+
+async def test_a_server_that_is_away_for_a_moment_loses_no_event(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(500))
+    recorder = Recorder(client, "test")
+    recorder.event(POD, "Normal", "Started", "kept")
+    await recorder.close()
+    assert events(server) == [("Started", "kept", 1)]
+
+
+async def test_long_names_and_messages_are_cut_to_what_the_api_takes(
+    client: Client, server: FakeServer
+) -> None:
+    recorder = Recorder(client, "test")
+    pod = Pod(metadata=ObjectMeta(name="p" * 253, namespace="default"))
+    recorder.event(pod, "Normal", "Started", "m" * 5000)
+    await recorder.close()
+    (event,) = server.objects("events")
+    meta, message = event["metadata"], event["message"]
+    assert isinstance(meta, dict)
+    assert isinstance(message, str)
+    assert len(meta["name"]) <= 253
+    assert len(message) == 1024
+
+
+def test_outside_of_a_loop_nothing_is_raised() -> None:
+    recorder = Recorder(Client(Connection("http://127.0.0.1:1")), "test")
+    with structlog.testing.capture_logs() as logs:
+        recorder.event(POD, "Normal", "Started", "x")
+    assert logs

@@ -1,0 +1,211 @@
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog.testing
+
+from argosy.engine.client import Client
+from argosy.engine.leader import Leader
+from argosy.testing.eventually import eventually
+from argosy.testing.fakeserver import FakeServer, Fault, Seen
+
+
+def leader(client: Client, identity: str = "a", duration: float = 1.0) -> Leader:
+    return Leader(
+        client,
+        "work",
+        "default",
+        identity,
+        duration=duration,
+        renew_deadline=duration * 0.6,
+        retry=duration * 0.1,
+    )
+
+
+class Work:
+    """Work that goes on until stopped, and says whether it is going on."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.started = 0
+
+    async def __call__(self) -> None:
+        self.running, self.started = True, self.started + 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.running = False
+
+
+@asynccontextmanager
+async def contending(subject: Leader) -> AsyncIterator[Work]:
+    work = Work()
+    task = asyncio.create_task(subject.run(work))
+    with structlog.testing.capture_logs():
+        try:
+            yield work
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def lease(server: FakeServer) -> dict[str, object]:
+    spec = server.objects("leases")[0]["spec"]
+    assert isinstance(spec, dict)
+    return spec
+
+
+async def test_the_first_leads_and_the_second_takes_over_at_once_when_it_leaves(
+    client: Client, server: FakeServer
+) -> None:
+    second = leader(client, "b")
+    async with contending(leader(client, "a")) as work_a:
+        await eventually(lambda: work_a.running)
+        async with contending(second) as work_b:
+            await eventually(lambda: second.holder == "a")
+            assert not work_b.running
+    assert lease(server)["holderIdentity"] == ""
+    async with contending(second) as work_b:
+        await eventually(lambda: work_b.running, 0.5)
+        assert lease(server)["leaseTransitions"] == 1
+
+
+async def test_a_lease_that_nobody_renews_is_taken_after_its_duration(
+    client: Client, server: FakeServer
+) -> None:
+    spec = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 4}
+    await server.put("leases", {"metadata": {"name": "work", "namespace": "default"}, "spec": spec})
+    before = asyncio.get_running_loop().time()
+    async with contending(leader(client)) as work:
+        await eventually(lambda: work.running)
+        assert asyncio.get_running_loop().time() - before >= 1.0
+        assert lease(server)["leaseTransitions"] == 5
+
+
+async def test_a_lease_renewed_by_a_machine_with_a_wrong_clock_is_respected(
+    client: Client, server: FakeServer
+) -> None:
+    other = {"metadata": {"name": "work", "namespace": "default"}}
+    async with contending(leader(client, duration=1.0)) as work:
+        for number in range(12):
+            spec = {
+                "holderIdentity": "other",
+                "leaseDurationSeconds": 1,
+                "renewTime": f"1999-01-01T00:00:{number:02}.000000Z",
+            }
+            await server.put("leases", {**other, "spec": spec})
+            await asyncio.sleep(0.2)
+            assert not work.running
+
+
+async def test_work_stops_before_the_lease_is_over_when_it_cannot_be_renewed(
+    client: Client, server: FakeServer
+) -> None:
+    subject = leader(client)
+    async with contending(subject) as work:
+        await eventually(lambda: work.running)
+        server.faults.append(Fault(500, times=10**6, match=lambda seen: "leases" in seen.path))
+        before = asyncio.get_running_loop().time()
+        await eventually(lambda: not work.running)
+        assert asyncio.get_running_loop().time() - before < 1.0, "sooner than another may begin"
+        assert not subject.leading
+        server.faults.clear()
+        await eventually(lambda: work.running)
+        assert work.started == 2
+
+
+async def test_a_lease_taken_by_another_stops_the_work(client: Client, server: FakeServer) -> None:
+    async with contending(leader(client)) as work:
+        await eventually(lambda: work.running)
+        spec = {"holderIdentity": "other", "leaseDurationSeconds": 1}
+        await server.put("leases", {"metadata": {"name": "work", "namespace": "default"}, "spec": spec})
+        await eventually(lambda: not work.running)
+
+
+async def test_a_lease_that_was_deleted_is_made_again(client: Client, server: FakeServer) -> None:
+    async with contending(leader(client)) as work:
+        await eventually(lambda: work.running)
+        await server.remove("leases", "default", "work")
+        await eventually(lambda: bool(server.objects("leases")))
+        assert (work.running, work.started) == (True, 1)
+
+
+async def test_run_ends_when_the_work_does_and_raises_what_it_raised(
+    client: Client, server: FakeServer
+) -> None:
+    async def fail() -> None:
+        raise RuntimeError("made up")
+
+    with structlog.testing.capture_logs(), pytest.raises(RuntimeError, match="made up"):
+        await leader(client).run(fail)
+    assert lease(server)["holderIdentity"] == ""
+
+
+async def test_timings_that_would_let_two_lead_are_refused(client: Client) -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        Leader(client, "work", "default", "a", duration=5, renew_deadline=6)
+
+
+@asynccontextmanager
+async def process(
+    server: FakeServer, identity: str, duration: float
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    script = Path(__file__).with_name("leader_process.py")
+    arguments = (str(script), f"http://127.0.0.1:{server.port}", identity, str(duration))
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.wait()
+
+
+async def stopped_and_woken(server: FakeServer, duration: float, stopped: float) -> None:
+    """Stop a leader in the middle of its writes; when it wakes, another leads, and it changes nothing.
+
+    At most the one request between its check of the deadline and the socket may still leave; its
+    precondition is then what makes it harmless.
+    """
+    await server.put("configmaps", {"metadata": {"name": "work", "namespace": "default"}, "data": {}})
+
+    def requests(identity: str) -> list[Seen]:
+        return [seen for seen in server.requests if seen.headers["User-Agent"] == identity]
+
+    def writes(identity: str) -> int:
+        return sum(seen.method != "GET" for seen in requests(identity))
+
+    def counted(identity: str) -> int:
+        data = server.objects("configmaps")[0]["data"]
+        assert isinstance(data, dict)
+        return int(data.get(identity, "0"))
+
+    async with process(server, "a", duration) as a:
+        await eventually(lambda: counted("a") > 20)
+        async with process(server, "b", duration):
+            await eventually(lambda: requests("b-lease"))
+            a.send_signal(signal.SIGSTOP)
+            began = asyncio.get_running_loop().time()
+            await eventually(lambda: counted("b") > 20, duration * 3 + 10)
+            await asyncio.sleep(max(began + stopped - asyncio.get_running_loop().time(), 0))
+            count, sent, looked = counted("a"), writes("a"), len(requests("a-lease"))
+            a.send_signal(signal.SIGCONT)
+            await eventually(lambda: len(requests("a-lease")) >= looked + 3)
+            assert counted("a") == count
+            assert writes("a") <= sent + 1
+            assert lease(server)["holderIdentity"] == "b"
+
+
+async def test_a_leader_stopped_and_woken_changes_nothing(server: FakeServer) -> None:
+    await stopped_and_woken(server, duration=1.5, stopped=4.0)
+
+
+@pytest.mark.long
+async def test_a_leader_stopped_for_30_seconds_and_woken_changes_nothing(server: FakeServer) -> None:
+    await stopped_and_woken(server, duration=10.0, stopped=30.0)

@@ -1,0 +1,126 @@
+"""Logs and commands over the protocols of the Kubernetes API."""
+
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+import pytest
+from aiohttp import WSMsgType, web
+
+from argosy.engine.client import Client
+from argosy.engine.errors import ApiError, NotFound, Unavailable
+from argosy.testing.fakeserver import FakeServer, Fault
+
+SUCCESS: Mapping[str, object] = {"status": "Success"}
+
+
+def failure(code: str) -> dict[str, object]:
+    cause = {"reason": "ExitCode", "message": code}
+    return {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [cause]}}
+
+
+class Shell:
+    """The server's side of a command: says hello, sends stdin back, ends as told."""
+
+    def __init__(self, status: Mapping[str, object] | None, protocols: tuple[str, ...]) -> None:
+        self.status = status
+        self.protocols = protocols
+        self.stdin = b""
+        self.query: list[tuple[str, str]] = []
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.query = list(request.query.items())
+        socket = web.WebSocketResponse(protocols=self.protocols)
+        await socket.prepare(request)
+        await socket.send_bytes(b"\x01")
+        await socket.send_bytes(b"\x01hello")
+        await socket.send_bytes(b"\x02oops")
+        if request.query.get("stdin") == "true":
+            async for message in socket:
+                if message.type is not WSMsgType.BINARY or message.data[0] == 255:
+                    break
+                self.stdin += message.data[1:]
+                if socket.ws_protocol != "v5.channel.k8s.io" and self.stdin.endswith(b"end"):
+                    break
+        if self.status is not None:
+            await socket.send_bytes(b"\x03" + msgspec.json.encode(self.status))
+        await socket.close()
+        return socket
+
+
+V5 = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+V4 = ("v4.channel.k8s.io",)
+
+
+async def test_a_command_gives_its_output_and_exit_code(client: Client, server: FakeServer) -> None:
+    shell = server.exec_handler = Shell(failure("42"), V5)
+    out: list[bytes] = []
+    err: list[bytes] = []
+    code = await client.exec(
+        "p", "default", ["sh", "-c", "a b"], container="c", on_stdout=out.append, on_stderr=err.append
+    )
+    assert (code, out, err) == (42, [b"hello"], [b"oops"])
+    assert [value for name, value in shell.query if name == "command"] == ["sh", "-c", "a b"]
+    assert ("container", "c") in shell.query
+    assert ("stdin", "true") not in shell.query
+
+
+@pytest.mark.parametrize("protocols", [V5, V4])
+async def test_stdin_is_fed_and_ended(client: Client, server: FakeServer, protocols: tuple[str, ...]) -> None:
+    shell = server.exec_handler = Shell(SUCCESS, protocols)
+    data = b"x" * 100_000 + b"end"
+    assert await client.exec("p", "default", ["cat"], stdin=data) == 0
+    assert shell.stdin == data
+
+
+async def test_stdin_may_come_bit_by_bit(client: Client, server: FakeServer) -> None:
+    async def bits() -> AsyncIterator[bytes]:
+        for bit in (b"a", b"b"):
+            yield bit
+
+    shell = server.exec_handler = Shell(SUCCESS, V5)
+    assert await client.exec("p", "default", ["cat"], stdin=bits()) == 0
+    assert shell.stdin == b"ab"
+
+
+async def test_a_terminal_has_no_second_output(client: Client, server: FakeServer) -> None:
+    shell = server.exec_handler = Shell(SUCCESS, V5)
+    await client.exec("p", "default", ["sh"], tty=True)
+    assert ("tty", "true") in shell.query
+    assert ("stderr", "true") not in shell.query
+
+
+async def test_a_connection_that_ends_before_the_command_is_an_error(
+    client: Client, server: FakeServer
+) -> None:
+    server.exec_handler = Shell(None, V5)
+    with pytest.raises(Unavailable, match="before the command"):
+        await client.exec("p", "default", ["sh"])
+
+
+async def test_a_command_that_could_not_start_is_an_error(client: Client, server: FakeServer) -> None:
+    status = {"status": "Failure", "reason": "InternalError", "message": "no such file", "code": 500}
+    server.exec_handler = Shell(status, V5)
+    with pytest.raises(ApiError, match="no such file"):
+        await client.exec("p", "default", ["nothing"])
+
+
+async def test_a_pod_that_is_not_there_is_not_found(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(404))
+    with pytest.raises(NotFound):
+        await client.exec("p", "default", ["sh"])
+
+
+async def test_logs_come_in_chunks_with_what_was_asked_for(client: Client, server: FakeServer) -> None:
+    server.log_chunks = [b"one\n", b"two\n"]
+    text = b"".join(
+        [chunk async for chunk in client.logs("p", "default", container="c", follow=True, tail=5)]
+    )
+    assert text == b"one\ntwo\n"
+    assert server.requests[-1].path == "/api/v1/namespaces/default/pods/p/log"
+    assert server.requests[-1].query == {"container": "c", "follow": "true", "tailLines": "5"}
+
+
+async def test_logs_of_a_pod_that_is_not_there_are_not_found(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(404))
+    with pytest.raises(NotFound):
+        await anext(client.logs("p", "default"))
