@@ -12,12 +12,12 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.volcano import PodGroupKind
+from argosy.testing.scene import DEADLINE, Scene
 from argosy.testing.servers import Server
-from argosy.testing.world import DEADLINE, World
 
 
 @pytest.fixture
-async def world(api: Server, namespace: str) -> AsyncIterator[World]:
+async def scene(api: Server, namespace: str) -> AsyncIterator[Scene]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         for kind in (TrainingRun, PodGroupKind):
             await client.apply(
@@ -27,7 +27,7 @@ async def world(api: Server, namespace: str) -> AsyncIterator[World]:
             )
         for served in (TrainingRun, PodGroup):
             await _until_served(client, served, namespace)
-        yield World(client, api, namespace)
+        yield Scene(client, api, namespace)
 
 
 def _stripped(value: object) -> object:

@@ -4,8 +4,7 @@ A pod event that leaves everything policies look at as it was (a heartbeat, some
 nobody.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from argosy.engine.cache import Change
 from argosy.engine.objects import Fetchable, Key
@@ -13,11 +12,16 @@ from argosy.kinds.kubernetes import Node, Pod, PodGroup
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches, is_down
 from argosy.reconcile.run import Reconciler, T
-from argosy.workload.observed import observe_group, observe_pod
+from argosy.workload.observed import observe_group
 
 C = TypeVar("C", bound=Fetchable)
 
-Enqueue = Callable[[Key], None]
+POD_PAUSE = 0.03
+"""Pods of a job come in groups: a pass waits this long for the others of its group."""
+
+
+class Enqueue(Protocol):
+    def __call__(self, key: Key, after: float = 0.0) -> None: ...
 
 
 class Triggers:
@@ -26,7 +30,7 @@ class Triggers:
     def __init__(self, caches: Caches) -> None:
         self.caches = caches
         self._queues: dict[tuple[str, str], Enqueue] = {}
-        caches.pods.subscribe(self._pod)
+        caches.when_pod_matters(self._pod)
         caches.groups.subscribe(self._group)
         caches.nodes.subscribe(self._node)
         for children in (
@@ -49,11 +53,8 @@ class Triggers:
 
         reconciler.jobs.subscribe(job)
 
-    def _pod(self, change: Change[Pod]) -> None:
-        old, new = change.old, change.new
-        if old is not None and new is not None and observe_pod(old) == observe_pod(new):
-            return
-        self._owner_of(new or old)
+    def _pod(self, pod: Pod) -> None:
+        self._owner_of(pod, POD_PAUSE)
 
     def _group(self, change: Change[PodGroup]) -> None:
         old, new = change.old, change.new
@@ -73,13 +74,13 @@ class Triggers:
             for pod in self.caches.pods.by(NODE, node.metadata.name):
                 self._owner_of(pod)
 
-    def _owner_of(self, obj: Fetchable | None) -> None:
+    def _owner_of(self, obj: Fetchable | None, after: float = 0.0) -> None:
         metadata = obj.metadata if obj is not None else None
         if isinstance(metadata, ObjectMeta) and metadata.controller is not None:
-            self._enqueue(metadata.namespace, metadata.controller)
+            self._enqueue(metadata.namespace, metadata.controller, after)
 
-    def _enqueue(self, namespace: str, owner: OwnerReference) -> None:
+    def _enqueue(self, namespace: str, owner: OwnerReference, after: float) -> None:
         group = owner.api_version.partition("/")[0] if "/" in owner.api_version else ""
         queue = self._queues.get((group, owner.kind))
         if queue is not None:
-            queue(Key(namespace, owner.name))
+            queue(Key(namespace, owner.name), after)

@@ -4,11 +4,11 @@ One cache a kind, shared by all dialects and indexed by the uid of the owning jo
 only where the cluster serves them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from argosy.engine.cache import Cache
+from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
@@ -37,6 +37,16 @@ class Caches:
         self.rbac_roles = Cache(client, Role, namespace=namespace, labels=OURS, indexes=by_owner)
         self.bindings = Cache(client, RoleBinding, namespace=namespace, labels=OURS, indexes=by_owner)
         self.configs = Cache(client, ConfigMap, namespace=namespace, labels=OURS, indexes=by_owner)
+        self._views: dict[str, ObservedPod] = {}
+        self._pod_listeners: list[Callable[[Pod], None]] = []
+        self.pods.subscribe(self._pod_changed)
+
+    def when_pod_matters(self, listener: Callable[[Pod], None]) -> None:
+        """Call for a pod that came, went, or changed in something that policies look at.
+
+        Being placed is no such thing: nothing is decided by it, and every pod does it once.
+        """
+        self._pod_listeners.append(listener)
 
     def saw(self, obj: Fetchable) -> None:
         """Take in an object that the API returned, without waiting for the watch to bring it."""
@@ -70,22 +80,27 @@ class Caches:
         )
 
     def _pods(self, uid: str, memory: Memory) -> tuple[ObservedPod, ...]:
-        views: dict[str, tuple[str, ObservedPod]] = {}
-        for pod in self.pods.by(OWNER, uid):
-            meta = pod.metadata
-            known = memory.views.get(meta.uid)
-            if known is not None and known[0] == meta.resource_version:
-                views[meta.uid] = known
-            elif (view := observe_pod(pod)) is not None:
-                views[meta.uid] = (meta.resource_version, view)
-        memory.views = views
-        memory.deleted &= views.keys()
+        found = (self._views.get(pod.metadata.uid) for pod in self.pods.by(OWNER, uid))
+        views = tuple(view for view in found if view is not None)
         if not memory.deleted:
-            return tuple(view for _, view in views.values())
+            return views
+        memory.deleted &= {view.uid for view in views}
         return tuple(
-            replace(view, terminating=True) if view.uid in memory.deleted else view
-            for _, view in views.values()
+            replace(view, terminating=True) if view.uid in memory.deleted else view for view in views
         )
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        """Each version of a pod is looked at once; passes and triggers share what was seen."""
+        old, new = change.old, change.new
+        before = self._views.pop(old.metadata.uid, None) if old is not None else None
+        after = observe_pod(new) if new is not None else None
+        if after is not None:
+            self._views[after.uid] = after
+            if before is not None and before.uid == after.uid and replace(before, node=after.node) == after:
+                return
+        if (pod := new or old) is not None:
+            for listener in self._pod_listeners:
+                listener(pod)
 
     def _is_down(self, name: str) -> bool:
         node = self.nodes.get("", name)

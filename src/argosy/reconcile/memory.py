@@ -7,7 +7,7 @@ refused. It is dropped when a job has finished, so that finished jobs cost nothi
 from msgspec import Struct, field
 
 from argosy.workload.model import Problems, Workload
-from argosy.workload.observed import ObservedPod, Outcome
+from argosy.workload.observed import Outcome
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 30.0
@@ -33,8 +33,6 @@ class Memory(Struct):
     """Places confirmed empty by the API; good for one pass."""
     deleted: set[str] = field(default_factory=set)
     """Uids of pods that were asked to go, so that a cache which has not heard of it yet does not mislead."""
-    views: dict[str, tuple[str, ObservedPod]] = field(default_factory=dict)
-    """Pods as policies see them, by uid, with the resourceVersion they were made from."""
     written_at: float = float("-inf")
     """When status was last written, on the monotonic clock."""
     flush_at: float | None = None
