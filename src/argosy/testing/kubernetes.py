@@ -55,6 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+def read(folder: Path) -> Running | None:
+    """What was started in a folder, if anything was; it may have ended since."""
+    try:
+        content = (folder / "running.json").read_bytes()
+        return msgspec.json.decode(content, type=Running, dec_hook=lambda kind, value: kind(value))
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/kubernetes", description="A real Kubernetes API server.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -84,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(folder: Path, port: int) -> int:
-    running = _read(folder)
+    running = read(folder)
     if running is not None and running.alive and is_ready(running.server):
         _print(str(running.server.kubeconfig))
         return 0
@@ -112,7 +121,7 @@ def _down(folder: Path) -> int:
 
 
 def _status(folder: Path) -> int:
-    running = _read(folder)
+    running = read(folder)
     if running is None:
         _print("nothing runs")
         return 3
@@ -124,7 +133,7 @@ def _status(folder: Path) -> int:
 
 
 def _env(folder: Path) -> int:
-    running = _read(folder)
+    running = read(folder)
     if running is None or not running.alive:
         _say("scripts/kubernetes: nothing runs; scripts/kubernetes up --apiserver-only starts it")
         return 3
@@ -134,7 +143,7 @@ def _env(folder: Path) -> int:
 
 def _clear(folder: Path) -> None:
     """Stop what was started in a folder and remove the folder, if it is one of ours."""
-    running = _read(folder)
+    running = read(folder)
     if running is not None:
         for process in reversed(running.processes):
             process.signal(signal.SIGTERM)
@@ -144,14 +153,6 @@ def _clear(folder: Path) -> None:
     elif folder.exists() and any(folder.iterdir()) and not (folder / "tokens.csv").exists():
         raise OSError(f"{folder} holds other things; give another --dir")
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read(folder: Path) -> Running | None:
-    try:
-        content = (folder / "running.json").read_bytes()
-        return msgspec.json.decode(content, type=Running, dec_hook=lambda kind, value: kind(value))
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
 
 
 def _print(line: str) -> None:

@@ -1,0 +1,174 @@
+"""`scripts/test`: the stages of the tests, their budgets, and an account of what ran and what did not.
+
+A stage that takes half as long again as its budget is ended and has failed, so that tests stay quick enough
+to be run. What cannot run on this machine (no root, no Go) is skipped and listed with the reason at the end;
+with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge, once, is no stage: it has no budget.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
+ALLOWANCE = 1.5
+NO_TESTS = 5
+"""pytest's exit code when nothing matches."""
+
+
+@dataclass(frozen=True)
+class Command:
+    arguments: tuple[str, ...]
+    is_pytest: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    minutes: float
+    commands: tuple[Command, ...]
+    long: bool = False
+
+
+def tests(marks: str, *options: str) -> Command:
+    return Command(("-m", "pytest", "-q", "-m", marks, *options), is_pytest=True)
+
+
+PARALLEL = ("-n", str(max(2, min(4, os.cpu_count() or 2))), "--dist", "worksteal")
+
+STAGES = (
+    Stage(
+        "unit",
+        6,
+        (
+            Command(("scripts/lint",)),
+            tests("not root and not e2e and not long", *PARALLEL),
+            tests("root and not e2e and not long"),
+        ),
+    ),
+    Stage("local", 8, (tests("e2e and not long"),)),
+    Stage("long", 45, (tests("long"), Command(("scripts/bench",))), long=True),
+)
+
+
+@dataclass
+class Result:
+    stage: Stage
+    seconds: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+
+def main() -> int:
+    """Run what was asked for; the exit code is 0 when all of it passed."""
+    options = _options()
+    chosen = [stage for stage in STAGES if options.stage in (None, stage.name)]
+    wanted = [stage for stage in chosen if options.long or not stage.long or options.stage]
+    left_out = [f"stage {stage.name}: only with --long" for stage in chosen if stage not in wanted]
+    problem = _build_judge()
+    skipped: Counter[str] = Counter()
+    results = [_run(stage, skipped) for stage in wanted] if not problem or not REQUIRE_ALL else []
+    _report(results, skipped, left_out, problem)
+    return 1 if (problem and REQUIRE_ALL) or any(result.failures for result in results) else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/test", description="Run the tests.")
+    parser.add_argument("--long", action="store_true", help="also what takes long, the benchmarks among it")
+    parser.add_argument("--stage", choices=[stage.name for stage in STAGES], help="one stage only")
+    return parser.parse_args()
+
+
+def _build_judge() -> str:
+    """Make a real kube-apiserver, if it is not there; what is wrong, if it cannot be had."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "argosy.testing.kubernetes", "build", "apiserver"]
+    built = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    _say(f"the judge, a real kube-apiserver: prepared in {time.monotonic() - began:.1f} s")
+    return "" if built.returncode == 0 else built.stderr.strip().splitlines()[-1]
+
+
+def _run(stage: Stage, skipped: Counter[str]) -> Result:
+    _say(f"\n== stage {stage.name}, budget {stage.minutes:g} min")
+    result = Result(stage)
+    began = time.monotonic()
+    for command in stage.commands:
+        left = stage.minutes * 60 * ALLOWANCE - (time.monotonic() - began)
+        if failure := _run_command(command, left, skipped):
+            result.failures.append(failure)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _run_command(command: Command, seconds: float, skipped: Counter[str]) -> str:
+    """Run one command; the result says what failed, and is empty when nothing did."""
+    with tempfile.TemporaryDirectory() as scratch:
+        account = Path(scratch) / "account.xml"
+        if command.is_pytest:
+            arguments = [sys.executable, *command.arguments, f"--junitxml={account}"]
+        else:
+            arguments = [str(ROOT / command.arguments[0]), *command.arguments[1:]]
+        process = subprocess.Popen(arguments, cwd=ROOT, start_new_session=True)
+        try:
+            code = process.wait(max(seconds, 0.1))
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return "over its budget by half: ended"
+        except KeyboardInterrupt:
+            _end(process)
+            raise
+        if account.exists():
+            skipped.update(_skips(account))
+    if code == 0 or (command.is_pytest and code == NO_TESTS):
+        return ""
+    return f"{' '.join(command.arguments[:2])} ended with {code}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command and what it started: first politely, so that fixtures clean up."""
+    for number, patience in ((signal.SIGINT, 20), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(patience)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        else:
+            return
+
+
+def _skips(account: Path) -> list[str]:
+    root = ElementTree.parse(account).getroot()  # noqa: S314 - pytest wrote it a moment ago
+    return [skip.get("message", "no reason given") for skip in root.iter("skipped")]
+
+
+def _report(results: list[Result], skipped: Counter[str], left_out: list[str], problem: str) -> None:
+    _say("\n== summary")
+    for result in results:
+        verdict = "; ".join(result.failures) or "passed"
+        if not result.failures and result.seconds > result.stage.minutes * 60:
+            verdict += " (over its budget)"
+        _say(f"{result.stage.name:8} {result.seconds:6.1f} s of {result.stage.minutes * 60:.0f} s  {verdict}")
+    if problem:
+        _say(f"not run: tests against a real kube-apiserver: {problem}")
+    for reason in left_out:
+        _say(f"not run: {reason}")
+    for reason, count in sorted(skipped.items()):
+        _say(f"not run: {count} tests: {reason}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

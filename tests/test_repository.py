@@ -1,0 +1,73 @@
+"""What must hold of the repository itself: pins without hosts, no machine's paths, scripts that run."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LOCKS = sorted(ROOT.glob("requirements*.lock")) + sorted(ROOT.glob("kubernetes/**/*.lock"))
+SCRIPTS = [*sorted(path for path in (ROOT / "scripts").iterdir() if not path.suffix), ROOT / ".ci" / "run"]
+PINNED = re.compile(r"^[a-zA-Z0-9._-]+(?:\[[\w,]+\])?==\S+")
+
+
+def committed() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a clone with git")
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_names_no_host(lock: Path) -> None:
+    assert not re.findall(r"https?://\S+|--(?:extra-)?index-url|--find-links", lock.read_text())
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_pins_every_package_with_hashes(lock: Path) -> None:
+    packages = [part for part in re.split(r"\n(?=\S)", lock.read_text()) if not part.startswith("#")]
+    assert packages
+    for package in packages:
+        assert PINNED.match(package), package
+        assert "--hash=sha256:" in package, package
+
+
+def test_the_users_lock_is_part_of_the_developers() -> None:
+    """Else one environment could not serve both."""
+    users, developers = (
+        set(re.findall(r"^([\w.-]+==\S+)", (ROOT / name).read_text(), re.MULTILINE))
+        for name in ("requirements.lock", "requirements-dev.lock")
+    )
+    assert users <= developers
+
+
+def test_no_file_holds_a_path_of_a_machine() -> None:
+    pattern = re.compile(r"(?:/home/|/Users/)(?!user\b|you\b|me\b|x\b)\w+/|/root/\.")
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in committed()
+        if path != Path(__file__)
+        for match in pattern.finditer(path.read_text(errors="replace"))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_can_be_run(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    first, *_ = script.read_text().splitlines()
+    assert first in ("#!/usr/bin/env bash", "#!/usr/bin/env python3")
+    if "bash" in first:
+        subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_the_judge_is_one_version() -> None:
+    """The staging modules of Kubernetes go with its version: 1.36.3 and 0.36.3."""
+    pins = (ROOT / "kubernetes" / "apiserver" / "go.mod").read_text()
+    version = re.search(r"^\s*k8s\.io/kubernetes v1\.(\S+)", pins, re.MULTILINE)
+    assert version
+    replaced = re.findall(r"^replace k8s\.io/\S+ => k8s\.io/\S+ v(\S+)", pins, re.MULTILINE)
+    assert len(replaced) > 20
+    assert set(replaced) == {f"0.{version[1]}"}

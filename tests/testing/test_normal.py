@@ -1,0 +1,59 @@
+"""What is taken out of answers before they are compared, and what is not."""
+
+import pytest
+
+from argosy.testing.normal import Normaliser
+
+UID = "0b2b9a4e-7d6f-4a52-9f0a-0123456789ab"
+
+CASES: dict[str, tuple[object, object]] = {
+    "an id becomes its number": ({"uid": UID}, {"uid": "<uid 1>"}),
+    "an id in a text too": (f"uid {UID} is gone", "uid <uid 1> is gone"),
+    "the same version is the same number": (
+        [{"resourceVersion": "7"}, {"resourceVersion": "9"}, {"resourceVersion": "7"}],
+        [
+            {"resourceVersion": "<version 1>"},
+            {"resourceVersion": "<version 2>"},
+            {"resourceVersion": "<version 1>"},
+        ],
+    ),
+    "version zero and no version stay": (
+        [{"resourceVersion": "0"}, {"resourceVersion": ""}],
+        [{"resourceVersion": "0"}, {"resourceVersion": ""}],
+    ),
+    "a list's version is any": (
+        {"items": [], "metadata": {"resourceVersion": "7"}},
+        {"items": [], "metadata": {"resourceVersion": "<any version>"}},
+    ),
+    "times keep their precision": (
+        ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", "2026-01-01"],
+        ["<time>", "<micro time>", "2026-01-01"],
+    ),
+    "a generated name keeps its beginning and length": (
+        [{"generateName": "ab-", "name": "ab-x2x4z"}, 'pods "ab-x2x4z" not found'],
+        [{"generateName": "ab-", "name": "ab-<5>"}, 'pods "ab-<5>" not found'],
+    ),
+    "a given name stays": ({"name": "ab-x2x4z"}, {"name": "ab-x2x4z"}),
+    "an allocated address goes, none stays": (
+        [{"clusterIP": "10.96.1.2"}, {"clusterIP": "None"}],
+        [{"clusterIP": "<cluster ip>"}, {"clusterIP": "None"}],
+    ),
+    "only ages go from a table": (
+        {
+            "kind": "Table",
+            "columnDefinitions": [{"name": "Name"}, {"name": "Age"}],
+            "rows": [{"cells": ["5s", "5s"]}],
+        },
+        {
+            "kind": "Table",
+            "columnDefinitions": [{"name": "Name"}, {"name": "Age"}],
+            "rows": [{"cells": ["5s", "<age>"]}],
+        },
+    ),
+    "numbers and truths stay": ({"a": 1, "b": True, "c": None}, {"a": 1, "b": True, "c": None}),
+}
+
+
+@pytest.mark.parametrize(("given", "want"), CASES.values(), ids=CASES)
+def test_normal(given: object, want: object) -> None:
+    assert Normaliser().normal(given) == want
