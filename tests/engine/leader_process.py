@@ -34,6 +34,7 @@ async def main(server: str, identity: str, duration: float) -> None:
                 while True:
                     with contextlib.suppress(ApiError):
                         await count(client, identity)
+                    await asyncio.sleep(0.005)
 
             await leader.run(lead)
 

@@ -1,0 +1,244 @@
+"""The engine against whole API servers: the real one, and our own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import structlog.testing
+
+from argosy.engine.backoff import Backoff
+from argosy.engine.cache import Cache, Change
+from argosy.engine.client import Client, PatchType
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unauthorized
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.leader import Leader
+from argosy.engine.watch import WatchTimings
+from argosy.kinds.kubernetes import ConfigMap, Event, Lease, Pod, ServiceAccount
+from argosy.testing.eventually import eventually
+from argosy.testing.faultproxy import FaultProxy, Mischief
+from argosy.testing.servers import Server
+
+TIMINGS = WatchTimings(silence=1.0, initial_silence=2.0, backoff=Backoff(first=0.02, most=0.2))
+
+
+@pytest.fixture
+async def client(api: Server) -> AsyncIterator[Client]:
+    async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
+        yield client
+
+
+def config_map(name: str, **data: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "labels": {"app": "engine"}}, "data": data}
+
+
+POD: dict[str, object] = {
+    "metadata": {"name": "p", "labels": {"app": "engine"}},
+    "spec": {"containers": [{"name": "main", "image": "none"}]},
+}
+
+
+async def test_objects_are_created_read_changed_and_deleted(client: Client, namespace: str) -> None:
+    made = await client.create(ConfigMap, config_map("a", x="1"), namespace)
+    assert await client.get(ConfigMap, "a", namespace) == made
+    with pytest.raises(AlreadyExists):
+        await client.create(ConfigMap, config_map("a"), namespace)
+    changed = await client.patch(ConfigMap, "a", {"data": {"y": "2"}}, namespace)
+    assert changed.data == {"x": "1", "y": "2"}
+    with pytest.raises(Conflict):
+        await client.replace(
+            ConfigMap,
+            {"metadata": {"name": "a", "resourceVersion": made.metadata.resource_version}},
+            namespace,
+        )
+    with pytest.raises(Conflict):
+        patch = {"metadata": {"resourceVersion": made.metadata.resource_version}, "data": {"z": "3"}}
+        await client.patch(ConfigMap, "a", patch, namespace)
+    with pytest.raises(Conflict):
+        await client.delete(ConfigMap, "a", namespace, uid="00000000-0000-0000-0000-000000000000")
+    await client.delete(ConfigMap, "a", namespace, uid=made.metadata.uid)
+    with pytest.raises(NotFound):
+        await client.get(ConfigMap, "a", namespace)
+
+
+async def test_the_four_kinds_of_patches(client: Client, namespace: str) -> None:
+    await client.create(Pod, POD, namespace)
+    strategic = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
+    await client.patch(Pod, "p", strategic, namespace, type=PatchType.STRATEGIC)
+    operations = [{"op": "add", "path": "/metadata/labels/step", "value": "json"}]
+    patched = await client.patch(Pod, "p", operations, namespace, type=PatchType.JSON)
+    assert patched.metadata.labels["step"] == "json"
+    applied = await client.apply(ConfigMap, {"metadata": {"name": "c"}, "data": {"x": "1"}}, namespace)
+    assert applied.data == {"x": "1"}
+    async with Client(client.connection, field_manager="somebody-else") as other:
+        with pytest.raises(Conflict):
+            await other.apply(ConfigMap, {"metadata": {"name": "c"}, "data": {"x": "2"}}, namespace)
+        forced = await other.apply(
+            ConfigMap, {"metadata": {"name": "c"}, "data": {"x": "2"}}, namespace, force=True
+        )
+        assert forced.data == {"x": "2"}
+
+
+async def test_status_is_written_apart(client: Client, namespace: str) -> None:
+    await client.create(Pod, POD, namespace)
+    status = {"status": {"phase": "Running"}}
+    assert (await client.patch(Pod, "p", status, namespace)).status.phase == "Pending"
+    patched = await client.patch(Pod, "p", status, namespace, subresource="status")
+    assert patched.status.phase == "Running"
+
+
+async def test_a_dry_run_creates_nothing(client: Client, namespace: str) -> None:
+    await client.create(ConfigMap, config_map("a"), namespace, dry_run=True)
+    with pytest.raises(NotFound):
+        await client.get(ConfigMap, "a", namespace)
+
+
+async def test_an_invalid_object_is_invalid(client: Client, namespace: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        await client.create(Pod, {"metadata": {"name": "p"}, "spec": {"containers": []}}, namespace)
+    assert "spec.containers" in caught.value.message
+
+
+async def test_a_token_that_nobody_knows_is_unauthorized(api: Server, client: Client) -> None:
+    connection = Connection(api.url, certificate_authority=api.ca_file.read_bytes())
+    async with Client(connection) as stranger:
+        with pytest.raises((Unauthorized, Exception)) as caught:
+            await stranger.list(ConfigMap)
+    assert getattr(caught.value, "status", 0) in (401, 403)
+
+
+async def test_lists_are_paged_and_selected(client: Client, namespace: str) -> None:
+    bodies = [config_map(f"c{number}") for number in range(12)]
+    await asyncio.gather(*(client.create(ConfigMap, body, namespace) for body in bodies))
+    await client.create(ConfigMap, {"metadata": {"name": "foreign"}}, namespace)
+    listed = await client.list(ConfigMap, namespace, labels="app=engine", limit=5)
+    assert {item.metadata.name for item in listed.items} == {f"c{number}" for number in range(12)}
+    one = await client.list(ConfigMap, namespace, fields="metadata.name=foreign")
+    assert len(one.items) == 1
+    kind = dynamic(ConfigMap.resource)
+    (whole,) = (await client.list(kind, namespace, fields="metadata.name=c1")).items
+    assert whole.raw["kind"] == "ConfigMap"
+
+
+async def test_metadata_alone_can_be_listed_and_watched(client: Client, namespace: str) -> None:
+    cache = Cache(client, ServiceAccount, namespace=namespace, timings=TIMINGS)
+    async with running(cache):
+        await cache.wait_synced()
+        await client.create(ServiceAccount, {"metadata": {"name": "new"}}, namespace)
+        await eventually(lambda: cache.get(namespace, "new"))
+
+
+async def test_a_watch_from_a_version_brings_what_came_after_it(client: Client, namespace: str) -> None:
+    made = await client.create(ConfigMap, config_map("a"), namespace)
+    await client.patch(ConfigMap, "a", {"data": {"x": "1"}}, namespace)
+    await client.delete(ConfigMap, "a", namespace)
+    watch = client.watch(
+        ConfigMap, namespace, resource_version=made.metadata.resource_version, timeout_seconds=5
+    )
+    types = []
+    async for event in watch:
+        types.append(event.type)
+        if event.type == "DELETED":
+            break
+    assert types == ["MODIFIED", "DELETED"]
+
+
+@pytest.mark.parametrize("version", ["1"])
+async def test_a_watch_from_the_dawn_of_time_is_gone_or_served(
+    client: Client, namespace: str, version: str
+) -> None:
+    """A server may still have the history; if it has not, it says 410 and nothing else."""
+    try:
+        async with asyncio.timeout(3):
+            async for _ in client.watch(ConfigMap, namespace, resource_version=version, timeout_seconds=1):
+                break
+    except Gone:
+        pass
+
+
+@asynccontextmanager
+async def running(cache: Cache[ConfigMap] | Cache[ServiceAccount]) -> AsyncIterator[None]:
+    task = asyncio.create_task(cache.run())
+    with structlog.testing.capture_logs():
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+HARMS = {
+    "cut": Mischief(after_bytes=8000, then="cut"),
+    "silent": Mischief(after_bytes=15_000, then="stall"),
+    "slow": Mischief(delay=0.001, piece=300),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+async def test_a_cache_behind_a_bad_connection_ends_up_with_the_truth(
+    harm: str, api: Server, client: Client, namespace: str
+) -> None:
+    told: dict[str, list[str]] = {}
+
+    def note(change: Change[ConfigMap]) -> None:
+        obj = change.new or change.old
+        assert obj is not None
+        told.setdefault(obj.metadata.name, []).append("there" if change.new else "gone")
+
+    connection = Connection.from_kubeconfig(api.kubeconfig)
+    async with FaultProxy("127.0.0.1", api.port) as proxy:
+        proxy.mischief = HARMS[harm]
+        bad = Connection(
+            f"https://127.0.0.1:{proxy.port}",
+            credentials=connection.credentials,
+            certificate_authority=connection.certificate_authority,
+        )
+        async with Client(bad, timeout=2) as bad_client:
+            cache = Cache(bad_client, ConfigMap, namespace=namespace, labels="app=engine", timings=TIMINGS)
+            cache.subscribe(note)
+            async with running(cache):
+                for number in range(30):
+                    await client.create(ConfigMap, config_map(f"c{number}", x="y" * 200), namespace)
+                for number in range(0, 30, 2):
+                    await client.delete(ConfigMap, f"c{number}", namespace)
+                want = {f"c{number}" for number in range(1, 30, 2)}
+                await eventually(lambda: {obj.metadata.name for obj in cache} == want, 60)
+    assert {name for name, words in told.items() if words[-1] == "there"} == want
+
+
+async def test_two_contend_and_one_leads(client: Client, namespace: str) -> None:
+    first, second = (
+        Leader(client, "work", namespace, name, duration=3, renew_deadline=2, retry=0.2) for name in "ab"
+    )
+    led: list[str] = []
+
+    async def lead(name: str) -> None:
+        led.append(name)
+        await asyncio.Event().wait()
+
+    with structlog.testing.capture_logs():
+        one = asyncio.create_task(first.run(lambda: lead("a")))
+        await eventually(lambda: led == ["a"])
+        two = asyncio.create_task(second.run(lambda: lead("b")))
+        await eventually(lambda: second.holder == "a")
+        one.cancel()
+        await asyncio.gather(one, return_exceptions=True)
+        await eventually(lambda: led == ["a", "b"], 5)
+        lease = await client.get(Lease, "work", namespace)
+        assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("b", 1)
+        two.cancel()
+        await asyncio.gather(two, return_exceptions=True)
+
+
+async def test_events_are_accepted_and_counted(client: Client, namespace: str) -> None:
+    pod = await client.create(Pod, POD, namespace)
+    recorder = Recorder(client, "test")
+    recorder.event(pod, "Normal", "Started", "once")
+    await recorder.close()
+    for _ in range(2):
+        recorder.event(pod, "Normal", "Started", "once")
+    await recorder.close()
+    (event,) = (await client.list(Event, namespace, fields=f"involvedObject.uid={pod.metadata.uid}")).items
+    assert (event.count, event.reason, event.involved_object.name) == (3, "Started", "p")
