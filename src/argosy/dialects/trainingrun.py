@@ -276,7 +276,7 @@ def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
 
 
 def _settled(numbers: Counts, record: Record) -> Counts:
-    """What still ran when the run succeeded has done its part; after the end the numbers stay as they were."""
+    """What still ran when the run succeeded has done its part; the numbers then stay as they were."""
     if record.phase is not Phase.SUCCEEDED:
         return numbers
     return replace(numbers, active=0, succeeded=numbers.succeeded + numbers.active)

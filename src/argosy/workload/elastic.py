@@ -93,6 +93,7 @@ def _resized(last: RoleRecord, size: int) -> RoleRecord:
         size=size,
         created=min(last.created, size),
         done={index: n for index, n in last.done.items() if index < size},
+        gone={index: n for index, n in last.gone.items() if index < size},
         in_place=in_place,
         in_place_counted=sum(in_place.values()),
     )

@@ -4,7 +4,7 @@ Labels of pods are never behind a Record (it is written first), so a pod that is
 was lost or set back: then the label is believed. This is what makes a wiped status harmless.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -22,10 +22,7 @@ def remember(workload: Workload, record: Record | None, seen: Observed, now: dat
         return record
     record = replace(record, generation=max(record.generation, workload.generation))
     record = _believe_labels(record, seen)
-    roles = {
-        name: _remember_role(role, record, seen.by_role.get(name, ()), now)
-        for name, role in workload.roles.items()
-    }
+    roles = {name: _remember_role(role, record, seen, now) for name, role in workload.roles.items()}
     return _counted_in_place(replace(record, roles=roles))
 
 
@@ -67,14 +64,14 @@ def _believe_labels(record: Record, seen: Observed) -> Record:
     return record
 
 
-def _remember_role(role: Role, record: Record, pods: Iterable[ObservedPod], now: datetime) -> RoleRecord:
+def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) -> RoleRecord:
     last = record.role(role.name)
     if last.since is None:
         last = replace(last, since=now)
     if last.size == 0:
         last = replace(last, size=role.replicas)
     sized = record.with_role(role.name, last)
-    present = [pod for pod in pods if current(sized, pod)]
+    present = [pod for pod in seen.by_role.get(role.name, ()) if current(sized, pod)]
     done = dict(last.done)
     if role.restart is not Restart.ALWAYS:
         done.update({pod.index: 1 for pod in present if pod.phase == "Succeeded"})
@@ -82,7 +79,22 @@ def _remember_role(role: Role, record: Record, pods: Iterable[ObservedPod], now:
     created = last.created
     while created in seen_indexes:
         created += 1
-    return replace(last, done=done, created=created, in_place=_in_place(last, present))
+    gone = _gone(role, last, done, seen)
+    return replace(last, done=done, created=created, in_place=_in_place(last, present), gone=gone)
+
+
+def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
+    if role.restart is not Restart.NEVER or last.phase is not Phase.RUNNING:
+        return last.gone
+    lost = [
+        index
+        for name, index in seen.absent
+        if name == role.name
+        and index < min(last.size, last.created)
+        and index not in done
+        and not seen.by_place.get((name, index))
+    ]
+    return {**last.gone, **dict.fromkeys(lost, 1)} if lost else last.gone
 
 
 def _in_place(last: RoleRecord, present: Iterable[ObservedPod]) -> dict[int, int]:

@@ -82,11 +82,7 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
             lost.append(pod.index)
         if kind == "Failed":
             bad.append(pod)
-    lost += [
-        index
-        for index in range(min(last.size, last.created))
-        if index not in present and (role.name, index) in seen.absent
-    ]
+    lost += [index for index in last.gone if index < last.size and index not in present]
     return Counts(
         pending=numbers["Pending"],
         active=numbers["Running"],

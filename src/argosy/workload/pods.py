@@ -82,8 +82,7 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]
             elif _needs_confirmation(workload, role, index, record):
-                if (role.name, index) not in seen.absent:
-                    confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
+                confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
             else:
                 create.append(CreatePod(role.name, index, *_version(record, role.name, index)))
     if workload.gang and record.began is None and stopping:
@@ -95,7 +94,7 @@ def _empty(role: Role, record: Record) -> Iterator[int]:
     last = record.role(role.name)
     if last.phase is Phase.SUCCEEDED:
         return
-    yield from (index for index in range(last.size) if index not in last.done)
+    yield from (index for index in range(last.size) if index not in last.done and index not in last.gone)
 
 
 def _needs_confirmation(workload: Workload, role: Role, index: int, record: Record) -> bool:

@@ -59,6 +59,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     done: Mapping[int, int] = field(default_factory=dict)
     """1 for every index whose pod succeeded in this attempt: it is not run again, even when its pod is
     gone."""
+    gone: Mapping[int, int] = field(default_factory=dict)
+    """1 for every index that lost its pod, is known to be empty and is not filled again."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -114,6 +116,8 @@ def encode(record: Record) -> dict[str, object]:
     unknown = built.pop("unknown", {})
     if record.roles:
         built["roles"] = {name: _encode_role(role) for name, role in sorted(record.roles.items())}
+    if record.history:
+        built["history"] = msgspec.to_builtins(list(record.history))  # a list, as it comes back
     built["version"] = record.version
     return {**unknown, **built} if isinstance(unknown, dict) else built
 
@@ -140,11 +144,11 @@ def survived(written: Record, returned: object) -> bool:
 _FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"unknown"}
 
 
-_TALLIES = {"replaced": "replaced", "in_place": "inPlace", "done": "done"}
+_TALLIES = {"replaced": "replaced", "in_place": "inPlace", "done": "done", "gone": "gone"}
 
 
 def _encode_role(role: RoleRecord) -> object:
-    built = msgspec.to_builtins(replace(role, replaced={}, in_place={}, done={}))
+    built = msgspec.to_builtins(replace(role, replaced={}, in_place={}, done={}, gone={}))
     for name, wire in _TALLIES.items():
         numbers: Mapping[int, int] = getattr(role, name)
         if numbers:

@@ -1,0 +1,120 @@
+"""Short ways to say a workload, a record and what is seen of pods, for tests of policies."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from argosy.workload.model import (
+    Cleanup,
+    Elastic,
+    Gang,
+    Json,
+    Limits,
+    Quorum,
+    Restart,
+    Role,
+    RolePolicy,
+    Rules,
+    Workload,
+)
+from argosy.workload.observed import Observed, ObservedPod
+
+NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
+TEMPLATE: Json = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
+USUAL = RolePolicy(Quorum.ANY, Quorum.ALL)
+
+_LETTERS = {"P": "Pending", "R": "Running", "S": "Succeeded", "F": "Failed", "U": "Unknown", "T": "Running"}
+
+
+def later(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def role(
+    name: str = "worker",
+    replicas: int = 3,
+    restart: Restart = Restart.NEVER,
+    policy: RolePolicy | None = USUAL,
+    elastic: Elastic | None = None,
+) -> Role:
+    return Role(
+        name=name, replicas=replicas, template=TEMPLATE, restart=restart, policy=policy, elastic=elastic
+    )
+
+
+def workload(
+    *roles: Role,
+    rules: Rules | None = None,
+    limits: Limits | None = None,
+    gang: Gang | None = None,
+    cleanup: Cleanup = Cleanup.RUNNING,
+    suspended: bool = False,
+    generation: int = 1,
+) -> Workload:
+    """A job `job` in namespace `ns`; if no rules are given every role must succeed and none may fail."""
+    named = {one.name: one for one in roles or (role(),)}
+    usual = Rules(succeeded_when=(tuple(named),), failed_when=tuple((name,) for name in named))
+    return Workload(
+        kind="TrainingRun",
+        api_version="argosy.dev/v1alpha1",
+        namespace="ns",
+        name="job",
+        uid="job-uid",
+        generation=generation,
+        framework="custom",
+        roles=named,
+        rules=rules or usual,
+        limits=limits or Limits(),
+        gang=gang,
+        cleanup=cleanup,
+        suspended=suspended,
+    )
+
+
+def pod(
+    index: int = 0,
+    phase: str = "Running",
+    *,
+    role: str = "worker",
+    attempt: int = 1,
+    replacement: int = 0,
+    exit_code: int | None = None,
+    node: str = "",
+    terminating: bool = False,
+    disrupted: bool = False,
+    held: bool = False,
+    waiting: str = "",
+    in_place_restarts: int = 0,
+    created: datetime | None = NOW,
+    deletion_time: datetime | None = None,
+) -> ObservedPod:
+    return ObservedPod(
+        name=f"job-{role}-{index}",
+        uid=f"{role}-{index}-{attempt}-{replacement}",
+        role=role,
+        index=index,
+        attempt=attempt,
+        replacement=replacement,
+        phase=phase,
+        exit_code=exit_code,
+        node=node,
+        terminating=terminating,
+        disrupted=disrupted,
+        held=held,
+        waiting=waiting,
+        in_place_restarts=in_place_restarts,
+        created=created,
+        deletion_time=deletion_time,
+    )
+
+
+def pods(letters: str, role: str = "worker") -> tuple[ObservedPod, ...]:
+    """One pod a letter, in order: Pending, Running, Succeeded, Failed, Unknown, Terminating; `.` is none."""
+    return tuple(
+        pod(index, _LETTERS[letter], role=role, terminating=letter == "T")
+        for index, letter in enumerate(letters)
+        if letter != "."
+    )
+
+
+def seen(*observed: ObservedPod, absent: Sequence[tuple[str, int]] = ()) -> Observed:
+    return Observed(pods=observed, absent=frozenset(absent))

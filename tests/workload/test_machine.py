@@ -1,0 +1,246 @@
+"""The whole pass under random faults: whatever happens, the invariants hold, and left alone the job
+converges."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from argosy.testing.workloads import role, workload
+from argosy.testing.world import World
+from argosy.workload.memory import current
+from argosy.workload.model import (
+    Cleanup,
+    Elastic,
+    Gang,
+    Limits,
+    Phase,
+    Resize,
+    Restart,
+    Rules,
+    Scope,
+    Workload,
+)
+from argosy.workload.record import Record, decode
+
+RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
+
+
+class Life(RuleBasedStateMachine):
+    """One job through everything that can happen to it."""
+
+    world: World
+    wiped = False
+
+    @initialize(
+        scope=st.sampled_from(Scope),
+        restart=st.sampled_from([Restart.NEVER, Restart.ON_FAILURE, Restart.EXIT_CODE]),
+        resize=st.sampled_from(Resize),
+        gang=st.booleans(),
+        elastic=st.booleans(),
+        cleanup=st.sampled_from(Cleanup),
+        restarts=st.sampled_from([0, 2, None]),
+        two_roles=st.booleans(),
+    )
+    def begin(
+        self,
+        scope: Scope,
+        restart: Restart,
+        resize: Resize,
+        gang: bool,
+        elastic: bool,
+        cleanup: Cleanup,
+        restarts: int | None,
+        two_roles: bool,
+    ) -> None:
+        workers = role("worker", 3, restart, elastic=Elastic(2, 5) if elastic else None)
+        chief = (role("chief", 1, restart),) if two_roles else ()
+        rules = replace(RULES, restart_scope=scope, resize=resize, services=("worker",))
+        if not two_roles:
+            rules = replace(rules, failed_when=(("worker",),))
+        self.world = World(
+            workload(
+                workers,
+                *chief,
+                rules=rules,
+                limits=Limits(restarts=restarts),
+                gang=Gang(3) if gang else None,
+                cleanup=cleanup,
+            )
+        )
+
+    # The operator.
+
+    @rule()
+    def one_pass(self) -> None:
+        self.world.run()
+
+    @rule()
+    def one_pass_up_to_date(self) -> None:
+        self.world.sync()
+        self.world.run()
+
+    @rule(after=st.integers(0, 6))
+    def crash(self, after: int) -> None:
+        self.world.run(crash_after=after)
+
+    @rule(age=st.integers(0, 4))
+    def operator_restarts(self, age: int) -> None:
+        self.world.restart(age)
+
+    @rule()
+    def caches_catch_up(self) -> None:
+        self.world.sync()
+
+    # The cluster.
+
+    @rule()
+    def nodes_work(self) -> None:
+        self.world.tick()
+
+    @precondition(lambda self: self.world.live("Pending"))
+    @rule(data=st.data())
+    def pod_starts(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(self.world.live("Pending")))
+        self.world.update(replace(pod, phase="Running"))
+
+    @precondition(lambda self: self.world.live("Running"))
+    @rule(data=st.data(), code=st.sampled_from([1, 137]))
+    def pod_fails(self, data: st.DataObject, code: int) -> None:
+        self.world.fail(data.draw(st.sampled_from(self.world.live("Running"))), code)
+
+    @precondition(lambda self: self.world.live("Running"))
+    @rule(data=st.data())
+    def pod_succeeds(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(self.world.live("Running")))
+        self.world.update(replace(pod, phase="Succeeded", exit_code=0))
+
+    @precondition(lambda self: self.world.live("Pending", "Running"))
+    @rule(data=st.data())
+    def pod_is_evicted(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(self.world.live("Pending", "Running")))
+        self.world.update(replace(pod, phase="Failed", reason="Evicted", disrupted=True))
+
+    @precondition(lambda self: self.world.pods)
+    @rule(data=st.data())
+    def pod_is_deleted_by_somebody(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(list(self.world.pods.values())))
+        if not pod.terminating:
+            self.world.terminate(pod)
+
+    @rule(node=st.sampled_from(["node-1", "node-2"]))
+    def node_goes_down(self, node: str) -> None:
+        self.world.nodes_down.add(node)
+
+    @rule()
+    def nodes_come_back(self) -> None:
+        self.world.nodes_down.clear()
+
+    @rule(seconds=st.sampled_from([1, 15, 400, -30, -4000]))
+    def clock_jumps(self, seconds: int) -> None:
+        from datetime import timedelta
+
+        self.world.now += timedelta(seconds=seconds)
+
+    # The user.
+
+    @precondition(lambda self: self.world.job)
+    @rule(replicas=st.integers(2, 5))
+    def scale(self, replicas: int) -> None:
+        wanted = self._wanted()
+        worker = replace(wanted.roles["worker"], replicas=replicas)
+        self.world.edit(replace(wanted, roles={**wanted.roles, "worker": worker}))
+
+    @precondition(lambda self: self.world.job)
+    @rule()
+    def suspend_or_resume(self) -> None:
+        wanted = self._wanted()
+        self.world.edit(replace(wanted, suspended=not wanted.suspended))
+
+    @rule()
+    def wipe_status(self) -> None:
+        self.world.wipe()
+        self.wiped = True
+
+    @rule()
+    def a_crd_that_prunes(self) -> None:
+        """A pass whose Record is dropped on the way creates nothing."""
+        pods, writes, self.world.prunes = set(self.world.pods), self.world.writes, True
+        self.world.sync()
+        self.world.run()
+        self.world.prunes = False
+        if self.world.writes > writes:
+            assert set(self.world.pods) <= pods
+            self.wiped = True
+
+    @precondition(lambda self: self.world.count > 6)
+    @rule()
+    def delete_the_job(self) -> None:
+        self.world.delete_job()
+
+    @rule()
+    def left_alone_it_converges(self) -> None:
+        world = self.world
+        world.nodes_down.clear()
+        world.settle()
+        writes, pods = world.writes, dict(world.pods)
+        world.sync()
+        plan = world.run()
+        assert world.writes == writes, "a second pass writes nothing"
+        assert world.pods == pods, "a second pass changes nothing"
+        if world.job is None:
+            assert not world.pods, "no orphans"
+        elif plan:
+            self._converged(world.job.workload, plan.record)
+
+    # What always holds.
+
+    @invariant()
+    def restarts_are_counted_once(self) -> None:
+        record = self._record()
+        if record is None or self.wiped:
+            return
+        assert record.restarts <= len(self.world.failed)
+        if self._wanted().rules.restart_scope is Scope.POD and record.attempt == 1:
+            replaced = sum(sum(one.replaced.values()) for one in record.roles.values())
+            assert replaced == record.restarts + record.disruptions
+
+    def _converged(self, wanted: Workload, record: Record) -> None:
+        pods = self.world.pods.values()
+        if record.finished:
+            kept = wanted.cleanup is Cleanup.NONE
+            assert kept or all(pod.ended for pod in pods)
+            return
+        if wanted.suspended:
+            assert not pods
+            return
+        assert record.waiting is None or record.phase is not Phase.RUNNING or record.waiting.reason
+        for pod in pods:
+            assert current(record, pod), f"{pod} is left over"
+        for name, one in wanted.roles.items():
+            last = record.role(name)
+            assert last.size == one.replicas
+            there = {pod.index for pod in pods if pod.role == name}
+            for index in range(last.size):
+                gone_for_good = one.restart is Restart.NEVER and last.phase in (Phase.RUNNING, Phase.FAILED)
+                done = index in last.done or last.phase is Phase.SUCCEEDED
+                assert index in there or done or gone_for_good, f"{name}-{index} is missing"
+
+    def _wanted(self) -> Workload:
+        assert self.world.job
+        return self.world.job.workload
+
+    def _record(self) -> Record | None:
+        return decode(self.world.job.status) if self.world.job else None
+
+
+class LongLife(Life):
+    """The same, many more times."""
+
+
+_COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck))
+Life.TestCase.settings = settings(_COMMON, max_examples=150, stateful_step_count=40)
+LongLife.TestCase.settings = settings(_COMMON, max_examples=3000, stateful_step_count=60)
+TestLife = Life.TestCase
+TestLongLife = pytest.mark.long(pytest.mark.timeout(1800)(LongLife.TestCase))
