@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -28,10 +28,10 @@ from argosy.local.controllers.kinds import (
 from argosy.local.controllers.run import Timings, run
 from argosy.testing.servers import Server
 from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS, Simulator
+from argosy.testing.until import until
 
 Json = dict[str, object]
 F = TypeVar("F", bound=Fetchable)
-R = TypeVar("R")
 
 FAST = Timings(
     node_grace=1.5,
@@ -40,13 +40,14 @@ FAST = Timings(
     namespace_again=0.2,
     job_backoff=Backoff(first=0.1, most=1.0),
 )
-PATIENCE = 30.0
 
 
 @pytest.fixture
 async def client(api: Server) -> AsyncIterator[Client]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         yield client
+    # A connection cancelled in its TLS handshake is closed by the loop, some turns later.
+    await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -63,17 +64,6 @@ async def cluster(client: Client, nodes: int = 2, **allocatable: str) -> AsyncIt
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             await simulator.remove()
-
-
-async def until(what: Callable[[], Awaitable[R | None]], why: str) -> R:
-    """The first answer that is not None or False, within a deadline."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        found = await what()
-        if found is not None and found is not False:
-            return found
-        assert time.monotonic() < deadline, f"waited in vain: {why}"
-        await asyncio.sleep(0.05)
 
 
 async def gone(client: Client, kind: type[Fetchable], name: str, namespace: str | None = None) -> bool:

@@ -111,7 +111,7 @@ class NamespacesController:
 
     async def _list(self, path: str) -> list[ObjectMeta]:
         answer = await self._shared.client.request("GET", path, headers={"Accept": METADATA})
-        return [item.metadata for item in _decoder.decode(answer).items]
+        return [item.metadata for item in _decoder.decode(answer).items or ()]
 
     async def _finalize(self, namespace: Namespace) -> None:
         meta = namespace.metadata
@@ -219,7 +219,7 @@ class _Item(Struct):
 
 
 class _Items(Struct):
-    items: list[_Item]
+    items: list[_Item] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Items)

@@ -1,0 +1,22 @@
+"""Asking again until the answer is there: for conditions that need an await."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+R = TypeVar("R")
+
+PATIENCE = 30.0
+
+
+async def until(what: Callable[[], Awaitable[R | None]], why: str, seconds: float = PATIENCE) -> R:
+    """The first answer that is neither None nor False; fails when none comes in time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        found = await what()
+        if found is not None and found is not False:
+            return found
+        if loop.time() > deadline:
+            raise AssertionError(f"waited in vain for {seconds:g} s: {why}")
+        await asyncio.sleep(0.05)

@@ -1,0 +1,133 @@
+"""Which slices a service should have."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from argosy.kinds.meta import ObjectMeta
+from argosy.local.controllers.endpoints.decide import Plan, decide
+from argosy.local.controllers.kinds import EndpointSlice, Pod, Service
+from argosy.testing.objects import START, Json, pod
+
+
+def service(**spec: object) -> Service:
+    given = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]} | spec
+    metadata = {"name": "web", "namespace": "default", "uid": "s1", "labels": {"team": "a"}}
+    return msgspec.convert({"metadata": metadata, "spec": given}, Service)
+
+
+def web(name: str, *, ready: bool = True, port: int = 8080, address: str = "10.0.0.1", **more: object) -> Pod:
+    containers = [{"name": "main", "ports": [{"name": "http", "containerPort": port}]}]
+    status: Json = {
+        "podIP": address,
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+    }
+    metadata: Json = {"deletionTimestamp": START} if more.pop("deleting", False) else {}
+    phase = str(more.pop("phase", "Running"))
+    spec: Json = {"containers": containers, **more}
+    return pod(name, node="n1", phase=phase, spec=spec, status=status, metadata=metadata)
+
+
+def apply(plan: Plan, slices: Sequence[EndpointSlice] = ()) -> list[EndpointSlice]:
+    """The slices after the plan is carried out."""
+    after = {piece.metadata.name: piece for piece in slices if piece not in plan.delete}
+    for number, wanted in enumerate(plan.write):
+        name = wanted.name or f"made-{len(after)}-{number}"
+        meta = ObjectMeta(name=name, namespace="default", labels=wanted.labels)
+        after[name] = EndpointSlice(meta, "IPv4", wanted.endpoints, list(wanted.ports))
+    return list(after.values())
+
+
+def plan(
+    given: Service, pods: Sequence[Pod], slices: Sequence[EndpointSlice] = (), zones: Mapping[str, str] = {}
+) -> Plan:
+    return decide(given, pods, slices, zones)
+
+
+def test_a_ready_pod_is_an_endpoint() -> None:
+    (made,) = plan(service(), [web("a")], zones={"n1": "z1"}).write
+    assert made.name == ""
+    assert made.labels == {
+        "team": "a",
+        "kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    }
+    assert msgspec.to_builtins(list(made.ports)) == [
+        {"name": "http", "port": 8080, "protocol": "TCP", "appProtocol": None}
+    ]
+    assert msgspec.to_builtins(made.endpoints) == [
+        {
+            "addresses": ("10.0.0.1",),
+            "conditions": {"ready": True, "serving": True, "terminating": False},
+            "targetRef": {"kind": "Pod", "name": "a", "namespace": "default", "uid": "uid-default-a"},
+            "nodeName": "n1",
+            "zone": "z1",
+        }
+    ]
+
+
+def test_what_a_pod_is_doing_shows_in_its_conditions() -> None:
+    pods = [web("a", ready=False), web("b", deleting=True), web("c", phase="Succeeded"), web("d", address="")]
+    (made,) = plan(service(), pods).write
+    shown = [(e.target_ref.name if e.target_ref else "", e.conditions) for e in made.endpoints]
+    assert [(name, c.ready, c.serving, c.terminating) for name, c in shown] == [
+        ("a", False, False, False),
+        ("b", False, True, True),
+    ]
+
+
+def test_addresses_may_be_published_before_they_are_ready() -> None:
+    (made,) = plan(service(publishNotReadyAddresses=True), [web("a", ready=False)]).write
+    assert made.endpoints[0].conditions.ready is True
+    assert made.endpoints[0].conditions.serving is False
+
+
+def test_a_headless_service_names_its_pods() -> None:
+    pods = [web("a", hostname="a-0", subdomain="web"), web("b", hostname="b-0", subdomain="other")]
+    (made,) = plan(service(clusterIP="None"), pods).write
+    assert made.labels["service.kubernetes.io/headless"] == ""
+    assert [endpoint.hostname for endpoint in made.endpoints] == ["a-0", ""]
+
+
+def test_a_service_without_pods_has_one_empty_slice() -> None:
+    (made,) = plan(service(), []).write
+    assert (made.ports, made.endpoints) == ((), [])
+    slices = apply(plan(service(), []))
+    assert plan(service(), [], slices) == Plan()
+
+
+def test_the_empty_slice_is_used_when_pods_come() -> None:
+    slices = apply(plan(service(), []))
+    after = plan(service(), [web("a")], slices)
+    assert [wanted.name for wanted in after.write] == [slices[0].metadata.name]
+    assert after.delete == []
+
+
+def test_pods_that_name_different_ports_are_in_different_slices() -> None:
+    made = plan(service(), [web("a"), web("b", port=9090)]).write
+    assert [[port.port for port in wanted.ports] for wanted in made] == [[8080], [9090]]
+
+
+def test_a_pod_without_the_named_port_is_no_endpoint() -> None:
+    given = service(ports=[{"port": 80, "targetPort": "metrics"}])
+    assert [wanted.endpoints for wanted in plan(given, [web("a")]).write] == [[]]
+
+
+def test_a_hundred_endpoints_fill_a_slice_and_stay_where_they_are() -> None:
+    pods = [web(f"p{number:03}") for number in range(150)]
+    slices = apply(plan(service(), pods))
+    assert sorted(len(piece.endpoints or ()) for piece in slices) == [50, 100]
+    assert plan(service(), pods, slices) == Plan(), "a second look writes nothing"
+    after = plan(service(), pods[1:], slices)
+    assert len(after.write) == 1
+    assert len(after.write[0].endpoints) == 99
+    few = plan(service(), pods[100:], slices)
+    assert len(few.write) + len(few.delete) == 1, "the slice that emptied is deleted, the other unchanged"
+
+
+def test_new_labels_of_the_service_reach_its_slices() -> None:
+    slices = apply(plan(service(), [web("a")]))
+    changed = service()
+    changed.metadata.labels = {"team": "b"}
+    (wanted,) = plan(changed, [web("a")], slices).write
+    assert wanted.labels["team"] == "b"

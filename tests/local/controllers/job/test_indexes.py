@@ -1,0 +1,20 @@
+"""How completion indexes are written."""
+
+import pytest
+
+from argosy.local.controllers.job.indexes import format_indexes, parse_indexes
+
+FORMS = {
+    "none": ("", set()),
+    "one": ("3", {3}),
+    "two neighbours are listed": ("1,2", {1, 2}),
+    "three become a range": ("1-3", {1, 2, 3}),
+    "a mixture": ("0-2,5,7,8", {0, 1, 2, 5, 7, 8}),
+}
+
+
+@pytest.mark.parametrize("case", FORMS.values(), ids=FORMS)
+def test_both_ways(case: tuple[str, set[int]]) -> None:
+    text, indexes = case
+    assert format_indexes(indexes) == text
+    assert parse_indexes(text) == indexes

@@ -1,0 +1,58 @@
+"""The pods that a Job makes."""
+
+import msgspec
+
+from argosy.local.controllers.job.pods import pod_for
+from argosy.local.controllers.kinds import Job
+
+JOB = msgspec.convert(
+    {
+        "metadata": {"name": "j", "namespace": "ns", "uid": "u1"},
+        "spec": {
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main"}]}}
+        },
+    },
+    Job,
+)
+
+
+def test_a_pod_carries_its_job() -> None:
+    assert pod_for(JOB, None) == {
+        "metadata": {
+            "generateName": "j-",
+            "namespace": "ns",
+            "labels": {
+                "a": "b",
+                "controller-uid": "u1",
+                "batch.kubernetes.io/controller-uid": "u1",
+                "job-name": "j",
+                "batch.kubernetes.io/job-name": "j",
+            },
+            "annotations": {},
+            "finalizers": ["batch.kubernetes.io/job-tracking"],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": "j",
+                    "uid": "u1",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {"containers": [{"name": "main"}]},
+    }
+
+
+def test_an_indexed_pod_knows_its_index() -> None:
+    made = msgspec.convert(pod_for(JOB, 4), dict[str, dict[str, object]])
+    key = "batch.kubernetes.io/job-completion-index"
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}}
+    assert made["metadata"]["generateName"] == "j-4-"
+    assert made["metadata"]["annotations"] == {key: "4"}
+    assert made["spec"]["hostname"] == "j-4"
+    assert made["spec"]["containers"] == [
+        {"name": "main", "env": [{"name": "JOB_COMPLETION_INDEX", "valueFrom": source}]}
+    ]
+    assert JOB.spec.template["spec"] == {"containers": [{"name": "main"}]}, "the template is untouched"
