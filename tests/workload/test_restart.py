@@ -1,0 +1,136 @@
+from datetime import datetime
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, later, pod, role, seen, workload
+from argosy.workload import restart
+from argosy.workload.model import Limits, Phase, Restart, Rules, Scope
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import Record, RoleRecord
+
+KILLED = pod(2, "Failed", exit_code=137, node="node-3")
+
+
+class Case(Struct):
+    pods: tuple[ObservedPod, ...]
+    restart: Restart = Restart.ON_FAILURE
+    scope: Scope = Scope.POD
+    limit: int | None = 3
+    used: int = 0
+    absent: tuple[tuple[str, int], ...] = ()
+    want_restarts: int = 0
+    want_attempt: int = 1
+    want_replaced: dict[int, int] = {}
+    want_disruptions: int = 0
+    want_ending: str = ""
+
+
+CASES = {
+    "nothing happened": Case((pod(0), pod(1))),
+    "a failed pod is replaced": Case((pod(0), KILLED), want_restarts=1, want_replaced={2: 1}),
+    "two failures are two": Case(
+        (pod(0, "Failed", exit_code=1), KILLED), want_restarts=2, want_replaced={0: 1, 2: 1}
+    ),
+    "a role that never restarts keeps its failures": Case((KILLED,), Restart.NEVER),
+    "a signal is worth a restart": Case((KILLED,), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}),
+    "giving up is not": Case((pod(2, "Failed", exit_code=1),), Restart.EXIT_CODE),
+    "128 is": Case(
+        (pod(2, "Failed", exit_code=128),), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
+    ),
+    "127 is not": Case((pod(2, "Failed", exit_code=127),), Restart.EXIT_CODE),
+    "what has no exit code was lost by the cluster": Case(
+        (pod(2, "Failed"),), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
+    ),
+    "an eviction is replaced and uses up nothing": Case(
+        (pod(2, "Failed", disrupted=True),), used=3, want_restarts=3, want_replaced={2: 1}, want_disruptions=1
+    ),
+    "the last restart is used": Case((KILLED,), used=2, want_restarts=3, want_replaced={2: 1}),
+    "no restart is left": Case((KILLED,), used=3, want_restarts=3, want_ending="RestartsExhausted"),
+    "none is allowed": Case((KILLED,), limit=0, want_ending="RestartsExhausted"),
+    "without a limit there is always one left": Case(
+        (KILLED,), limit=None, used=1000, want_restarts=1001, want_replaced={2: 1}
+    ),
+    "a job that starts anew uses one restart for all its failures": Case(
+        (pod(0, "Failed", exit_code=1), KILLED), scope=Scope.JOB, want_restarts=1, want_attempt=2
+    ),
+    "a role that starts anew replaces all its pods": Case(
+        (pod(0), pod(1), KILLED), scope=Scope.ROLE, want_restarts=1, want_replaced={0: 1, 1: 1, 2: 1}
+    ),
+    "a pod that was counted already is not counted again": Case((replace(KILLED, replacement=-1),)),
+    "a pod of an older attempt is not counted": Case((replace(KILLED, attempt=0),)),
+    "a deleted pod leaves a gap to fill, not a failure": Case((pod(2, terminating=True),)),
+    "a pod being deleted starts a job anew, and uses up nothing": Case(
+        (pod(2, terminating=True),), scope=Scope.JOB, want_attempt=2, want_disruptions=1
+    ),
+    "a pod certainly gone starts a job anew": Case(
+        (pod(0), pod(1)), scope=Scope.JOB, absent=(("worker", 2),), want_attempt=2, want_disruptions=1
+    ),
+    "a pod merely not seen does not": Case((pod(0), pod(1)), scope=Scope.JOB),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_repair(case: Case) -> None:
+    job = workload(
+        role(restart=case.restart), rules=Rules(restart_scope=case.scope), limits=Limits(restarts=case.limit)
+    )
+    last = RoleRecord(phase=Phase.RUNNING, size=3, created=3)
+    record = Record(restarts=case.used, began=NOW, roles={"worker": last})
+    repair = restart.repair(job, record, seen(*case.pods, absent=case.absent), later(5))
+    after = repair.record
+    assert (repair.ending.reason if repair.ending else "") == case.want_ending
+    assert (after.restarts, after.attempt, after.disruptions) == (
+        case.want_restarts,
+        case.want_attempt,
+        case.want_disruptions,
+    )
+    assert after.role("worker").replaced == case.want_replaced
+
+
+def test_the_message_says_who_how_where_and_what_is_left() -> None:
+    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=3))
+    record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    after = restart.repair(job, record, seen(KILLED), NOW).record
+    said = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
+    assert (after.phase, after.message) == (Phase.RESTARTING, said)
+    assert after.history[-1].message == said
+
+
+DELAYS = {1: 0.0, 2: 10.0, 3: 20.0, 4: 40.0, 6: 160.0, 7: 300.0, 5000: 300.0}
+
+
+@pytest.mark.parametrize(("times", "want"), DELAYS.items())
+def test_delay_doubles_after_the_first(times: int, want: float) -> None:
+    assert restart.delay(Limits(), times) == want
+
+
+class DelayCase(Struct):
+    replaced: int
+    created: datetime
+    want: datetime | None
+
+
+WAITS = {
+    "the first replacement comes at once": DelayCase(0, NOW, None),
+    "the second waits": DelayCase(1, NOW, later(10)),
+    "the third waits twice as long": DelayCase(2, NOW, later(20)),
+    "a pod that lived long is replaced at once": DelayCase(5, later(-601), None),
+}
+
+
+@pytest.mark.parametrize("case", WAITS.values(), ids=WAITS.keys())
+def test_delay_of_a_place(case: DelayCase) -> None:
+    job = workload(role(restart=Restart.ON_FAILURE))
+    last = RoleRecord(phase=Phase.RUNNING, size=3, created=3, replaced={0: case.replaced})
+    failed = pod(0, "Failed", exit_code=1, replacement=case.replaced, created=case.created)
+    after = restart.repair(job, Record(roles={"worker": last}), seen(failed), NOW).record
+    assert after.role("worker").retry_at == case.want
+
+
+def test_containers_that_fail_in_place_use_up_restarts() -> None:
+    job = workload(role(restart=Restart.ALWAYS), limits=Limits(restarts=3))
+    record = Record(restarts=4, roles={"worker": RoleRecord(size=3)})
+    ending = restart.repair(job, record, Observed(), NOW).ending
+    assert ending and ending.reason == "RestartsExhausted"
