@@ -21,7 +21,11 @@ DEFINED = (
 )
 
 CASES: dict[str, list[Step]] = {
-    "a group of custom resources": [*DEFINED, get("/apis/$ns.example.com"), get("/apis/$ns.example.com/v1")],
+    "a group of custom resources": [
+        *DEFINED,
+        get("/apis/$ns.example.com"),
+        get("/apis/$ns.example.com/v1", hide=("resources.*.storageVersionHash",)),
+    ],
     "a group that is not there": [
         get("/apis/none.example.com"),
         get("/apis/none.example.com/v1"),

@@ -80,14 +80,6 @@ CASES: dict[str, list[Step]] = {
     "a version that is no number is refused": [watch(f"{CONFIG_MAPS}?resourceVersion=abc", 1)],
     "a watch as a table": [*CHANGED, watch(SINCE, 2, accept=TABLE)],
     "a watch of metadata only": [*CHANGED, watch(SINCE, 2, accept=PARTIAL)],
-    "the old way to write a watch": [
-        *CHANGED,
-        Step(
-            "GET",
-            "/api/v1/watch/namespaces/$ns/configmaps?resourceVersion=$made.metadata.resourceVersion",
-            events=2,
-        ),
-    ],
     "a finalizer's end is told as change and deletion": [
         post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), save="made", shown=False),
         delete(ONE, shown=False),

@@ -121,8 +121,7 @@ def difference(judge: Server, ours: Server, namespace: str, steps: Sequence[Step
 
 
 def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Json]:
-    """A normalised answer for each step that is shown. The namespace is made first, with a ServiceAccount
-    `default`, which nobody makes where no controllers run."""
+    """A normalised answer for each step that is shown, in a namespace made for it."""
     saved: dict[str, Json] = {"ns": namespace}
     normaliser = Normaliser(server.url)
     answers: list[Json] = []
@@ -143,11 +142,14 @@ def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Js
 
 
 def _preparation(namespace: str) -> tuple[Step, ...]:
+    """A namespace with a ServiceAccount, which pods need and a controller would make. Our server makes that and
+    a ConfigMap by itself; the ConfigMap goes, so that both begin alike."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     return (
         post("/api/v1/namespaces", space, shown=False),
         post(f"/api/v1/namespaces/{namespace}/serviceaccounts", account, shown=False),
+        delete(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt", shown=False),
     )
 
 

@@ -49,7 +49,7 @@ class Normaliser:
                 item = _without_version(item)
             normal[str(self._text("", name))] = self._value(name, item)
         if value.get("kind") == "Table":
-            _hide_ages(normal)
+            _settle_table(normal)
         return normal
 
     def _note_generated_name(self, value: dict[str, object]) -> None:
@@ -92,22 +92,16 @@ def _without_version(item: dict[str, object]) -> dict[str, object]:
     return hidden
 
 
-def _hide_ages(table: dict[str, object]) -> None:
-    columns = table.get("columnDefinitions")
-    names = (
-        [column.get("name") for column in columns if isinstance(column, dict)]
-        if isinstance(columns, list)
-        else []
-    )
-    rows = table.get("rows")
-    for row in rows if isinstance(rows, list) else []:
-        cells = row.get("cells") if isinstance(row, dict) else None
-        for index, name in enumerate(names):
-            if isinstance(cells, list) and index < len(cells) and _is_age(name, cells[index]):
-                cells[index] = "<age>"
-
-
-def _is_age(column: object, cell: object) -> bool:
-    return (
-        column in ("Age", "Last Seen", "First Seen") and isinstance(cell, str) and bool(_AGE.fullmatch(cell))
-    )
+def _settle_table(table: dict[str, object]) -> None:
+    """Ages go, and the descriptions of columns too: they are Kubernetes' prose, which ours does not carry."""
+    columns, rows = table.get("columnDefinitions"), table.get("rows")
+    if not isinstance(columns, list) or not isinstance(rows, list):
+        return
+    for column in columns:
+        column.pop("description", None)
+    ages = [column["name"] in ("Age", "Last Seen", "First Seen") for column in columns]
+    for row in rows:
+        row["cells"] = [
+            "<age>" if is_age and _AGE.fullmatch(str(cell)) else cell
+            for is_age, cell in zip(ages, row["cells"], strict=True)
+        ]
