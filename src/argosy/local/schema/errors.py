@@ -53,6 +53,21 @@ _WITHOUT_VALUE = {
 }
 
 
+class Omitted:
+    """Stands for a bad value that a message does not show."""
+
+
+OMITTED = Omitted()
+
+
+class Ordered(dict[str, object]):
+    """A bad value that prints as a Go struct does: its fields in their own order, not sorted."""
+
+
+NO_PATH = "<nil>"
+"""The path of errors that belong to no field."""
+
+
 class FieldError(Struct, frozen=True):
     type: ErrorType
     path: str
@@ -63,7 +78,7 @@ class FieldError(Struct, frozen=True):
     def body(self) -> str:
         """The error without the name of its field."""
         text = TITLES[self.type]
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and self.bad_value is not OMITTED:
             text += f": {show(self.bad_value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
@@ -151,7 +166,10 @@ def show(value: object) -> str:
     """A bad value in a message: strings quoted as Go quotes, the rest as JSON."""
     if isinstance(value, str):
         return quote(value)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str, sort_keys=True)
+    ordered = isinstance(value, Ordered) or (
+        isinstance(value, list) and bool(value) and isinstance(value[0], Ordered)
+    )
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str, sort_keys=not ordered)
 
 
 def go_text(value: object) -> str:
