@@ -142,8 +142,10 @@ def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Js
 
 
 def _preparation(namespace: str) -> tuple[Step, ...]:
-    """A namespace with a ServiceAccount, which pods need and a controller would make. Our server makes that and
-    a ConfigMap by itself; the ConfigMap goes, so that both begin alike."""
+    """A namespace with a ServiceAccount, which pods need and a controller would make.
+
+    Our server makes that and a ConfigMap by itself; the ConfigMap goes, so that both begin alike.
+    """
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     return (
