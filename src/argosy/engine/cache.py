@@ -184,8 +184,8 @@ class _Index(Generic[T]):
     """
 
     def __init__(self, functions: Mapping[str, Callable[[T], Iterable[str]]]) -> None:
-        self._functions = dict(functions)
-        self._filed: dict[str, dict[str, Key | dict[Key, None]]] = {name: {} for name in functions}
+        self._filed: dict[str, _Filed] = {name: {} for name in functions}
+        self._parts = [(function, self._filed[name]) for name, function in functions.items()]
 
     def keys(self, index: str, value: str) -> Iterable[Key]:
         filed = self._filed[index].get(value, {})
@@ -196,18 +196,22 @@ class _Index(Generic[T]):
             filed.clear()
 
     def move(self, key: Key, old: T | None, new: T | None) -> None:
-        for name, function in self._functions.items():
-            before = () if old is None else tuple(function(old))
+        for function, filed in self._parts:
             after = () if new is None else tuple(function(new))
-            if before != after:
-                filed = self._filed[name]
+            if old is not None:
+                before = tuple(function(old))
+                if before == after:
+                    continue
                 for value in before:
                     _unfile(filed, value, key)
-                for value in after:
-                    _file(filed, value, key)
+            for value in after:
+                _file(filed, value, key)
 
 
-def _file(filed: dict[str, Key | dict[Key, None]], value: str, key: Key) -> None:
+_Filed = dict[str, Key | dict[Key, None]]
+
+
+def _file(filed: _Filed, value: str, key: Key) -> None:
     there = filed.get(value)
     if there is None:
         filed[value] = key
@@ -217,7 +221,7 @@ def _file(filed: dict[str, Key | dict[Key, None]], value: str, key: Key) -> None
         there[key] = None
 
 
-def _unfile(filed: dict[str, Key | dict[Key, None]], value: str, key: Key) -> None:
+def _unfile(filed: _Filed, value: str, key: Key) -> None:
     there = filed.get(value)
     if isinstance(there, dict):
         there.pop(key, None)

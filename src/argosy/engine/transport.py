@@ -144,7 +144,9 @@ class HttpTransport:
     def _url(self, request: Request) -> URL:
         return URL(self._connection.server + request.target, encoded=True)
 
-    def _tls(self, certificate: Certificate | None) -> ssl.SSLContext:
+    def _tls(self, certificate: Certificate | None) -> ssl.SSLContext | bool:
+        if not self._connection.server.startswith("https:"):
+            return True  # not used; reading the system's authorities takes a while
         context = self._contexts.get(certificate)
         if context is None:
             # A rotated certificate replaces the one before it; connections made with the old one live on.

@@ -1,7 +1,8 @@
 """The parts of Kubernetes' own kinds that Argosy reads.
 
 Partial: decoding drops every field not named here, which is what keeps 20,000 cached pods small. An object
-decoded this way must never be written back; changes go out as patches or as bodies built from scratch.
+decoded this way must never be written back; changes go out as patches or as bodies built from scratch. What
+makes up a pod is hidden from the garbage collector (`gc=False`): trees of plain values never form a cycle.
 """
 
 from datetime import datetime
@@ -31,13 +32,13 @@ class Running(Struct, rename="camel", gc=False):
     started_at: datetime | None = None
 
 
-class ContainerState(Struct):
+class ContainerState(Struct, gc=False):
     waiting: Waiting | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Struct, rename="camel"):
+class ContainerStatus(Struct, rename="camel", gc=False):
     name: str
     ready: bool = False
     restart_count: int = 0
@@ -45,13 +46,13 @@ class ContainerStatus(Struct, rename="camel"):
     last_state: ContainerState = field(default_factory=ContainerState)
 
 
-class PodSpec(Struct, rename="camel"):
+class PodSpec(Struct, rename="camel", gc=False):
     node_name: str = ""
     hostname: str = ""
     subdomain: str = ""
 
 
-class PodStatus(Struct, rename="camel"):
+class PodStatus(Struct, rename="camel", gc=False):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -63,7 +64,7 @@ class PodStatus(Struct, rename="camel"):
     container_statuses: list[ContainerStatus] = field(default_factory=list)
 
 
-class Pod(Struct):
+class Pod(Struct, gc=False):
     resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
 
     metadata: ObjectMeta

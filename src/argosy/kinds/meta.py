@@ -14,7 +14,7 @@ class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
     block_owner_deletion: bool = False
 
 
-class ObjectMeta(Struct, rename="camel"):
+class ObjectMeta(Struct, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -34,7 +34,7 @@ class ObjectMeta(Struct, rename="camel"):
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
-class Condition(Struct, rename="camel"):
+class Condition(Struct, rename="camel", gc=False):
     type: str
     status: str = "Unknown"
     reason: str = ""
