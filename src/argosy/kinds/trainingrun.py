@@ -20,7 +20,7 @@ WORKER = "worker"
 
 Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 RoleName = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
-Count = Annotated[int, Meta(ge=0, le=100_000)]
+Count = Annotated[int, Meta(ge=0, le=99_999)]
 
 _OBJECT: dict[str, object] = {"type": "object", PRESERVE: True}
 PodTemplate = Annotated[
@@ -86,16 +86,27 @@ class DependencyPhase(StrEnum):
     FAILED = "Failed"
 
 
+def _digits(number: str) -> str:
+    """A number below 100,000 as a CEL string. The cost of joining what `string(int)` gives is held to be
+    without bound, so the digits are looked up in a list."""
+    digit = "['0','1','2','3','4','5','6','7','8','9']"
+    places = [
+        f"({number} > {10**power - 1} ? {digit}[{number} / {10**power} % 10] : '')" for power in (4, 3, 2, 1)
+    ]
+    return " + ".join([*places, f"{digit}[{number} % 10]"])
+
+
 def _multiple(name: str) -> Rule:
     number = f"self.{name}"
-    lower = f"{number} / self.multipleOf * self.multipleOf"
-    below = f"{number} < self.multipleOf ? '' : string({lower}) + ' or '"
+    lower = f"({number} / self.multipleOf * self.multipleOf)"
+    upper = f"({lower} + self.multipleOf)"
+    below = f"{number} < self.multipleOf ? '' : {_digits(lower)} + ' or '"
     return Rule(
         rule=f"{number} % self.multipleOf == 0",
         message=f"{name} is not a multiple of multipleOf",
         message_expression=(
-            f"'{name} ' + string({number}) + ' is not a multiple of ' + string(self.multipleOf) + '; write '"
-            f" + ({below}) + string({lower} + self.multipleOf)"
+            f"'{name} ' + {_digits(number)} + ' is not a multiple of ' + {_digits('self.multipleOf')}"
+            f" + '; write ' + ({below}) + {_digits(upper)}"
         ),
     )
 
@@ -107,15 +118,16 @@ class ElasticSpec(Struct, frozen=True, rename="camel"):
         Rule(
             rule="self.min <= self.max",
             message="min is greater than max",
-            message_expression="'min ' + string(self.min) + ' is greater than max ' + string(self.max)",
+            message_expression=f"'min ' + {_digits('self.min')} + ' is greater than max '"
+            f" + {_digits('self.max')}",
         ),
         _multiple("min"),
         _multiple("max"),
     )
 
-    min: Annotated[int, Meta(ge=1, le=100_000)]
+    min: Annotated[int, Meta(ge=1, le=99_999)]
     """Fewest pods with which training goes on."""
-    max: Annotated[int, Meta(ge=1, le=100_000)]
+    max: Annotated[int, Meta(ge=1, le=99_999)]
     """Most pods the role may have."""
     multiple_of: Annotated[int, Meta(ge=1, le=1000)] = 1
     """Every size is a multiple of this."""
@@ -149,26 +161,26 @@ class RoleSpec(Struct, frozen=True, rename="camel"):
         Rule(
             rule="!has(self.elastic) || self.replicas >= self.elastic.min",
             message="replicas is less than elastic.min",
-            message_expression="'replicas ' + string(self.replicas) + ' is less than elastic.min '"
-            " + string(self.elastic.min)",
+            message_expression=f"'replicas ' + {_digits('self.replicas')} + ' is less than elastic.min '"
+            f" + {_digits('self.elastic.min')}",
         ),
         Rule(
             rule="!has(self.elastic) || self.replicas <= self.elastic.max",
             message="replicas is greater than elastic.max",
-            message_expression="'replicas ' + string(self.replicas) + ' is greater than elastic.max '"
-            " + string(self.elastic.max)",
+            message_expression=f"'replicas ' + {_digits('self.replicas')} + ' is greater than elastic.max '"
+            f" + {_digits('self.elastic.max')}",
         ),
         Rule(
             rule="!has(self.elastic) || self.replicas % self.elastic.multipleOf == 0",
             message="replicas is not a multiple of elastic.multipleOf",
-            message_expression="'replicas ' + string(self.replicas) + ' is not a multiple of '"
-            " + string(self.elastic.multipleOf)",
+            message_expression=f"'replicas ' + {_digits('self.replicas')} + ' is not a multiple of '"
+            f" + {_digits('self.elastic.multipleOf')}",
         ),
     )
 
     template: PodTemplate
     """The pods, as in a Deployment. Host name, subdomain and restartPolicy are set by the operator."""
-    replicas: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    replicas: Annotated[int, Meta(ge=1, le=99_999)] = 1
     """How many pods."""
     elastic: ElasticSpec | None = None
     """Lets the role run with fewer pods than wanted, and be scaled while it runs."""
@@ -202,7 +214,7 @@ class JobPolicySpec(Struct, frozen=True, rename="camel"):
 class GangSpec(Struct, frozen=True, rename="camel"):
     """Pods are placed all together or not at all. Needs a scheduler that knows PodGroups."""
 
-    min_available: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    min_available: Annotated[int, Meta(ge=1, le=99_999)] | None = None
     """Pods that must be placed together; if unset, all (of elastic roles, their min)."""
     queue: Annotated[str, Meta(max_length=63)] = ""
     """Queue of the scheduler."""

@@ -1,0 +1,112 @@
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import pytest
+from msgspec import Meta, Struct, field
+
+from argosy.kinds.catalog import OURS
+from argosy.kinds.crd import LARGEST, CrdError, Defined, Rule, crd_for, dump, file_name, schema_of
+
+FOLDER = Path(__file__).parents[2] / "charts/argosy/files/crds"
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.resource.kind)
+def test_the_committed_definition_is_up_to_date(kind: type[Defined]) -> None:
+    committed = (FOLDER / file_name(kind)).read_text()
+    assert committed == dump(crd_for(kind)), "run: python -m argosy.kinds.crd charts/argosy/files/crds"
+    assert len(committed) < LARGEST
+
+
+def test_no_definition_is_left_over() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {file_name(kind) for kind in OURS}
+
+
+class Leaf(Struct):
+    """A small thing."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("self.size > 0", message="too small"),)
+
+    size: Annotated[int, Meta(gt=0, le=9)]
+    """How large
+    it is."""
+    word: Annotated[str, Meta(pattern="^a", max_length=5)] = "abc"
+
+
+class Whole(Struct, rename="camel"):
+    """Everything at once."""
+
+    kind_of: Literal["a", "b"] = "a"
+    leaf: Leaf | None = None
+    port: int | str = 80
+    names: Annotated[list[str], Meta(max_length=3)] = field(default_factory=list)
+    by_name: dict[str, Leaf] = field(default_factory=dict)
+    anything: dict[str, object] = field(default_factory=dict)
+
+
+def test_schema() -> None:
+    leaf = {
+        "type": "object",
+        "description": "A small thing.",
+        "required": ["size"],
+        "properties": {
+            "size": {
+                "type": "integer",
+                "maximum": 9,
+                "minimum": 0,
+                "exclusiveMinimum": True,
+                "description": "How large it is.",
+            },
+            "word": {"type": "string", "maxLength": 5, "pattern": "^a", "default": "abc"},
+        },
+        "x-kubernetes-validations": [{"rule": "self.size > 0", "message": "too small"}],
+    }
+    assert schema_of(Whole) == {
+        "type": "object",
+        "description": "Everything at once.",
+        "properties": {
+            "kindOf": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "leaf": leaf,
+            "port": {"x-kubernetes-int-or-string": True, "default": 80},
+            "names": {"type": "array", "maxItems": 3, "items": {"type": "string"}},
+            "byName": {"type": "object", "additionalProperties": leaf},
+            "anything": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+
+
+class Looped(Struct):
+    inner: "Looped | None" = None
+
+
+class TaggedA(Struct, tag=True):
+    pass
+
+
+class TaggedB(Struct, tag=True):
+    pass
+
+
+class Either(Struct):
+    one: TaggedA | TaggedB
+
+
+class Numbered(Struct):
+    by_number: dict[int, str]
+
+
+class Raw(Struct):
+    data: bytes
+
+
+REFUSED = {
+    "a struct inside itself": (Looped, "Looped.inner: Looped contains itself"),
+    "a union of objects": (Either, "Either.one: a union of 2 types"),
+    "a map with numbers for keys": (Numbered, "Numbered.by_number: keys of a map must be strings"),
+    "a type that has no JSON form of its own": (Raw, "Raw.data: BytesType has no form"),
+}
+
+
+@pytest.mark.parametrize(("kind", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_a_definition_cannot_say_is_refused(kind: type, message: str) -> None:
+    with pytest.raises(CrdError, match=message.replace(".", r"\.")):
+        schema_of(kind)
