@@ -1,0 +1,1 @@
+"""The node agent: pods as isolated processes on this machine, watched over by one agent for several nodes."""

@@ -1,0 +1,123 @@
+"""`python -m argosy.local.node --state DIR`: run the node agent; with `--stop`, end every pod of that state
+folder.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from argosy.local.node import holder, kernel, pods, uplink
+from argosy.local.node.settings import Settings
+
+_PATIENCE = 10.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    state: Path = options.state.resolve()
+    folder = state / "pods"
+    if options.stop:
+        return stop(state, folder)
+    rootless = options.rootless or (os.geteuid() != 0 and not options.root)
+    settings = Settings(
+        state=state,
+        nodes=options.nodes,
+        pretend_gpus=options.pretend_gpus,
+        images=dict(entry.split("=", 1) for entry in options.image),
+        rootless=rootless,
+        pod_network=IPv4Network(options.pod_network),
+        first_backoff=options.first_backoff,
+        longest_backoff=options.longest_backoff,
+        heartbeat=options.heartbeat,
+    )
+    for part in (folder, state / "logs"):
+        part.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        notes, outside = enter(settings, folder)
+    except holder.ForbiddenError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    asyncio.run(_run(settings, outside, notes))
+    return 0
+
+
+def enter(settings: Settings, folder: Path) -> tuple[list[str], socket.socket]:
+    """Into the cluster's own namespaces, keeping one socket outside for questions to the host's resolvers."""
+    outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    outside.bind(("0.0.0.0", 0))  # noqa: S104 (a client's socket: any address, any port)
+    fresh = holder.find(folder) is None
+    pid = holder.ensure(folder, rootless=settings.rootless)
+    notes: list[str] = []
+    if settings.rootless:
+        notes += uplink.start_pasta(pid) if fresh else []
+    else:
+        notes += uplink.connect(settings.state, pid, settings.pod_network)
+    holder.enter(pid, rootless=settings.rootless)
+    if settings.rootless:
+        notes += [] if notes else uplink.masquerade_inside(settings.pod_network)
+        notes.append("limits are by rlimit: cgroups belong to root")
+    return notes, outside
+
+
+def stop(state: Path, folder: Path) -> int:
+    """End zygote, pods and namespaces, and wait until they are gone."""
+    pods.kill_all(folder)
+    deadline = time.monotonic() + _PATIENCE
+    while any(pods.alive(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    holder.stop(folder)
+    if os.geteuid() == 0:
+        uplink.disconnect(state)
+    left = [entry.name for entry in folder.glob("*/") if pods.alive(entry)]
+    if left:
+        sys.stderr.write(f"these pods did not end: {', '.join(left)}\n")
+    return 1 if left else 0
+
+
+async def _run(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
+    from argosy.engine.client import Client
+    from argosy.engine.kubeconfig import Connection
+    from argosy.local.node.agent import Agent
+
+    kernel.become_subreaper()
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    connection = Connection.from_kubeconfig(settings.state / "kubeconfigs" / "node")
+    async with Client(connection, user_agent="argosy-node", field_manager="kubelet") as client:
+        running = asyncio.create_task(Agent(client, settings, outside, notes).run())
+        waiting = asyncio.create_task(stopping.wait())
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if running.done():
+            running.result()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m argosy.local.node", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="the cluster's state folder")
+    parser.add_argument("--stop", action="store_true", help="end every pod of the state folder and leave")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--pretend-gpus", type=int, default=0, help="GPUs per node that are not there")
+    parser.add_argument("--image", action="append", default=[], metavar="NAME=DIR")
+    parser.add_argument("--pod-network", default="10.88.0.0/16")
+    parser.add_argument("--first-backoff", type=float, default=10.0)
+    parser.add_argument("--longest-backoff", type=float, default=300.0)
+    parser.add_argument("--heartbeat", type=float, default=10.0)
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--rootless", action="store_true")
+    mode.add_argument("--root", action="store_true")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,418 @@
+"""One container while the shim looks after it: its process, log, report, probes and hooks.
+
+A box knows how to start, stop and check its container and tells the pod when something changed; whether it
+should run at all is the pod's business (lifecycle.py). Standard library only.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from argosy.local.node import cgroups, container, logs, probes, report
+from argosy.local.node.launch import Action, ContainerPlan, Launch, ProbePlan
+from argosy.local.node.lifecycle import next_backoff
+from argosy.local.node.loop import Loop, Timer
+from argosy.local.node.probes import Counter, Verdict
+
+_CHUNK = 1 << 16
+_MESSAGE_LIMIT = 4096
+_START_FAILED = 128
+_HOOK_EXTRA_SECONDS = 2.0
+
+Changed = Callable[[], None]
+Announce = Callable[[str, str, str], None]
+
+
+class Surroundings:
+    """What all boxes of a pod share."""
+
+    def __init__(
+        self, launch: Launch, folder: Path, loop: Loop, changed: Changed, announce: Announce
+    ) -> None:
+        self.launch = launch
+        self.folder = folder
+        self.loop = loop
+        self.changed = changed
+        self.announce = announce
+        self.hierarchy = cgroups.find() if launch["cgroup"] else None
+
+
+class Box:
+    def __init__(
+        self, plan: ContainerPlan, around: Surroundings, before: report.ContainerReport | None
+    ) -> None:
+        self.plan = plan
+        self.report = before or report.waiting(plan["name"], _first_reason(around.launch, plan))
+        self.listeners: list[Callable[[str, bytes], None]] = []
+        self.stdin: int | None = None
+        self.terminal: int | None = None
+        self.restart_not_before = 0.0
+        self.stopping = False
+        self._around = around
+        self._backoff = 0.0
+        self._process: container.Process | None = None
+        self._namespace = -1
+        self._log: logs.LogWriter | None = None
+        self._timers: list[Timer] = []
+        self._checks: set[int] = set()
+        self._open_outputs = 0
+        self._status: int | None = None
+        self._generation = 0
+        self._runs = 0 if before is None else before["restarts"] + 1
+
+    @property
+    def name(self) -> str:
+        return self.plan["name"]
+
+    @property
+    def place(self) -> container.Place | None:
+        if self._process is None or not self.report["running"]:
+            return None
+        return container.Place(self.plan, self._process.pid, self._namespace)
+
+    @property
+    def group(self) -> str:
+        return f"{self._around.launch['cgroup']}/{self.name}"
+
+    def start(self) -> None:
+        """Begin a run. A start that fails is a run that ended at once, as with any container runtime."""
+        if self.report["ended"] is not None or self._runs:
+            self.report["last"] = self.report["ended"] or self.report["last"]
+            self.report["restarts"] = self._runs
+        run, self._runs = self._runs, self._runs + 1
+        self._generation += 1
+        self.stopping, self._status = False, None
+        launch, folder = self._around.launch, self._around.folder
+        scratch = self._scratch(run)
+        self._log = logs.LogWriter(logs.log_path(folder, self.name, run), launch["log_bytes"])
+        now = time.time()
+        self.report.update(
+            {"ended": None, "waiting": "", "waiting_message": "", "ready": False, "started": False}
+        )
+        try:
+            if self._around.hierarchy:
+                cgroups.create(self._around.hierarchy, self.group, self.plan["memory"], self.plan["cpu"])
+            process = container.start(launch, self.plan, folder, scratch, self._around.hierarchy, self.group)
+        except (container.StartError, OSError) as error:
+            self._log.close()
+            self._finish(_START_FAILED, 0, "StartError", str(error), now)
+            return
+        self._process, self.report["running"] = process, now
+        self.stdin, self.terminal = process.stdin, process.terminal
+        self._namespace = process.mount_namespace
+        for descriptor, stream in process.outputs.items():
+            self._listen(descriptor, stream)
+        self._around.loop.on_exit(process.pid, self._exited)
+        self._after_start()
+        self._around.changed()
+
+    def stop(self, grace: float) -> None:
+        """preStop hook, then the stop signal, then after `grace` seconds the end of every process in it."""
+        if not self.report["running"]:
+            return
+        loop, generation = self._around.loop, self._generation
+        if grace <= 0:
+            self.kill()
+            return
+        hook = self.plan["pre_stop"]
+        if self.stopping:
+            self._timers.append(loop.after(grace, lambda: self._kill_run(generation)))
+            return
+        self.stopping = True
+        self._cancel_timers()
+        self._timers.append(
+            loop.after(grace + (_HOOK_EXTRA_SECONDS if hook else 0.0), lambda: self._kill_run(generation))
+        )
+        if hook:
+            self._perform(hook, grace, lambda _: self.signal(self.plan["stop_signal"]))
+        else:
+            self.signal(self.plan["stop_signal"])
+
+    def signal(self, number: int) -> None:
+        if self._process and self.report["running"]:
+            _kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """End every process of the container, wherever in the tree it is by now."""
+        for pid in container.processes(self._namespace):
+            _kill(pid, signal.SIGKILL)
+
+    def write_stdin(self, data: bytes) -> None:
+        if self.stdin is not None:
+            try:
+                os.write(self.stdin, data)
+            except OSError:
+                return
+
+    def close_stdin(self) -> None:
+        if self.stdin is not None and self.terminal is None:
+            os.close(self.stdin)
+            self.stdin = None
+
+    def _kill_run(self, generation: int) -> None:
+        if generation == self._generation and self.report["running"]:
+            self.kill()
+
+    def _listen(self, descriptor: int, stream: str) -> None:
+        os.set_blocking(descriptor, False)
+        self._open_outputs += 1
+        self._around.loop.on_readable(descriptor, lambda: self._read(descriptor, stream))
+
+    def _read(self, descriptor: int, stream: str) -> None:
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:  # a terminal whose last user left says EIO
+            data = b""
+        if not data:
+            self._around.loop.forget(descriptor)
+            if descriptor == self.terminal:
+                self.stdin = self.terminal = None
+            os.close(descriptor)
+            self._open_outputs -= 1
+            self._perhaps_ended()
+            return
+        if self._log:
+            self._log.write(stream, data)
+        for listener in self.listeners:
+            listener(stream, data)
+
+    def _exited(self, status: int) -> None:
+        """The first process is gone; the container ends with it. What it wrote last is still in the pipes."""
+        self._status = status
+        self.kill()
+        self._perhaps_ended()
+        if self.report["running"]:
+            generation = self._generation
+            self._timers.append(self._around.loop.after(1.0, lambda: self._drop_outputs(generation)))
+
+    def _drop_outputs(self, generation: int) -> None:
+        """A process that outlives SIGKILL for long (stuck in the kernel) does not keep the container."""
+        if generation == self._generation and self.report["running"]:
+            self._open_outputs = 0
+            self._perhaps_ended()
+
+    def _perhaps_ended(self) -> None:
+        started = self.report["running"]
+        if self._status is None or self._open_outputs > 0 or started is None or self._process is None:
+            return
+        if self._log:
+            self._log.close()
+        self.close_stdin()
+        os.close(self._namespace)
+        self._cancel_timers()
+        for pid in self._checks:
+            _kill(pid, signal.SIGKILL)
+        code, number = _exit_code(self._status)
+        killed = self._around.hierarchy and cgroups.out_of_memory_kills(self._around.hierarchy, self.group)
+        reason = "OOMKilled" if killed and number == signal.SIGKILL else "Error" if code else "Completed"
+        if self._around.hierarchy:
+            cgroups.remove(self._around.hierarchy, self.group)
+        self._finish(code, number, reason, self._message(code), started)
+
+    def _finish(self, code: int, number: int, reason: str, message: str, started: float) -> None:
+        ended = report.Ended(
+            exit_code=code,
+            signal=number,
+            reason=reason,
+            message=message,
+            started=started,
+            finished=time.time(),
+        )
+        self.report.update({"running": None, "ended": ended, "ready": False, "started": False})
+        self._process = None
+        self.restart_not_before = time.monotonic() + self._backoff
+        self._pause = self._backoff
+        self._backoff = next_backoff(
+            self._backoff, ended, self._around.launch["first_backoff"], self._around.launch["longest_backoff"]
+        )
+        self._around.changed()
+
+    @property
+    def pause(self) -> float:
+        """The back-off that holds the next start up, in seconds."""
+        return self._pause
+
+    def back_off(self) -> None:
+        """Say in the report that the next start is being held up."""
+        ended, launch = self.report["ended"], self._around.launch
+        if ended is None or self.report["waiting"] == "CrashLoopBackOff":
+            return
+        seconds = _duration(self._pause)
+        self.report["waiting"] = "CrashLoopBackOff"
+        self.report["waiting_message"] = (
+            f"back-off {seconds} restarting failed container={self.name} "
+            f"pod={launch['name']}_{launch['namespace']}({launch['uid']})"
+        )
+        self._around.announce(
+            "Warning",
+            "BackOff",
+            f"Back-off restarting failed container {self.name} in pod "
+            f"{launch['name']}_{launch['namespace']}({launch['uid']})",
+        )
+
+    def _message(self, code: int) -> str:
+        scratch = self._scratch(self._runs - 1)
+        try:
+            text = (scratch / "message").read_bytes()[:_MESSAGE_LIMIT].decode(errors="replace")
+        except OSError:
+            text = ""
+        if not text and code and self.plan["message_from_logs"]:
+            path = logs.log_path(self._around.folder, self.name, self._runs - 1)
+            text = logs.tail_text(path, 80, 2048)
+        return text
+
+    def _scratch(self, run: int) -> Path:
+        return self._around.folder / "containers" / self.name / str(run)
+
+    def _after_start(self) -> None:
+        hook, generation = self.plan["post_start"], self._generation
+        if not hook:
+            self._begin_probes()
+            return
+
+        def done(good: bool) -> None:
+            if generation != self._generation or not self.report["running"]:
+                return
+            if good:
+                self._begin_probes()
+                self._around.changed()
+            else:
+                self._around.announce(
+                    "Warning", "FailedPostStartHook", f"PostStartHook of {self.name} failed"
+                )
+                self.stop(self._around.launch["grace"])
+
+        self._perform(hook, None, done)
+
+    def _begin_probes(self) -> None:
+        startup = self.plan["startup"]
+        if startup:
+            self._probe("startup", startup, Counter())
+        else:
+            self._started()
+
+    def _started(self) -> None:
+        self.report["started"] = True
+        if self.plan["readiness"]:
+            self._probe("readiness", self.plan["readiness"], Counter())
+        else:
+            self.report["ready"] = True
+        if self.plan["liveness"]:
+            self._probe("liveness", self.plan["liveness"], Counter())
+
+    def _probe(self, kind: str, plan: ProbePlan, counter: Counter, *, first: bool = True) -> None:
+        generation = self._generation
+        delay = plan["initial_delay"] if first else plan["period"]
+
+        def run() -> None:
+            self._perform(plan["action"], plan["timeout"], answered)
+
+        def answered(good: bool) -> None:
+            if generation != self._generation or not self.report["running"] or self.stopping:
+                return
+            noted = counter.note(good)
+            again = self._judge(kind, plan, noted, good)
+            if again:
+                self._probe(kind, plan, noted, first=False)
+
+        self._timers.append(self._around.loop.after(delay, run))
+
+    def _judge(self, kind: str, plan: ProbePlan, counter: Counter, good: bool) -> bool:
+        """Act on what a probe has come to; says whether to go on probing."""
+        if not good:
+            self._around.announce(
+                "Warning", "Unhealthy", f"{probes.refused_name(kind)} probe failed: {self.name}"
+            )
+        verdict = counter.verdict(plan)
+        if verdict is Verdict.UNDECIDED:
+            return True
+        if kind == "readiness":
+            ready = verdict is Verdict.SUCCESS
+            if self.report["ready"] != ready:
+                self.report["ready"] = ready
+                self._around.changed()
+            return True
+        if verdict is Verdict.FAILURE:
+            what = f"Container {self.name} failed {kind} probe, will be restarted"
+            self._around.announce("Normal", "Killing", what)
+            grace = plan["grace"] if plan["grace"] is not None else self._around.launch["grace"]
+            self.stop(grace)
+            return False
+        if kind == "startup":
+            self._started()
+            self._around.changed()
+            return False
+        return True
+
+    def _perform(self, action: Action, timeout: float | None, done: Callable[[bool], None]) -> None:
+        """Run a hook or a check beside the container and say how it went."""
+        place, loop = self.place, self._around.loop
+        if place is None:
+            return
+        try:
+            if "exec" in action:
+                null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    pid, _ = container.execute(
+                        place,
+                        action["exec"],
+                        {0: null, 1: null, 2: null},
+                        tty=False,
+                        rootless=self._around.launch["rootless"],
+                        hierarchy=self._around.hierarchy,
+                        group=self.group,
+                    )
+                finally:
+                    os.close(null)
+            else:
+                address = self._around.launch["address"]
+                pid = container.fork_call(lambda: probes.check(action, address, timeout or 30.0))
+        except (container.StartError, OSError):
+            loop.after(0, lambda: done(False))
+            return
+        self._checks.add(pid)
+        limit = loop.after(timeout, lambda: _kill(pid, signal.SIGKILL)) if timeout else None
+
+        def ended(status: int) -> None:
+            self._checks.discard(pid)
+            if limit:
+                limit.cancel()
+            done(status == 0)
+
+        loop.on_exit(pid, ended)
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    _pause = 0.0
+
+
+def _first_reason(launch: Launch, plan: ContainerPlan) -> str:
+    has_init = any(other["kind"] != "main" for other in launch["containers"])
+    first = launch["containers"][0] is plan
+    return "PodInitializing" if has_init and not first else "ContainerCreating"
+
+
+def _exit_code(status: int) -> tuple[int, int]:
+    """Exit code as a container runtime gives it (128 + signal), and the signal."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 60}m{whole % 60}s" if whole >= 60 else f"{seconds:g}s"
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

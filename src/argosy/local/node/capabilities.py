@@ -1,0 +1,82 @@
+"""Linux capabilities by name, and the set that container runtimes grant by default."""
+
+from collections.abc import Iterable
+from typing import Final
+
+_NAMES: Final = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+]
+NUMBERS: Final = {name: number for number, name in enumerate(_NAMES)}
+DEFAULT: Final = [
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+]
+
+
+def granted(add: Iterable[str], drop: Iterable[str]) -> list[str]:
+    """The default set less `drop`, plus `add`; ALL in either means all, and adding wins over dropping."""
+    added, dropped = {_plain(name) for name in add}, {_plain(name) for name in drop}
+    base = set() if "ALL" in dropped else set(DEFAULT) - dropped
+    if "ALL" in added:
+        base = set(NUMBERS) - dropped
+    return sorted(base | (added & set(NUMBERS)))
+
+
+def numbers(names: Iterable[str]) -> frozenset[int]:
+    return frozenset(NUMBERS[name] for name in names if name in NUMBERS)
+
+
+def _plain(name: str) -> str:
+    return name.upper().removeprefix("CAP_")

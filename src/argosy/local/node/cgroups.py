@@ -1,0 +1,87 @@
+"""Memory and processor limits by cgroup, version 1 or 2, where this process may write them.
+
+Where it may not (rootless without delegation), `available` says so and the container falls back to rlimits;
+the node then carries a note. Being killed for memory is told apart from any other SIGKILL by the cgroup's own
+counter. Standard library only.
+"""
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PERIOD: Final = 100_000
+_MOUNT: Final = Path("/sys/fs/cgroup")
+
+
+class Hierarchy(NamedTuple):
+    version: int
+    memory: Path
+    cpu: Path
+
+    def paths(self, group: str) -> list[Path]:
+        return [self.memory / group] if self.memory == self.cpu else [self.memory / group, self.cpu / group]
+
+
+def find(mount: Path = _MOUNT) -> Hierarchy | None:
+    """The hierarchy that limits can be written to, or None."""
+    controllers = mount / "cgroup.controllers"
+    if controllers.exists():
+        have = controllers.read_text().split()
+        if {"memory", "cpu"} <= set(have) and os.access(mount / "cgroup.subtree_control", os.W_OK):
+            return Hierarchy(2, mount, mount)
+        return None
+    memory, cpu = mount / "memory", mount / "cpu"
+    if (memory / "tasks").exists() and (cpu / "tasks").exists() and os.access(memory, os.W_OK):
+        return Hierarchy(1, memory, cpu)
+    return None
+
+
+def create(hierarchy: Hierarchy, group: str, memory: int | None, cpu: int | None) -> None:
+    """Make a group and its parents and set its limits; `cpu` in thousandths of a core."""
+    if hierarchy.version == 2:
+        _delegate(hierarchy.memory, group)
+    for path in hierarchy.paths(group):
+        path.mkdir(parents=True, exist_ok=True)
+    if memory is not None:
+        name = "memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"
+        (hierarchy.memory / group / name).write_text(str(memory))
+    if cpu is not None:
+        quota = max(1000, cpu * _PERIOD // 1000)
+        if hierarchy.version == 2:
+            (hierarchy.cpu / group / "cpu.max").write_text(f"{quota} {_PERIOD}")
+        else:
+            (hierarchy.cpu / group / "cpu.cfs_quota_us").write_text(str(quota))
+
+
+def join(hierarchy: Hierarchy, group: str) -> None:
+    """Move the calling process into the group."""
+    for path in hierarchy.paths(group):
+        (path / "cgroup.procs").write_text("0")
+
+
+def out_of_memory_kills(hierarchy: Hierarchy, group: str) -> int:
+    name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"
+    try:
+        lines = (hierarchy.memory / group / name).read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+def remove(hierarchy: Hierarchy, group: str) -> None:
+    """Remove a group and the groups in it; one that still has processes stays."""
+    for path in hierarchy.paths(group):
+        for folder, _, _ in os.walk(path, topdown=False):
+            try:
+                Path(folder).rmdir()
+            except OSError:
+                continue
+
+
+def _delegate(mount: Path, group: str) -> None:
+    """Version 2 hands controllers down one level at a time."""
+    path = mount
+    for part in Path(group).parts:
+        (path / "cgroup.subtree_control").write_text("+memory +cpu")
+        path = path / part
+        path.mkdir(exist_ok=True)

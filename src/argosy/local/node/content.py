@@ -1,0 +1,158 @@
+"""What pods refer to, fetched and written down: config maps, secrets and service account tokens.
+
+Caches answer first. What they lack is asked for once more, because a pod may be bound before the watch has
+brought an object that was created just before it.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.errors import NotFound
+from argosy.local.node.environment import Sources
+from argosy.local.node.kinds import ConfigMap, Pod, Secret, Service
+from argosy.local.node.volumes import Token, content_of, has_content, tokens_of, write_content
+
+_ROOT_CA = "kube-root-ca.crt"
+_LOOK_AGAIN = 3600.0
+
+
+class _Issued(NamedTuple):
+    token: str
+    renew_at: float
+
+
+class _TokenStatus(msgspec.Struct, rename="camel"):
+    token: str
+    expiration_timestamp: datetime
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
+
+
+class Content:
+    def __init__(
+        self, client: Client, config_maps: Cache[ConfigMap], secrets: Cache[Secret], authority: Path
+    ) -> None:
+        self._client = client
+        self._config_maps = config_maps
+        self._secrets = secrets
+        self._authority = authority
+        self._tokens: dict[tuple[str, str, str], _Issued] = {}
+
+    async def sources(
+        self,
+        pod: Pod,
+        services: Iterable[Service],
+        host_ip: str,
+        pod_ip: str,
+        allocatable: Mapping[str, Decimal],
+    ) -> Sources:
+        namespace = pod.metadata.namespace
+        config_maps: dict[str, Mapping[str, bytes]] = {}
+        secrets: dict[str, Mapping[str, bytes]] = {}
+        for name in _config_maps_of(pod):
+            held = self._config_maps.get(namespace, name) or await self._fetch(ConfigMap, namespace, name)
+            if held is not None:
+                config_maps[name] = held.content()
+            elif name == _ROOT_CA and self._authority.exists():
+                config_maps[name] = {"ca.crt": self._authority.read_bytes()}
+        for name in _secrets_of(pod):
+            found = self._secrets.get(namespace, name) or await self._fetch(Secret, namespace, name)
+            if found is not None:
+                secrets[name] = found.content()
+        return Sources(
+            config_map=config_maps.get,
+            secret=secrets.get,
+            services=list(services),
+            node_name=pod.spec.node_name,
+            host_ip=host_ip,
+            pod_ip=pod_ip,
+            node_allocatable=allocatable,
+        )
+
+    async def write_volumes(self, pod: Pod, folder: Path, sources: Sources) -> float:
+        """Bring all volumes with content up to date; seconds until a token wants renewal."""
+        renew_at = time.time() + _LOOK_AGAIN
+        tokens: dict[str, dict[str, str]] = {}
+        for wanted in tokens_of(pod):
+            issued = await self._token(pod, wanted)
+            tokens.setdefault(wanted.volume, {})[wanted.projection.path] = issued.token
+            renew_at = min(renew_at, issued.renew_at)
+        stamp = datetime.now(UTC).strftime("%Y_%m_%d_%H_%M_%S.%f")
+        for volume in pod.spec.volumes:
+            target = folder / "volumes" / volume.name
+            if has_content(volume):
+                files = content_of(pod, volume, sources, tokens.get(volume.name, {}))
+                write_content(target, files, stamp, pod.spec.security_context.fs_group)
+        return max(1.0, renew_at - time.time())
+
+    def forget(self, uid: str) -> None:
+        for key in [key for key in self._tokens if key[0] == uid]:
+            del self._tokens[key]
+
+    async def _token(self, pod: Pod, wanted: Token) -> _Issued:
+        key = (pod.metadata.uid, wanted.volume, wanted.projection.path)
+        held = self._tokens.get(key)
+        if held and held.renew_at > time.time():
+            return held
+        meta, account = pod.metadata, pod.spec.service_account_name or "default"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": [wanted.projection.audience] if wanted.projection.audience else [],
+                "expirationSeconds": wanted.projection.expiration_seconds,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid},
+            },
+        }
+        path = f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token"
+        answer = msgspec.json.decode(await self._client.request("POST", path, body=body), type=_TokenRequest)
+        now, ends = time.time(), answer.status.expiration_timestamp.timestamp()
+        issued = _Issued(answer.status.token, now + 0.8 * (ends - now))
+        self._tokens[key] = issued
+        return issued
+
+    async def _fetch(
+        self, kind: type[ConfigMap] | type[Secret], namespace: str, name: str
+    ) -> ConfigMap | Secret | None:
+        try:
+            return await self._client.get(kind, name, namespace)
+        except NotFound:
+            return None
+
+
+def _config_maps_of(pod: Pod) -> set[str]:
+    names = {volume.config_map.name for volume in pod.spec.volumes if volume.config_map}
+    for volume in pod.spec.volumes:
+        for source in volume.projected.sources if volume.projected else []:
+            if source.config_map:
+                names.add(source.config_map.name)
+    for container in [*pod.spec.containers, *pod.spec.init_containers]:
+        names |= {entry.config_map_ref.name for entry in container.env_from if entry.config_map_ref}
+        for variable in container.env:
+            if variable.value_from and variable.value_from.config_map_key_ref:
+                names.add(variable.value_from.config_map_key_ref.name)
+    return names
+
+
+def _secrets_of(pod: Pod) -> set[str]:
+    names = {volume.secret.secret_name for volume in pod.spec.volumes if volume.secret}
+    for volume in pod.spec.volumes:
+        for source in volume.projected.sources if volume.projected else []:
+            if source.secret:
+                names.add(source.secret.name)
+    for container in [*pod.spec.containers, *pod.spec.init_containers]:
+        names |= {entry.secret_ref.name for entry in container.env_from if entry.secret_ref}
+        for variable in container.env:
+            if variable.value_from and variable.value_from.secret_key_ref:
+                names.add(variable.value_from.secret_key_ref.name)
+    return names

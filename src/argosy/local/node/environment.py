@@ -1,0 +1,180 @@
+"""A container's environment and command line, as the kubelet makes them.
+
+Pure: objects that variables refer to are looked up through `Sources`. A reference to something that is
+missing and not optional raises `Missing`, which the pod's status shows as CreateContainerConfigError until it
+is there.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import NamedTuple
+
+from argosy.kinds.quantity import parse_quantity
+from argosy.local.node.kinds import Container, EnvSource, FieldRef, Pod, ResourceFieldRef, Service
+
+
+class MissingError(Exception):
+    """Something that a container refers to is not there."""
+
+
+Lookup = Callable[[str], Mapping[str, bytes] | None]
+
+
+class Sources(NamedTuple):
+    """Where values come from: the pod's own namespace, node and addresses."""
+
+    config_map: Lookup
+    secret: Lookup
+    services: Iterable[Service]
+    node_name: str
+    host_ip: str
+    pod_ip: str
+    node_allocatable: Mapping[str, Decimal]
+
+
+_REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Replace $(NAME) where NAME is known; $$ is a dollar sign that begins no reference."""
+
+    def replacement(match: re.Match[str]) -> str:
+        if match[1] == "$":
+            return "$"
+        return values.get(match[2], match[0])
+
+    return _REFERENCE.sub(replacement, text)
+
+
+def environment(pod: Pod, container: Container, sources: Sources) -> dict[str, str]:
+    values = service_variables(pod, sources.services)
+    found: dict[str, str] = {}
+    for entry in container.env_from:
+        for kind, reference, lookup in (
+            ("configmap", entry.config_map_ref, sources.config_map),
+            ("secret", entry.secret_ref, sources.secret),
+        ):
+            if reference:
+                content = lookup(reference.name)
+                if content is None and not reference.optional:
+                    raise MissingError(f'{kind} "{reference.name}" not found')
+                for key, content_value in (content or {}).items():
+                    found[entry.prefix + key] = content_value.decode(errors="replace")
+    for variable in container.env:
+        if variable.value_from:
+            value = _resolve(pod, container, variable.value_from, sources)
+            if value is None:
+                continue
+            found[variable.name] = value
+        else:
+            found[variable.name] = expand(variable.value or "", values | found)
+    return values | found
+
+
+def command_line(container: Container, values: Mapping[str, str]) -> list[str]:
+    return [expand(word, values) for word in [*container.command, *container.args]]
+
+
+def field_value(pod: Pod, reference: FieldRef, sources: Sources) -> str:
+    """The value of a downward API field; raises MissingError for one that is not supported."""
+    path, meta = reference.field_path, pod.metadata
+    keyed = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+    if keyed:
+        return (meta.labels if keyed[1] == "labels" else meta.annotations).get(keyed[2], "")
+    simple: dict[str, Callable[[], str]] = {
+        "metadata.name": lambda: meta.name,
+        "metadata.namespace": lambda: meta.namespace,
+        "metadata.uid": lambda: meta.uid,
+        "metadata.labels": lambda: _quoted(meta.labels),
+        "metadata.annotations": lambda: _quoted(meta.annotations),
+        "spec.nodeName": lambda: sources.node_name,
+        "spec.serviceAccountName": lambda: pod.spec.service_account_name,
+        "status.hostIP": lambda: sources.host_ip,
+        "status.hostIPs": lambda: sources.host_ip,
+        "status.podIP": lambda: sources.pod_ip,
+        "status.podIPs": lambda: sources.pod_ip,
+    }
+    if path not in simple:
+        raise MissingError(f"unsupported fieldPath: {path}")
+    return simple[path]()
+
+
+def resource_value(pod: Pod, container: Container, reference: ResourceFieldRef, sources: Sources) -> str:
+    """A limit or request in units of the divisor, rounded up; an absent limit is what the node has."""
+    every = [*pod.spec.containers, *pod.spec.init_containers]
+    chosen = next((other for other in every if other.name == reference.container_name), container)
+    group, _, name = reference.resource.partition(".")
+    values = chosen.resources.limits if group == "limits" else chosen.resources.requests
+    if name in values:
+        amount = parse_quantity(values[name])
+    elif group == "requests":
+        limit = chosen.resources.limits.get(name)
+        amount = parse_quantity(limit) if limit is not None else Decimal(0)
+    else:
+        amount = sources.node_allocatable.get(name, Decimal(0))
+    divisor = parse_quantity(reference.divisor) or Decimal(1)
+    return str(math.ceil(amount / divisor))
+
+
+def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
+    """Host and port of each service of the namespace, and always of the API server."""
+    values: dict[str, str] = {}
+    for service in services:
+        api_server = service.metadata.namespace == "default" and service.metadata.name == "kubernetes"
+        own = service.metadata.namespace == pod.metadata.namespace and pod.spec.enable_service_links
+        if (api_server or own) and not service.headless and service.spec.ports:
+            values |= _variables_of(service)
+    return values
+
+
+def _variables_of(service: Service) -> dict[str, str]:
+    prefix = re.sub(r"[^A-Za-z0-9_]", "_", service.metadata.name).upper()
+    address, ports = service.spec.cluster_ip, service.spec.ports
+    values = {f"{prefix}_SERVICE_HOST": address, f"{prefix}_SERVICE_PORT": str(ports[0].port)}
+    for port in ports:
+        if port.name:
+            values[f"{prefix}_SERVICE_PORT_{port.name.replace('-', '_').upper()}"] = str(port.port)
+    first = f"{ports[0].protocol.lower()}://{address}:{ports[0].port}"
+    values[f"{prefix}_PORT"] = first
+    for port in ports:
+        base = f"{prefix}_PORT_{port.port}_{port.protocol.upper()}"
+        values[base] = f"{port.protocol.lower()}://{address}:{port.port}"
+        values[f"{base}_PROTO"] = port.protocol.lower()
+        values[f"{base}_PORT"] = str(port.port)
+        values[f"{base}_ADDR"] = address
+    return values
+
+
+def _resolve(pod: Pod, container: Container, source: EnvSource, sources: Sources) -> str | None:
+    if source.field_ref:
+        return field_value(pod, source.field_ref, sources)
+    if source.resource_field_ref:
+        return resource_value(pod, container, source.resource_field_ref, sources)
+    for kind, reference, lookup in (
+        ("configmap", source.config_map_key_ref, sources.config_map),
+        ("secret", source.secret_key_ref, sources.secret),
+    ):
+        if reference:
+            content = lookup(reference.name)
+            if content is None:
+                if reference.optional:
+                    return None
+                raise MissingError(f'{kind} "{reference.name}" not found')
+            if reference.key not in content:
+                if reference.optional:
+                    return None
+                what = "ConfigMap" if kind == "configmap" else "Secret"
+                raise MissingError(
+                    f"couldn't find key {reference.key} in {what} {pod.metadata.namespace}/{reference.name}"
+                )
+            return content[reference.key].decode(errors="replace")
+    return ""
+
+
+def _quoted(values: Mapping[str, str]) -> str:
+    def text(value: str) -> str:
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+    return "\n".join(f"{key}={text(value)}" for key, value in sorted(values.items()))

@@ -1,0 +1,141 @@
+"""The few system calls that Python 3.11 does not have: namespaces, mounts, capabilities.
+
+Thin on purpose: every function either succeeds or raises OSError with the call's name and its main argument,
+so that a failure deep inside a pod's start can be shown to a person as it is. Standard library only: the
+zygote and the shims import this.
+"""
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+NEW_MOUNT: Final = 0x00020000
+NEW_UTS: Final = 0x04000000
+NEW_IPC: Final = 0x08000000
+NEW_USER: Final = 0x10000000
+NEW_PID: Final = 0x20000000
+NEW_NET: Final = 0x40000000
+
+READ_ONLY: Final = 1
+NO_SUID: Final = 2
+NO_DEV: Final = 4
+NO_EXEC: Final = 8
+REMOUNT: Final = 32
+BIND: Final = 4096
+RECURSIVE: Final = 16384
+PRIVATE: Final = 1 << 18
+SLAVE: Final = 1 << 19
+_DETACH: Final = 2
+
+_PDEATHSIG: Final = 1
+_CAPBSET_DROP: Final = 24
+_NO_NEW_PRIVS: Final = 38
+_CHILD_SUBREAPER: Final = 36
+_CAP_AMBIENT: Final = 47
+_CAP_AMBIENT_CLEAR_ALL: Final = 4
+_CAPABILITY_VERSION_3: Final = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+_libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def setns(descriptor: int, kind: int = 0) -> None:
+    _check(_libc.setns(descriptor, kind), f"setns({kind:#x})")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    result = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode() or None,
+        flags,
+        os.fsencode(data) or None,
+    )
+    _check(result, f"mount {kind or 'bind'} {source} on {target}")
+
+
+def unmount(target: str) -> None:
+    """Lazily: gone from the tree at once, released when the last user of it is."""
+    _check(_libc.umount2(os.fsencode(target), _DETACH), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    number = _PIVOT_ROOT.get(os.uname().machine)
+    if number is None:
+        raise OSError(f"pivot_root: no call number known for {os.uname().machine}")
+    _check(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), f"pivot_root {new}")
+
+
+def die_with_parent(signal_number: int) -> None:
+    _prctl(_PDEATHSIG, signal_number)
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children instead of init's."""
+    _prctl(_CHILD_SUBREAPER, 1)
+
+
+def no_new_privileges() -> None:
+    _prctl(_NO_NEW_PRIVS, 1)
+
+
+def last_capability() -> int:
+    return int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+
+
+def drop_from_bounding_set(capabilities: range, keep: frozenset[int]) -> None:
+    for number in capabilities:
+        if number not in keep:
+            try:
+                _prctl(_CAPBSET_DROP, number)
+            except OSError:  # already outside of the set of this machine or namespace
+                continue
+
+
+def set_capabilities(mask: int) -> None:
+    """Effective and permitted become `mask`, inheritable and ambient empty."""
+    _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+    low, high = mask & 0xFFFFFFFF, mask >> 32
+    data = struct.pack("6I", low, low, 0, high, high, 0)
+    _check(_libc.capset(header, data), "capset")
+
+
+def permitted_capabilities() -> int:
+    header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+    data = ctypes.create_string_buffer(24)
+    _check(_libc.capget(header, data), "capget")
+    words = struct.unpack("6I", data.raw)
+    return int(words[1]) | int(words[4]) << 32
+
+
+def start_time(pid: int | str) -> int:
+    """When a process began, in clock ticks since boot: with its pid it names a process for good."""
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+
+
+def alive(pid: int, started: int) -> bool:
+    """Whether that very process runs: same pid, same start, no zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return int(fields[19]) == started and fields[0] not in (b"Z", b"X")
+
+
+def _prctl(option: int, argument: int) -> None:
+    _check(_libc.prctl(option, argument, 0, 0, 0), f"prctl({option}, {argument})")
+
+
+def _check(result: int, call: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")

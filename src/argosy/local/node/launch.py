@@ -1,0 +1,112 @@
+"""What an agent hands to a shim: everything needed to run one pod, as JSON in the pod's folder.
+
+Written once, before the pod starts, and never changed, so that a shim needs neither agent nor API server, and
+an agent that comes back can read what is running. TypedDicts because both sides see plain JSON; the shim has
+the standard library only.
+"""
+
+from typing import Literal, TypedDict
+
+ContainerKind = Literal["init", "sidecar", "main"]
+
+
+class NetworkPlan(TypedDict):
+    bridge: str
+    link: str
+    """The name of the host's end of the pair, unique on the machine."""
+    address: str
+    prefix: int
+    gateway: str
+    mtu: int
+
+
+class MountPlan(TypedDict):
+    source: str
+    target: str
+    read_only: bool
+
+
+class HttpAction(TypedDict):
+    scheme: str
+    host: str
+    """Empty for the pod's own address."""
+    port: int
+    path: str
+    headers: list[tuple[str, str]]
+
+
+class Action(TypedDict, total=False):
+    """One of these: a command in the container, an HTTP GET, a TCP connection, or a pause."""
+
+    exec: list[str]
+    http: HttpAction
+    tcp: tuple[str, int]
+    sleep: float
+
+
+class ProbePlan(TypedDict):
+    action: Action
+    initial_delay: float
+    period: float
+    timeout: float
+    successes: int
+    failures: int
+    grace: float | None
+
+
+class ContainerPlan(TypedDict):
+    name: str
+    kind: ContainerKind
+    root: str
+    """`/` for the host's root, or the folder that an image name maps to."""
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    mounts: list[MountPlan]
+    uid: int
+    gid: int
+    groups: list[int]
+    capabilities: list[str]
+    privileged: bool
+    no_new_privileges: bool
+    read_only_root: bool
+    devices: list[str]
+    memory: int | None
+    cpu: int | None
+    """In thousandths of a core."""
+    tty: bool
+    stdin: bool
+    stdin_once: bool
+    message_path: str
+    message_from_logs: bool
+    startup: ProbePlan | None
+    readiness: ProbePlan | None
+    liveness: ProbePlan | None
+    post_start: Action | None
+    pre_stop: Action | None
+    stop_signal: int
+
+
+class Launch(TypedDict):
+    namespace: str
+    name: str
+    uid: str
+    hostname: str
+    restart_policy: Literal["Always", "OnFailure", "Never"]
+    grace: float
+    network: NetworkPlan | None
+    host_ipc: bool
+    address: str
+    rootless: bool
+    hidden: list[str]
+    visible: list[str]
+    """Parts of hidden folders that every pod may read: the interpreter and this package."""
+    memory_volumes: dict[str, int]
+    """Folder to mount a tmpfs on, and its size limit in bytes (0: the machine's default)."""
+    sysctls: dict[str, str]
+    containers: list[ContainerPlan]
+    cgroup: str
+    """The pod's cgroup, relative to each hierarchy; empty when limits are by rlimit only."""
+    first_backoff: float
+    longest_backoff: float
+    log_bytes: int

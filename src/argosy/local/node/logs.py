@@ -1,0 +1,116 @@
+"""Container logs: written by the shim line by line with time and stream, read back by the agent.
+
+A line is `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, the format of container runtimes: P marks a piece of
+a line that was too long or cut off by the end. A log is bounded: at its limit it becomes `<file>.1` and
+begins anew, so one noisy container holds at most twice the limit. Standard library only.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_LONGEST_LINE: Final = 16384
+
+
+class LogWriter:
+    def __init__(self, path: Path, limit: int) -> None:
+        self._path = path
+        self._limit = limit
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._open()
+        self._pending = {"stdout": b"", "stderr": b""}
+
+    def write(self, stream: str, data: bytes) -> None:
+        """Take what a pipe gave; whole lines go out now, the rest waits for its end."""
+        lines = (self._pending[stream] + data).split(b"\n")
+        rest = lines.pop()
+        records = [_record(stream, b"F", line) for line in lines]
+        while len(rest) > _LONGEST_LINE:
+            records.append(_record(stream, b"P", rest[:_LONGEST_LINE]))
+            rest = rest[_LONGEST_LINE:]
+        self._pending[stream] = rest
+        if records:
+            self._put(b"".join(records))
+
+    def close(self) -> None:
+        for stream, rest in self._pending.items():
+            if rest:
+                self._put(_record(stream, b"P", rest))
+        os.close(self._descriptor)
+
+    def _put(self, data: bytes) -> None:
+        if self._size and self._size + len(data) > self._limit:
+            os.close(self._descriptor)
+            self._path.rename(rotated(self._path))
+            self._open()
+        try:
+            self._size += os.write(self._descriptor, data)
+        except OSError:  # a full disk loses log lines, not the pod
+            return
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
+
+
+class Line(NamedTuple):
+    time: str
+    stream: str
+    whole: bool
+    text: bytes
+
+    def shown(self, timestamps: bool) -> bytes:
+        prefix = f"{self.time} ".encode() if timestamps else b""
+        return prefix + self.text + (b"\n" if self.whole else b"")
+
+
+def rotated(path: Path) -> Path:
+    return path.with_name(f"{path.name}.1")
+
+
+def log_path(folder: Path, container: str, run: int) -> Path:
+    """The log of one run of a container; runs are counted from 0."""
+    return folder / "logs" / container / f"{run}.log"
+
+
+def parse(record: bytes) -> Line | None:
+    parts = record.split(b" ", 3)
+    if len(parts) < 4:
+        return None
+    return Line(parts[0].decode(), parts[1].decode(), parts[2] == b"F", parts[3])
+
+
+def read_lines(path: Path, *, tail: int | None = None, since: str = "") -> Iterator[Line]:
+    """What has been logged so far, over the rotation; `since` is a time as in the file."""
+    lines: Iterator[Line] = (line for line in _all_lines(path) if line.time >= since)
+    return iter(deque(lines, maxlen=tail)) if tail is not None else lines
+
+
+def timestamp(seconds: float) -> str:
+    whole = int(seconds)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{int((seconds - whole) * 1e9):09d}Z"
+
+
+def tail_text(path: Path, lines: int, limit: int) -> str:
+    """The end of a log as one text, for a termination message taken from logs."""
+    text = b"".join(line.shown(False) for line in read_lines(path, tail=lines))
+    return text[-limit:].decode(errors="replace")
+
+
+def _all_lines(path: Path) -> Iterator[Line]:
+    for file in (rotated(path), path):
+        try:
+            with file.open("rb") as stream:
+                for record in stream:
+                    line = parse(record.removesuffix(b"\n"))
+                    if line and record.endswith(b"\n"):
+                        yield line
+        except FileNotFoundError:
+            continue
+
+
+def _record(stream: str, tag: bytes, text: bytes) -> bytes:
+    return b"%s %s %s %s\n" % (timestamp(time.time()).encode(), stream.encode(), tag, text)

@@ -1,0 +1,93 @@
+"""The pod network: one bridge for the cluster, one pair of interfaces per pod.
+
+The bridge holds the gateway address (DNS listens there) and the addresses of services. A pod's interface goes
+away with its network namespace, so nothing has to be undone when a pod dies in whatever way. Standard library
+only: shims call `join`.
+"""
+
+import errno
+import hashlib
+import os
+import socket
+from pathlib import Path
+
+from argosy.local.node.kernel import NEW_NET, unshare
+from argosy.local.node.launch import NetworkPlan
+from argosy.local.node.netlink import Netlink
+
+INTERFACE = "eth0"
+
+
+def ensure_bridge(name: str, gateway: str, prefix: int) -> None:
+    with Netlink() as netlink:
+        if netlink.index(name) is None:
+            netlink.add_bridge(name, b"\x0a\x58" + hashlib.sha256(name.encode()).digest()[:4])
+        index = netlink.index(name)
+        if index is None:
+            raise OSError(errno.ENODEV, f"bridge {name} vanished while it was set up")
+        netlink.set_up(index)
+        netlink.add_address(index, gateway, prefix)
+        loopback = netlink.index("lo")
+        if loopback is not None:
+            netlink.set_up(loopback)
+
+
+def remove_bridge(name: str) -> None:
+    with Netlink() as netlink:
+        if netlink.index(name) is not None:
+            netlink.delete_link(name)
+
+
+def link_name(uid: str) -> str:
+    """The host's end of a pod's pair: at most 15 characters, the same for the same pod."""
+    return "ay" + hashlib.sha256(uid.encode()).hexdigest()[:12]
+
+
+def join(plan: NetworkPlan) -> None:
+    """Put this process into a new network namespace that is wired to the bridge."""
+    with Netlink() as host:
+        bridge = socket.if_nametoindex(plan["bridge"])
+        unshare(NEW_NET)
+        own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _add_pair(host, plan, bridge, own)
+        finally:
+            os.close(own)
+    with Netlink() as inside:
+        links = inside.links()
+        inside.set_up(links["lo"])
+        inside.add_address(links[INTERFACE], plan["address"], plan["prefix"])
+        inside.set_up(links[INTERFACE])
+        inside.add_default_route(plan["gateway"])
+
+
+def _add_pair(host: Netlink, plan: NetworkPlan, bridge: int, namespace: int) -> None:
+    def add() -> None:
+        host.add_veth(plan["link"], master=bridge, peer=INTERFACE, peer_namespace=namespace, mtu=plan["mtu"])
+
+    try:
+        add()
+    except OSError as error:
+        if error.errno != errno.EEXIST:
+            raise
+        # The pod's earlier namespace is still being torn down by the kernel.
+        host.delete_link(plan["link"])
+        add()
+
+
+def loopback_only() -> None:
+    with Netlink() as netlink:
+        index = netlink.index("lo")
+        if index is not None:
+            netlink.set_up(index)
+
+
+def enable_forwarding() -> bool:
+    """Let the machine pass packets between the bridge and the world; False when that may not be set."""
+    setting = Path("/proc/sys/net/ipv4/ip_forward")
+    try:
+        if setting.read_text().strip() != "1":
+            setting.write_text("1")
+    except OSError:
+        return False
+    return True

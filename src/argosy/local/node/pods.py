@@ -1,0 +1,234 @@
+"""Pods as processes: starts, finds, follows, stops and removes shims. Knows folders and sockets, but no API.
+
+Whether a shim lives is asked of the lock that it holds on its folder, which no crash can leave behind; its
+pid and start time are used only to end it.
+"""
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from argosy.local.node import cgroups, control, kernel, report, shim, zygote
+from argosy.local.node.launch import Launch
+from argosy.local.node.report import Report
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class ShimEvent(msgspec.Struct, frozen=True):
+    """Something worth an Event on the pod."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class Pods:
+    """All shims of one state folder."""
+
+    def __init__(self, folder: Path, log_path: Path) -> None:
+        self.folder = folder
+        self._log_path = log_path
+        self._zygote: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._turn = asyncio.Lock()
+
+    def of(self, uid: str) -> Path:
+        return self.folder / uid
+
+    def known(self) -> list[str]:
+        """Uids of all pods that have a folder."""
+        return [entry.name for entry in self.folder.iterdir() if (entry / shim.LAUNCH).exists()]
+
+    async def start(self, launch: Launch) -> int:
+        """Have the zygote fork a shim for the pod; returns its pid. Starts a zygote if there is none."""
+        folder = self.of(launch["uid"])
+        report.replace(folder / shim.LAUNCH, json.dumps(launch).encode())
+        async with self._turn:
+            for attempt in (1, 2, 3):
+                try:
+                    return await self._ask(folder)
+                except (OSError, asyncio.IncompleteReadError) as error:
+                    self._zygote = None
+                    if attempt == 3:
+                        raise OSError(f"the zygote does not answer: {error}") from error
+        raise AssertionError("unreachable")
+
+    async def follow(
+        self, uid: str, changed: Callable[[Report], None], happened: Callable[[ShimEvent], None]
+    ) -> None:
+        """Pass on reports until the shim is gone, and then its last one."""
+        folder = self.of(uid)
+        while alive(folder):
+            try:
+                reader, writer = await open_shim(folder)
+            except OSError:
+                await asyncio.sleep(0.01)
+                continue
+            writer.write(b'{"op": "watch"}\n')
+            try:
+                while line := await reader.readline():
+                    message = json.loads(line)
+                    if "report" in message:
+                        changed(message["report"])
+                    elif "event" in message:
+                        happened(ShimEvent(**message["event"]))
+            except OSError:
+                pass
+            finally:
+                writer.close()
+            await _gone(folder)
+        last = report.read(folder)
+        if last is not None:
+            changed(last)
+
+    async def stop(self, uid: str, grace: float) -> None:
+        folder = self.of(uid)
+        try:
+            reader, writer = await open_shim(folder)
+        except OSError:
+            return
+        try:
+            writer.write(json.dumps({"op": "stop", "grace": grace}).encode() + b"\n")
+            await reader.readline()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    async def clear(self, uid: str, *, keep_logs: bool) -> None:
+        """Remove what a finished pod left; its logs and last report stay until the pod is deleted."""
+        folder = self.of(uid)
+        parts = ["containers", "volumes", "shm"] if keep_logs else [""]
+        await asyncio.to_thread(_remove, folder, parts)
+
+    async def _ask(self, folder: Path) -> int:
+        if self._zygote is None:
+            self._zygote = await self._connect()
+        reader, writer = self._zygote
+        writer.write(os.fsencode(folder) + b"\n")
+        await writer.drain()
+        line = await reader.readline()
+        if not line:
+            raise OSError("it closed the connection")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        pid: int = answer["pid"]
+        return pid
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            return await open_shim(self.folder, zygote.SOCKET)
+        except OSError:
+            start_zygote(self.folder, self._log_path)
+        deadline = asyncio.get_running_loop().time() + 10
+        while True:
+            try:
+                return await open_shim(self.folder, zygote.SOCKET)
+            except OSError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(0.005)
+
+
+def start_zygote(folder: Path, log_path: Path) -> None:
+    (folder / zygote.SOCKET).unlink(missing_ok=True)
+    with log_path.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "argosy.local.node.zygote", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    # It outlives us: not ours to wait for. Reaped by us while we live (`reap`), by init after.
+    process.returncode = 0
+
+
+def reap() -> None:
+    """Collect a dead zygote, and shims that came to us when it died."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+
+
+def alive(folder: Path) -> bool:
+    """Whether a shim holds the folder's lock."""
+    try:
+        descriptor = os.open(folder / shim.LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+async def open_shim(
+    folder: Path, name: str = control.SOCKET
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    connected: socket.socket = control.connect(folder, name)
+    return await asyncio.open_unix_connection(sock=connected, limit=1 << 24)
+
+
+def kill_all(folder: Path) -> int:
+    """End the zygote and every pod of a state folder, however they were left. Returns how many pods ran."""
+    _kill_recorded(folder / zygote.PID_FILE)
+    count = 0
+    if not folder.is_dir():
+        return 0
+    for entry in folder.iterdir():
+        if (entry / shim.LAUNCH).exists() and alive(entry):
+            count += 1
+            _kill_recorded(entry / report.FILE)
+    hierarchy = cgroups.find()
+    if hierarchy:
+        cgroups.remove(hierarchy, cgroup_of(folder))
+    return count
+
+
+def cgroup_of(pods_folder: Path) -> str:
+    return f"argosy/{hashlib.sha256(str(pods_folder).encode()).hexdigest()[:12]}"
+
+
+async def _gone(folder: Path) -> None:
+    """The socket closed: the shim is about to be gone, or let a slow reader go. Give it a moment to tell
+    which.
+    """
+    for _ in range(50):
+        if not alive(folder):
+            return
+        await asyncio.sleep(0.002)
+
+
+def _kill_recorded(path: Path) -> None:
+    try:
+        known = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return
+    if kernel.alive(known["pid"], known["start_time"]):
+        os.kill(known["pid"], signal.SIGKILL)
+
+
+def _remove(folder: Path, parts: list[str]) -> None:
+    for part in parts:
+        shutil.rmtree(folder / part if part else folder, ignore_errors=True)

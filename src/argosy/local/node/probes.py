@@ -1,0 +1,85 @@
+"""Probes: what a check answered, counted up to a verdict; and the checks themselves.
+
+A check runs in a child process of the shim (exec in the container, the others in the pod's network), so a
+hanging one costs nothing but its timeout. Standard library only.
+"""
+
+import socket
+import time
+from enum import Enum
+from typing import Final, NamedTuple
+
+from argosy.local.node.launch import Action, HttpAction, ProbePlan
+
+
+class Verdict(Enum):
+    SUCCESS = "success"
+    FAILURE = "failure"
+    UNDECIDED = "undecided"
+
+
+class Counter(NamedTuple):
+    """How often in a row a check answered the same."""
+
+    successes: int = 0
+    failures: int = 0
+
+    def note(self, good: bool) -> "Counter":
+        return Counter(self.successes + 1, 0) if good else Counter(0, self.failures + 1)
+
+    def verdict(self, plan: ProbePlan) -> Verdict:
+        if self.successes >= plan["successes"]:
+            return Verdict.SUCCESS
+        if self.failures >= plan["failures"]:
+            return Verdict.FAILURE
+        return Verdict.UNDECIDED
+
+
+_LARGEST_ANSWER: Final = 10 * 1024
+
+
+def check(action: Action, address: str, timeout: float) -> int:
+    """Perform an action that needs no container; 0 when it went well. Runs in a child process."""
+    if "sleep" in action:
+        time.sleep(action["sleep"])
+        return 0
+    if "tcp" in action:
+        host, port = action["tcp"]
+        socket.create_connection((host or address, port), timeout).close()
+        return 0
+    return 0 if 200 <= http_get(action["http"], address, timeout) < 400 else 1
+
+
+def http_get(action: HttpAction, address: str, timeout: float) -> int:
+    """The status code of a GET. Written out because http.client would weigh on every shim."""
+    host = action["host"] or address
+    connection: socket.socket = socket.create_connection((host, action["port"]), timeout)
+    if action["scheme"].upper() == "HTTPS":
+        import ssl
+
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = context.wrap_socket(connection, server_hostname=host)
+    headers = dict(action["headers"])
+    headers.setdefault("Host", f"{host}:{action['port']}")
+    headers.setdefault("User-Agent", "kube-probe/argosy")
+    headers.setdefault("Accept", "*/*")
+    lines = [
+        f"GET {action['path'] or '/'} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    with connection:
+        connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+        answer = b""
+        while b"\r\n" not in answer and len(answer) < _LARGEST_ANSWER:
+            piece = connection.recv(4096)
+            if not piece:
+                break
+            answer += piece
+    parts = answer.split(None, 2)
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
+
+
+def refused_name(kind: str) -> str:
+    """How a failed probe of that kind is called in an event."""
+    return {"startup": "Startup", "readiness": "Readiness", "liveness": "Liveness"}[kind]

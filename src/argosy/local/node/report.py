@@ -1,0 +1,88 @@
+"""What a shim reports back: the state of its pod, as JSON, in the pod's folder and over its socket.
+
+The file is replaced atomically at every change, so that whoever reads it after a crash sees one true moment.
+Times are seconds since 1970. Standard library only.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import TypedDict
+
+FILE = "state.json"
+
+
+class Ended(TypedDict):
+    exit_code: int
+    signal: int
+    reason: str
+    message: str
+    started: float
+    finished: float
+
+
+class ContainerReport(TypedDict):
+    name: str
+    running: float | None
+    """When it started, while it runs."""
+    ended: Ended | None
+    """How the present run ended, when it has and no other began."""
+    last: Ended | None
+    """How the run before ended."""
+    restarts: int
+    waiting: str
+    waiting_message: str
+    ready: bool
+    started: bool
+
+
+class Report(TypedDict):
+    pid: int
+    """Of the shim, as the machine sees it."""
+    start_time: int
+    address: str
+    containers: dict[str, ContainerReport]
+    finished: bool
+    """All that will ever run has ended and the shim is leaving."""
+    stopping: bool
+    error: str
+    """Why the pod could not even be set up (namespaces, network)."""
+    notes: list[str]
+    """Warnings for people: what was asked for and could not be had."""
+
+
+def read(folder: Path) -> Report | None:
+    try:
+        report: Report = json.loads((folder / FILE).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return report
+
+
+def write(folder: Path, report: Report) -> None:
+    replace(folder / FILE, json.dumps(report).encode())
+
+
+def replace(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new and nothing between."""
+    fresh = path.with_name(f".{path.name}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+    fresh.rename(path)
+
+
+def waiting(name: str, reason: str) -> ContainerReport:
+    return ContainerReport(
+        name=name,
+        running=None,
+        ended=None,
+        last=None,
+        restarts=0,
+        waiting=reason,
+        waiting_message="",
+        ready=False,
+        started=False,
+    )

@@ -1,0 +1,83 @@
+"""Services and the pods behind them, as names and ports need them.
+
+Endpoints come from EndpointSlices; while a service with a selector has none yet (the controller may be a
+moment late), its pods are selected here, so that a name works as soon as its pod has an address. Pure over
+three collections.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from argosy.local.node.kinds import EndpointSlice, Pod, Service, ServicePort
+
+SERVICE_LABEL = "kubernetes.io/service-name"
+
+
+class Backend(NamedTuple):
+    address: str
+    hostname: str
+    ready: bool
+    ports: dict[str, int]
+    """Target port by the service port's name."""
+
+
+class Directory(NamedTuple):
+    """What is known of services; the callables read caches."""
+
+    service: Callable[[str, str], Service | None]
+    slices: Callable[[str, str], Iterable[EndpointSlice]]
+    pods: Callable[[str], Iterable[Pod]]
+
+    def backends(self, service: Service, *, ready_only: bool = True) -> list[Backend]:
+        """Those behind a service, each once, in a stable order."""
+        meta = service.metadata
+        found = _from_slices(self.slices(meta.namespace, meta.name))
+        if service.spec.selector:
+            known = {backend.address for backend in found}
+            found += [b for b in _from_pods(service, self.pods(meta.namespace)) if b.address not in known]
+        ready_only = ready_only and not service.spec.publish_not_ready_addresses
+        return sorted(backend for backend in found if backend.ready or not ready_only)
+
+
+def _from_slices(slices: Iterable[EndpointSlice]) -> list[Backend]:
+    found: dict[str, Backend] = {}
+    for one in slices:
+        ports = {port.name or "": port.port for port in one.ports or [] if port.port is not None}
+        for endpoint in one.endpoints or []:
+            ready = endpoint.conditions.ready is not False
+            for address in endpoint.addresses[:1]:
+                held = found.get(address)
+                merged = {**held.ports, **ports} if held else ports
+                found[address] = Backend(address, endpoint.hostname or "", ready, merged)
+    return list(found.values())
+
+
+def _from_pods(service: Service, pods: Iterable[Pod]) -> list[Backend]:
+    wanted = service.spec.selector.items()
+    return [
+        Backend(
+            pod.status.pod_ip,
+            pod.spec.hostname if pod.spec.subdomain == service.metadata.name and pod.spec.hostname else "",
+            _ready(pod),
+            {port.name: target_port(pod, port) for port in service.spec.ports},
+        )
+        for pod in pods
+        if pod.status.pod_ip
+        and not pod.finished
+        and pod.metadata.deletion_timestamp is None
+        and wanted <= pod.metadata.labels.items()
+    ]
+
+
+def target_port(pod: Pod, port: ServicePort) -> int:
+    target = port.target_port or port.port
+    if isinstance(target, int):
+        return target
+    if target.isdigit():
+        return int(target)
+    named = (p.container_port for c in pod.spec.containers for p in c.ports if p.name == target)
+    return next(named, 0)
+
+
+def _ready(pod: Pod) -> bool:
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in pod.status.conditions)

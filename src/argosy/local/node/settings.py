@@ -1,0 +1,41 @@
+"""What one agent is told at its start, and the names that follow from it."""
+
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from msgspec import Struct, field
+
+
+class Settings(Struct, frozen=True):
+    state: Path
+    nodes: int = 1
+    pretend_gpus: int = 0
+    """Per node, beside real ones."""
+    images: dict[str, str] = field(default_factory=dict)
+    """Image name to the folder that is its root."""
+    rootless: bool = False
+    pod_network: IPv4Network = IPv4Network("10.88.0.0/16")
+    pods_per_node: int = 250
+    heartbeat: float = 10.0
+    first_backoff: float = 10.0
+    longest_backoff: float = 300.0
+    log_bytes: int = 10 << 20
+    cluster_domain: str = "cluster.local"
+    bridge: str = "argosy0"
+    """In a network namespace of the cluster's own, so the name meets no other cluster's."""
+
+    @property
+    def gateway(self) -> str:
+        return str(self.pod_network.network_address + 1)
+
+    @property
+    def pods(self) -> Path:
+        return self.state / "pods"
+
+    def node_names(self) -> list[str]:
+        return [f"node-{number}" for number in range(1, self.nodes + 1)]
+
+    def image_root(self, image: str) -> str:
+        """By full name, or by the name without its tag; anything unknown is the host's root."""
+        name = image.rpartition(":")[0] if "/" not in image.rpartition(":")[2] else image
+        return self.images.get(image) or self.images.get(name) or "/"

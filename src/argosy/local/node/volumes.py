@@ -1,0 +1,209 @@
+"""Volumes: which folder of the host stands behind each, and the files of those that have content.
+
+Files of config maps, secrets, tokens and the downward API are replaced as a whole: they are written into a
+new folder to which the link `..data` is then turned, so a reader sees all of the old or all of the new.
+"""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from argosy.local.node.environment import MissingError, Sources, expand, field_value, resource_value
+from argosy.local.node.kinds import (
+    DownwardItem,
+    HostPath,
+    KeyToPath,
+    Pod,
+    TokenProjection,
+    Volume,
+    VolumeMount,
+)
+
+Files = dict[str, tuple[bytes, int]]
+"""Path in the volume, content and mode."""
+
+
+class VolumeError(Exception):
+    """A volume that cannot be mounted as asked; the message is for the pod's events."""
+
+
+class Token(NamedTuple):
+    """A service account token that a volume wants."""
+
+    volume: str
+    projection: TokenProjection
+
+
+def tokens_of(pod: Pod) -> list[Token]:
+    return [
+        Token(volume.name, source.service_account_token)
+        for volume in pod.spec.volumes
+        if volume.projected
+        for source in volume.projected.sources
+        if source.service_account_token
+    ]
+
+
+def has_content(volume: Volume) -> bool:
+    return bool(volume.config_map or volume.secret or volume.projected or volume.downward_api)
+
+
+def content_of(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str]) -> Files:
+    """The files of a volume. `tokens` are those of this volume by path."""
+    if volume.config_map:
+        source = volume.config_map
+        data = sources.config_map(source.name)
+        return _keys("configmap", source.name, data, source.items, source.default_mode, source.optional)
+    if volume.secret:
+        named = volume.secret
+        data = sources.secret(named.secret_name)
+        return _keys("secret", named.secret_name, data, named.items, named.default_mode, named.optional)
+    if volume.downward_api:
+        return _downward(pod, volume.downward_api.items, volume.downward_api.default_mode, sources)
+    files: Files = {}
+    if volume.projected:
+        mode = volume.projected.default_mode
+        for part in volume.projected.sources:
+            if part.config_map:
+                data = sources.config_map(part.config_map.name)
+                files |= _keys(
+                    "configmap",
+                    part.config_map.name,
+                    data,
+                    part.config_map.items,
+                    mode,
+                    part.config_map.optional,
+                )
+            if part.secret:
+                data = sources.secret(part.secret.name)
+                files |= _keys(
+                    "secret", part.secret.name, data, part.secret.items, mode, part.secret.optional
+                )
+            if part.downward_api:
+                files |= _downward(pod, part.downward_api.items, mode, sources)
+            if part.service_account_token:
+                path = part.service_account_token.path
+                files[path] = (tokens[path].encode(), 0o600 if mode == 0o600 else mode & ~0o022)
+    return files
+
+
+def write_content(folder: Path, files: Files, stamp: str, group: int | None = None) -> bool:
+    """Make a volume's folder show these files; False when it already does."""
+    current = folder / "..data"
+    if current.is_symlink() and _shown(current) == files:
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)
+    fresh = folder / f"..{stamp}"
+    fresh.mkdir(mode=0o755)
+    for path, (data, mode) in files.items():
+        file = fresh / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        file.chmod(mode | (0o440 if group is not None else 0))
+        if group is not None:
+            os.chown(file, -1, group)
+    old = current.readlink() if current.is_symlink() else None
+    link = folder / "..data_tmp"
+    link.unlink(missing_ok=True)
+    link.symlink_to(fresh.name)
+    link.rename(current)
+    _top_links(folder, {Path(path).parts[0] for path in files})
+    if old is not None:
+        shutil.rmtree(folder / old, ignore_errors=True)
+    return True
+
+
+def mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
+    """The path on the host of what a container mounts, sub path included and kept inside the volume."""
+    sub = expand(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
+    if not sub:
+        return str(root)
+    if Path(sub).is_absolute() or ".." in Path(sub).parts:
+        raise VolumeError(f"subPath {sub!r} of volume {mount.name!r} must stay inside the volume")
+    path = root / sub
+    if not path.exists():
+        path.mkdir(parents=True, mode=0o755)
+    real = path.resolve()
+    if real != root.resolve() and root.resolve() not in real.parents:
+        raise VolumeError(f"subPath {sub!r} of volume {mount.name!r} leads out of the volume")
+    return str(real)
+
+
+def check_host_path(source: HostPath) -> Path:
+    """Check, or make, what a hostPath's type asks for."""
+    path, kind = Path(source.path), source.type
+    if kind == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True, mode=0o755)
+    elif kind == "FileOrCreate" and not path.exists():
+        path.touch(mode=0o644)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise VolumeError(f"hostPath {path}: {error.strerror}") from error
+    checks = {
+        "Directory": stat.S_ISDIR,
+        "DirectoryOrCreate": stat.S_ISDIR,
+        "File": stat.S_ISREG,
+        "FileOrCreate": stat.S_ISREG,
+        "Socket": stat.S_ISSOCK,
+        "CharDevice": stat.S_ISCHR,
+        "BlockDevice": stat.S_ISBLK,
+    }
+    if kind in checks and not checks[kind](mode):
+        raise VolumeError(f"hostPath type check failed: {path} is not a {_words(kind)}")
+    return path
+
+
+def _keys(kind: str, name: str, data: object, items: list[KeyToPath], mode: int, optional: bool) -> Files:
+    if not isinstance(data, dict):
+        if optional:
+            return {}
+        raise MissingError(f'{kind} "{name}" not found')
+    if not items:
+        return {key: (value, mode) for key, value in data.items()}
+    files: Files = {}
+    for item in items:
+        if item.key not in data:
+            if optional:
+                continue
+            raise MissingError(f"references non-existent {kind} key: {item.key}")
+        files[item.path] = (data[item.key], mode if item.mode is None else item.mode)
+    return files
+
+
+def _downward(pod: Pod, items: list[DownwardItem], mode: int, sources: Sources) -> Files:
+    files: Files = {}
+    for item in items:
+        if item.field_ref:
+            value = field_value(pod, item.field_ref, sources)
+        elif item.resource_field_ref:
+            value = resource_value(pod, pod.spec.containers[0], item.resource_field_ref, sources)
+        else:
+            continue
+        files[item.path] = (value.encode(), mode if item.mode is None else item.mode)
+    return files
+
+
+def _shown(folder: Path) -> Files:
+    return {
+        str(file.relative_to(folder)): (file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def _top_links(folder: Path, names: set[str]) -> None:
+    for entry in folder.iterdir():
+        if not entry.name.startswith("..") and entry.name not in names:
+            entry.unlink()
+    for name in names:
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(f"..data/{name}")
+
+
+def _words(kind: str) -> str:
+    names = {"CharDevice": "character device", "BlockDevice": "block device"}
+    return names.get(kind, kind.removesuffix("OrCreate").lower())

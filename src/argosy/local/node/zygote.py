@@ -1,0 +1,113 @@
+"""A small single-threaded process that forks a shim per pod, quickly because there is little of it to copy.
+
+Started by the agent, but living its own life: it ignores the agent's death and serves the next agent.
+Requests come over a Unix socket, one line each: the pod's folder; the answer is the shim's pid. Shims are its
+children, and it reaps them. Should it die, shims live on (their reports and locks are in the state folder)
+and the agent starts another zygote. Standard library only, and little of that.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+from argosy.local.node import control, kernel, shim
+from argosy.local.node.loop import Loop
+from argosy.local.node.report import replace
+
+SOCKET: Final = "zygote.sock"
+PID_FILE: Final = "zygote.json"
+
+
+def main(folder: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    loop = Loop()
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    listener = control.listen(folder, SOCKET)
+    pid = os.getpid()
+    replace(folder / PID_FILE, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode())
+    own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    gc.freeze()
+    Zygote(loop, listener, own_pid_namespace)
+    loop.run()
+
+
+class Zygote:
+    def __init__(self, loop: Loop, listener: socket.socket, own_pid_namespace: int) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._own_pid_namespace = own_pid_namespace
+        self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
+        loop.on_readable(listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            client, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        self._clients[client.fileno()] = (client, bytearray())
+        self._loop.on_readable(client.fileno(), lambda: self._read(client))
+
+    def _read(self, client: socket.socket) -> None:
+        number = client.fileno()
+        try:
+            data = client.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.forget(number)
+            del self._clients[number]
+            client.close()
+            return
+        received = self._clients[number][1]
+        received += data
+        while b"\n" in received:
+            line, _, rest = bytes(received).partition(b"\n")
+            received[:] = rest
+            folder = Path(os.fsdecode(line))
+            try:
+                answer: dict[str, object] = {"folder": str(folder), "pid": self._fork(folder)}
+            except OSError as error:
+                answer = {"folder": str(folder), "error": str(error)}
+            try:
+                client.sendall(json.dumps(answer).encode() + b"\n")
+            except OSError:
+                return
+
+    def _fork(self, folder: Path) -> int:
+        """The next child is PID 1 of a new PID namespace; later children must not be in that one too."""
+        lock = shim.take_lock(folder)
+        try:
+            kernel.unshare(kernel.NEW_PID)
+            pid = os.fork()
+            if pid == 0:
+                self._run_shim(folder, lock)
+            kernel.setns(self._own_pid_namespace, kernel.NEW_PID)
+        finally:
+            os.close(lock)
+        return pid
+
+    def _run_shim(self, folder: Path, lock: int) -> NoReturn:
+        code = 1
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            os.closerange(3, lock)
+            os.closerange(lock + 1, 1 << 10)
+            shim.main(folder)
+            code = 0
+        except BaseException as error:
+            import traceback
+
+            traceback.print_exception(error, file=sys.stderr)
+        finally:
+            os._exit(code)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
