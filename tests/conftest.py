@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -113,8 +114,12 @@ def make_namespace(server: Server, name: str) -> None:
             headers={"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"},
         )
         context = ssl.create_default_context(cafile=str(server.ca_file))
-        with urllib.request.urlopen(request, context=context, timeout=10):
-            pass
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=10):
+                pass
+        except urllib.error.HTTPError as error:
+            if error.code != 409:  # a server may furnish its namespaces itself
+                raise
 
 
 def _missing(reason: str) -> NoReturn:
