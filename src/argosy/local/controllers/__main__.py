@@ -6,18 +6,28 @@ import argparse
 import asyncio
 import contextlib
 import signal
+import sys
 from pathlib import Path
+
+import structlog
 
 from argosy.engine import loop
 from argosy.engine.client import Client
+from argosy.engine.errors import ApiError
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.memory import keep_settled
 from argosy.local.controllers.nodes.collect import QUARANTINE
 from argosy.local.controllers.nodes.controller import GRACE
 from argosy.local.controllers.run import Timings, run
 from argosy.local.state import State
 
+NAME = "argosy-controllers"
+PAUSE = 0.05
+ATTEMPTS = 200
+
 
 def main() -> None:
+    _log_plainly()
     options = _parser().parse_args()
     grace = options.node_monitor_grace
     timings = Timings(
@@ -31,14 +41,44 @@ def main() -> None:
 async def _serve(state: State, timings: Timings) -> None:
     """Until SIGTERM or SIGINT."""
     connection = Connection.from_kubeconfig(state.kubeconfigs / "controllers")
-    async with Client(
-        connection, user_agent="argosy-controllers", field_manager="argosy-controllers"
-    ) as client:
-        work = asyncio.create_task(run(client, timings))
+    async with Client(connection, user_agent=NAME, field_manager=NAME) as client:
+        work = asyncio.create_task(_work(client, timings))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await work
+
+
+async def _work(client: Client, timings: Timings) -> None:
+    await _server_ready(client)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(run(client, timings))
+        tasks.create_task(keep_settled())
+
+
+async def _server_ready(client: Client) -> None:
+    """All parts of a control plane start at once: asking often for a moment beats backing off."""
+    for _ in range(ATTEMPTS):
+        try:
+            await client.request("GET", "/readyz")
+            return
+        except ApiError:
+            await asyncio.sleep(PAUSE)
+
+
+def _log_plainly() -> None:
+    """Lines that read well in a file: no colours, no boxes around tracebacks."""
+    structlog.configure(
+        processors=[
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(
+                key_order=["timestamp", "level", "event"], bool_as_flag=False
+            ),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

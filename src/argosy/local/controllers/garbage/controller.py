@@ -60,7 +60,7 @@ class GarbageCollector:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                await self._discover()
+                await self._discover_at_last()
                 await self._all_in()
                 tasks.create_task(self._keep_discovering())
                 tasks.create_task(self._controller.run())
@@ -68,6 +68,14 @@ class GarbageCollector:
             for _, task in self._monitors.values():
                 task.cancel()
             await asyncio.gather(*(task for _, task in self._monitors.values()), return_exceptions=True)
+
+    async def _discover_at_last(self) -> None:
+        while True:
+            try:
+                return await self._discover()
+            except ApiError as error:
+                log.warning("discovery failed, trying again", error=str(error))
+                await asyncio.sleep(1.0)
 
     async def _all_in(self) -> None:
         try:

@@ -1,0 +1,46 @@
+"""The controllers as a process of their own."""
+
+import asyncio
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.local.controllers.kinds import EndpointSlice, Namespace, Service
+from argosy.testing.servers import Server
+from argosy.testing.until import until
+
+
+async def test_the_process_works_until_it_is_told_to_end(local_apiserver: Server, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfigs").mkdir()
+    shutil.copy(local_apiserver.kubeconfig, tmp_path / "kubeconfigs" / "controllers")
+    name = f"main-{tmp_path.name}"[:40].replace("_", "-").rstrip("-")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "argosy.local.controllers",
+        "--state",
+        str(tmp_path),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with Client(Connection.from_kubeconfig(local_apiserver.kubeconfig)) as client:
+            await client.create(Namespace, {"metadata": {"name": name}})
+
+            spec = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
+            await client.create(Service, {"metadata": {"name": "web"}, "spec": spec}, name)
+
+            async def has_slice() -> bool:
+                return bool((await client.list(EndpointSlice, name)).items)
+
+            await until(has_slice, "the service gets its slice")
+        process.send_signal(signal.SIGTERM)
+        _, errors = await asyncio.wait_for(process.communicate(), 20)
+        assert process.returncode == 0, errors.decode()
+        assert b"Traceback" not in errors, errors.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
