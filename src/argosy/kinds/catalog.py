@@ -1,6 +1,6 @@
 """The kinds of which Argosy brings the definition, and where the written definitions are."""
 
-from argosy.kinds.crd import Defined
+from argosy.kinds.definition import Defined
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.volcano import PodGroupKind
 

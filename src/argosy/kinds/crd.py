@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar, Protocol
 
 import msgspec
 import yaml
 from msgspec import Struct
 from msgspec import inspect as types
 
+from argosy.kinds.catalog import OURS
+from argosy.kinds.definition import PRESERVE, Column, Defined, Rule
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.resource import Resource
 
 Schema = dict[str, object]
 
@@ -31,51 +31,10 @@ LARGEST = 200_000
 """Bytes. Client-side apply copies the object into an annotation, which has room for 262,144."""
 
 INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 class CrdError(Exception):
     """A struct says something that a CRD cannot."""
-
-
-class Rule(Struct, frozen=True):
-    """One CEL validation of the object whose class lists it. Only CEL's standard functions."""
-
-    rule: str
-    message: str = ""
-    message_expression: str = ""
-    field_path: str = ""
-
-
-class Column(Struct, frozen=True):
-    name: str
-    path: str
-    type: str = "string"
-    priority: int = 0
-    description: str = ""
-
-
-class Scale(Struct, frozen=True):
-    spec_path: str
-    status_path: str
-    selector_path: str = ""
-
-
-class Definition(Struct, frozen=True):
-    """What a CRD has beside its schema."""
-
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
-    scale: Scale | None = None
-    status: bool = True
-
-
-class Defined(Protocol):
-    """A kind of ours: a struct with its place in the API and its definition."""
-
-    resource: ClassVar[Resource]
-    definition: ClassVar[Definition]
 
 
 def crd_for(kind: type[Defined]) -> dict[str, object]:
@@ -348,8 +307,6 @@ class _Plain(yaml.SafeDumper):
 
 def main(arguments: Sequence[str]) -> None:
     """Write the definition of every kind of ours into a folder."""
-    from argosy.kinds.catalog import OURS  # the catalog imports this module
-
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
     for kind in OURS:

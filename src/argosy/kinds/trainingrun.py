@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.crd import PRESERVE, Column, Definition, Rule, Scale
+from argosy.kinds.definition import PRESERVE, Column, Definition, Rule, Scale
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource

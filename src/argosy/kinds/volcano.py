@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.crd import Column, Definition
+from argosy.kinds.definition import Column, Definition
 from argosy.kinds.kubernetes import PodGroup
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
