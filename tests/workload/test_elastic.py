@@ -1,0 +1,101 @@
+import pytest
+from msgspec import Struct
+
+from argosy.testing.workloads import NOW, later, pods, role, seen, workload
+from argosy.workload import elastic
+from argosy.workload.decide import decide
+from argosy.workload.model import Elastic, Limits, Phase, Resize, Restart, Rules
+from argosy.workload.observed import Observed
+from argosy.workload.phases import Ending
+from argosy.workload.plan import CreatePod, DeletePod
+from argosy.workload.record import Record, RoleRecord
+
+PROBLEMS = {
+    "no bounds, no problem": (4, None, []),
+    "within bounds": (4, Elastic(2, 8, 2), []),
+    "a max between the steps": (
+        4,
+        Elastic(2, 7, 2),
+        ["spec.roles.worker.elastic: max 7 is not a multiple of 2; write 6 or 8"],
+    ),
+    "a min below the first step": (
+        4,
+        Elastic(1, 8, 4),
+        ["spec.roles.worker.elastic: min 1 is not a multiple of 4; write 4"],
+    ),
+    "min above max": (4, Elastic(8, 2), ["spec.roles.worker.elastic: min 8 is greater than max 2"]),
+    "too many": (
+        9,
+        Elastic(2, 8),
+        ["spec.roles.worker.replicas: 9 is not between elastic.min 2 and elastic.max 8"],
+    ),
+    "between the steps": (
+        5,
+        Elastic(2, 8, 2),
+        ["spec.roles.worker.replicas: replicas 5 is not a multiple of 2; write 4 or 6"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("replicas", "bounds", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(replicas: int, bounds: Elastic | None, want: list[str]) -> None:
+    assert [str(one) for one in elastic.problems("spec.roles.worker", replicas, bounds)] == want
+
+
+class Case(Struct):
+    size: int
+    replicas: int
+    resize: Resize = Resize.LIVE
+    begun: bool = True
+    want_created: tuple[int, ...] = ()
+    want_deleted: tuple[str, ...] = ()
+    want_attempt: int = 1
+
+
+RESIZES = {
+    "the same size": Case(3, 3),
+    "growing adds the next indexes": Case(3, 5, want_created=(3, 4)),
+    "shrinking removes the highest": Case(3, 1, want_deleted=("job-worker-1", "job-worker-2")),
+    "a framework that cannot grow starts anew": Case(
+        3, 4, Resize.RESTART, want_deleted=("job-worker-0", "job-worker-1", "job-worker-2"), want_attempt=2
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RESIZES.values(), ids=RESIZES.keys())
+def test_resize(case: Case) -> None:
+    job = workload(role(replicas=case.replicas), rules=Rules(resize=case.resize))
+    last = RoleRecord(phase=Phase.RUNNING, size=case.size, created=case.size, since=NOW)
+    record = Record(since=NOW, phase=Phase.RUNNING, started=NOW, began=NOW, roles={"worker": last})
+    plan = decide(job, record, seen(*pods("R" * case.size)), later(1))
+    assert tuple(a.index for a in plan.actions if isinstance(a, CreatePod)) == case.want_created
+    assert tuple(a.name for a in plan.actions if isinstance(a, DeletePod)) == case.want_deleted
+    assert plan.record.attempt == case.want_attempt
+    assert plan.record.role("worker").size == case.replicas
+    assert plan.record.restarts == 0
+
+
+def test_below_min_waits_with_a_limit() -> None:
+    job = workload(
+        role(replicas=4, restart=Restart.ON_FAILURE, elastic=Elastic(3, 8)),
+        limits=Limits(below_min_timeout=60),
+    )
+    last = RoleRecord(phase=Phase.RUNNING, size=4, created=4, since=NOW)
+    record = Record(since=NOW, phase=Phase.RUNNING, began=NOW, roles={"worker": last})
+    few = seen(*pods("RRPP"))
+    since = elastic.watch(job, record, few, later(5))
+    assert since.role("worker").below_min_since == later(5)
+    assert elastic.overdue(job, since, later(30)) == later(65)
+    over = elastic.overdue(job, since, later(65))
+    assert isinstance(over, Ending)
+    assert (over.reason, over.message) == (
+        "BelowMin",
+        "worker has had fewer than 3 running pods for 60 s",
+    )
+    assert elastic.watch(job, since, seen(*pods("RRRP")), later(40)).role("worker").below_min_since is None
+
+
+def test_a_role_that_never_ran_is_not_below_min() -> None:
+    job = workload(role(replicas=4, elastic=Elastic(3, 8)))
+    record = Record(roles={"worker": RoleRecord(phase=Phase.STARTING, size=4)})
+    assert elastic.watch(job, record, Observed(), NOW) == record

@@ -1,0 +1,109 @@
+import random
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, later
+from argosy.workload import tally
+from argosy.workload.model import Phase
+from argosy.workload.record import HISTORY, Cause, Record, RoleRecord, decode, encode, survived
+
+FULL = Record(
+    phase=Phase.RESTARTING,
+    since=NOW,
+    reason="Restarting",
+    waiting=Cause("BackOff", "waits", later(3.25)),
+    generation=7,
+    attempt=3,
+    restarts=2,
+    started=NOW,
+    roles={
+        "worker": RoleRecord(
+            phase=Phase.RUNNING, size=9, created=9, replaced={1: 2, 2: 2, 7: 1}, in_place={0: 4}, done={8: 1}
+        )
+    },
+).noting(NOW, "Running", "attempt 3 is running")
+
+
+def through_the_api(record: Record) -> object:
+    stored: object = msgspec.json.decode(msgspec.json.encode(encode(record)))
+    return stored
+
+
+@pytest.mark.parametrize("record", [Record(since=NOW), FULL], ids=["new", "full"])
+def test_a_record_survives_being_stored(record: Record) -> None:
+    assert decode(through_the_api(record)) == record
+    assert survived(record, through_the_api(record))
+
+
+def test_a_record_that_was_pruned_did_not_survive() -> None:
+    assert not survived(FULL, {})
+    assert not survived(FULL, {"version": 1, "phase": "Restarting"})
+
+
+def test_what_a_later_version_wrote_is_kept() -> None:
+    stored = {**encode(FULL), "version": 2, "checkpoint": {"step": 1200}}
+    record = decode(stored)
+    assert record is not None
+    assert record.phase is Phase.RESTARTING
+    assert encode(replace(record, restarts=3)) == {**stored, "restarts": 3}
+
+
+UNREADABLE: dict[str, object] = {
+    "nothing": None,
+    "an empty object": {},
+    "another type": [],
+    "a phase that is none": {"version": 1, "phase": "Dancing"},
+    "a tally that is none": {"version": 1, "roles": {"worker": {"replaced": "x=y"}}},
+    "roles that are none": {"version": 1, "roles": "worker"},
+    "an index beyond any job": {"version": 1, "roles": {"worker": {"done": "0-99999999999=1"}}},
+}
+
+
+@pytest.mark.parametrize("stored", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_what_cannot_be_read_is_no_record(stored: object) -> None:
+    assert decode(stored) is None
+
+
+def test_history_is_bounded() -> None:
+    record = Record(since=NOW)
+    for number in range(50):
+        record = record.noting(NOW, "Restarting", f"{number} " + "x" * 1000)
+    assert len(record.history) == HISTORY
+    assert record.history[-1].message.startswith("49 ")
+    assert all(len(entry.message) <= 300 for entry in record.history)
+
+
+def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
+    dice = random.Random(1)
+    record = Record(since=NOW)
+    for _ in range(HISTORY):
+        record = record.noting(datetime.now(UTC), "Restarting", "x" * 300)
+    worker = RoleRecord(
+        size=2000,
+        created=2000,
+        replaced={index: dice.randint(1, 9) for index in range(2000)},
+        done={index: 1 for index in range(2000) if dice.random() < 0.5},
+    )
+    size = len(msgspec.json.encode(encode(record.with_role("worker", worker))))
+    assert size <= 32_000, size
+
+
+TALLIES = {
+    "": {},
+    "3=1": {3: 1},
+    "0-3=1,7=2": {0: 1, 1: 1, 2: 1, 3: 1, 7: 2},
+    "0-1=2,2=1": {0: 2, 1: 2, 2: 1},
+}
+
+
+@pytest.mark.parametrize(("text", "numbers"), TALLIES.items())
+def test_tally(text: str, numbers: dict[int, int]) -> None:
+    assert tally.encode(numbers) == text
+    assert tally.decode(text) == numbers
+
+
+def test_tally_leaves_zeroes_out() -> None:
+    assert tally.encode({0: 0, 1: 1}) == "1=1"
