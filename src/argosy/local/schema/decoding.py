@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.quantities import QuantityError, canonical
+from argosy.local.schema.quantities import NO_QUANTITY, QuantityError, canonical
 
 STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY, QUANTITY, INT_OR_STRING, ANYTHING, BYTES, TIME = range(11)
 QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -167,7 +167,7 @@ def _value(value: object, field: _Field, path: str, unknown: list[str], owner: s
             _list(value, items, path, unknown, owner)
         return value
     if code == QUANTITY:
-        return _quantity(value, field, path, owner)
+        return _quantity(value)
     if code == INT_OR_STRING:
         if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
             return value
@@ -231,9 +231,9 @@ def _base64_problem(value: str) -> str:
     return f"illegal base64 data at input byte {wrong}"
 
 
-def _quantity(value: object, field: _Field, path: str, owner: str) -> object:
+def _quantity(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise _mismatch(value, field, path, owner)
+        raise DecodeError(NO_QUANTITY)
     try:
         return canonical(value if isinstance(value, str) else str(value))
     except QuantityError as error:

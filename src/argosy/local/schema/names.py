@@ -5,6 +5,7 @@ Every `…_problems` function returns the details of the errors, an empty list w
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import ip_address
 
 LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -69,6 +70,17 @@ def path_segment_problems(value: str) -> list[str]:
     return [f"may not contain '{character}'" for character in "/%" if character in value]
 
 
+@lru_cache(maxsize=4096)
+def is_qualified_name(value: str) -> bool:
+    """Whether a text may be a label or annotation key; remembered, because the same keys come again."""
+    return not qualified_name_problems(value)
+
+
+@lru_cache(maxsize=4096)
+def is_label_value(value: str) -> bool:
+    return not label_value_problems(value)
+
+
 def qualified_name_problems(value: str) -> list[str]:
     """A label or annotation key, a resource name, a finalizer."""
     prefix, slash, name = value.rpartition("/")
@@ -88,7 +100,7 @@ def qualified_name_problems(value: str) -> list[str]:
         problems.append("name part must be non-empty")
     elif len(name) > 63:
         problems.append("name part must be no more than 63 bytes")
-    if name and not _qualified(name):
+    if not _qualified(name):
         problems.append(_qualified_text("name part must"))
     return problems
 
@@ -165,7 +177,7 @@ def address_problems(value: str) -> list[str]:
 
 _BY_KIND: dict[tuple[str, str], Callable[[str], list[str]]] = {
     ("", "Namespace"): label_problems,
-    ("", "Service"): service_problems,
+    ("", "Service"): label_problems,
     ("rbac.authorization.k8s.io", "Role"): path_segment_problems,
     ("rbac.authorization.k8s.io", "ClusterRole"): path_segment_problems,
     ("rbac.authorization.k8s.io", "RoleBinding"): path_segment_problems,

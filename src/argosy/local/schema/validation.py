@@ -94,12 +94,14 @@ def _check_type(value: object, schema: Schema, path: str, errors: list[FieldErro
         return
     if schema.int_or_string and found in ("integer", "string"):
         return
-    if schema.format in ("int32", "int64") and wanted == "integer" and found == "number":
-        errors.append(
-            type_invalid(path, "float64", _in_body(path, f'must be of type {schema.format}: "float64"'))
-        )
-        return
+    formatted = schema.format in ("int32", "int64") if wanted == "integer" else _is_checked(schema)
+    if formatted and found in _GO_FORMATS:
+        wanted, found = schema.format, _GO_FORMATS[found]
     errors.append(_wrong_type(path, wanted, found))
+
+
+def _is_checked(schema: Schema) -> bool:
+    return bool(schema.format) and format_holds(schema.format, "") is not None
 
 
 def _wrong_type(path: str, wanted: str, found: str) -> FieldError:

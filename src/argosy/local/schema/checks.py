@@ -1,0 +1,476 @@
+"""Validation of built-in objects beyond their types, with the messages of kube-apiserver.
+
+`validate_builtin` expects an object that was decoded and defaulted. It covers what users and controllers here
+run into; a rule that is missing means that an odd object is accepted, never that a good one is refused.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from argosy.local.schema.errors import (
+    FieldError,
+    Ordered,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from argosy.local.schema.metachecks import immutable, map_errors, metadata_errors
+from argosy.local.schema.model import Json
+from argosy.local.schema.names import (
+    address_problems,
+    config_key_problems,
+    label_problems,
+    port_name_problems,
+    port_problems,
+    qualified_name_problems,
+)
+from argosy.local.schema.podchecks import EFFECTS, PROTOCOLS, pod_spec_errors, pod_update_errors
+from argosy.local.schema.printing import part, parts, text, texts
+from argosy.local.schema.selectors import SelectorError, selector_from
+
+RBAC = "rbac.authorization.k8s.io"
+MAX_DATA_BYTES = 1024 * 1024
+SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def validate_builtin(
+    group: str,
+    kind: str,
+    new: Json,
+    old: Json | None = None,
+    *,
+    namespaced: bool = True,
+    subresource: str = "",
+) -> list[FieldError]:
+    """Everything wrong with a built-in object, or with the change from `old` to it."""
+    errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
+    if subresource:
+        return errors
+    check = _CHECKS.get((group, kind))
+    if check is not None:
+        errors += check(new)
+    change = _CHANGES.get((group, kind))
+    if change is not None and old is not None:
+        errors += change(new, old)
+    return errors
+
+
+def _pod(obj: Json) -> Iterator[FieldError]:
+    return pod_spec_errors(part(obj, "spec"))
+
+
+def _pod_change(new: Json, old: Json) -> Iterator[FieldError]:
+    return pod_update_errors(new, old)
+
+
+def _at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
+    if isinstance(value, int) and value < least:
+        yield invalid(path, value, f"must be greater than or equal to {least}")
+
+
+def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -> Iterator[FieldError]:
+    """The selector and template of something that makes pods which always restart."""
+    selector = spec.get("selector")
+    if selector is None and required_selector:
+        yield required("spec.selector")
+    elif isinstance(selector, dict) and not any(selector.values()):
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    labels = part(spec, "template", "metadata").get("labels")
+    if not _selects(selector, labels):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    template = part(spec, "template")
+    yield from _template_metadata(template, "spec.template")
+    inner = part(template, "spec")
+    yield from pod_spec_errors(inner, "spec.template.spec")
+    policy = inner.get("restartPolicy")
+    if policy in ("Never", "OnFailure"):
+        yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+
+
+def _selects(selector: object, labels: object) -> bool:
+    if selector is None:
+        return False
+    if isinstance(selector, dict) and not any(selector.values()):
+        return True
+    try:
+        found = selector_from(selector if isinstance(selector, dict) else None)
+    except SelectorError:
+        return False
+    present = {k: str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
+    return found.matches(present)
+
+
+def _template_metadata(template: Json, path: str) -> Iterator[FieldError]:
+    metadata = part(template, "metadata")
+    yield from map_errors(metadata.get("labels"), f"{path}.labels")
+    yield from map_errors(metadata.get("annotations"), f"{path}.annotations")
+
+
+def _deployment(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "deployment")
+    strategy = part(spec, "strategy")
+    if strategy.get("type") not in ("Recreate", "RollingUpdate"):
+        shown = Ordered(Type=strategy.get("type", ""), RollingUpdate=strategy.get("rollingUpdate"))
+        yield not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))
+    elif strategy.get("type") == "Recreate" and "rollingUpdate" in strategy:
+        told = "may not be specified when strategy `type` is 'Recreate'"
+        yield forbidden("spec.strategy.rollingUpdate", told)
+    for field in ("revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds"):
+        yield from _at_least(f"spec.{field}", spec.get(field), 0)
+
+
+def _replica_set(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "replicaset")
+
+
+def _stateful_set(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "statefulset")
+
+
+def _daemon_set(obj: Json) -> Iterator[FieldError]:
+    yield from _template_errors(part(obj, "spec"), "daemonset", required_selector=False)
+
+
+def _selector_change(new: Json, old: Json) -> Iterator[FieldError]:
+    return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
+
+
+def _stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
+    allowed = (
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    )
+    after = {k: v for k, v in part(new, "spec").items() if k not in allowed}
+    before = {k: v for k, v in part(old, "spec").items() if k not in allowed}
+    if after != before:
+        told = (
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+            "'minReadySeconds' are forbidden"
+        )
+        yield forbidden("spec", told)
+
+
+def _job(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _job_spec(spec, "spec")
+    manual = spec.get("manualSelector") is True
+    selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
+    uid = text(obj, "metadata", "uid")
+    own = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    if not manual and uid and selector != own:
+        yield invalid("spec.selector", selector, "`selector` not auto-generated")
+    if selector is not None and not _selects(selector, labels):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
+    for field in (
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ):
+        yield from _at_least(f"{path}.{field}", spec.get(field), 0)
+    mode = spec.get("completionMode")
+    if mode is not None and mode not in ("NonIndexed", "Indexed"):
+        yield not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
+    if mode == "Indexed" and spec.get("completions") is None:
+        yield required(f"{path}.completions", "when completion mode is Indexed")
+    template = part(spec, "template")
+    yield from _template_metadata(template, f"{path}.template")
+    inner = part(template, "spec")
+    if inner.get("restartPolicy") == "Always":
+        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    yield from pod_spec_errors(inner, f"{path}.template.spec")
+
+
+def _job_change(new: Json, old: Json) -> Iterator[FieldError]:
+    after, before = part(new, "spec"), part(old, "spec")
+    indexed = after.get("completionMode") == "Indexed" == before.get("completionMode")
+    if not indexed:
+        yield from immutable("spec.completions", after.get("completions"), before.get("completions"))
+    for field in ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
+        if field == "template" and before.get("suspend") is True:
+            continue
+        yield from immutable(f"spec.{field}", after.get(field), before.get(field))
+
+
+def _cron_job(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    schedule = text(spec, "schedule")
+    fields = schedule.split()
+    if not schedule:
+        yield required("spec.schedule")
+    elif not schedule.startswith("@") and len(fields) != 5:
+        told = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        yield invalid("spec.schedule", schedule, told)
+    policies = ("Allow", "Forbid", "Replace")
+    if spec.get("concurrencyPolicy") not in policies:
+        yield not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy", ""), policies)
+    yield from _job_spec(part(spec, "jobTemplate", "spec"), "spec.jobTemplate.spec")
+
+
+def _service(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    kind, ports = text(spec, "type"), parts(spec, "ports")
+    headless = spec.get("clusterIP") == "None"
+    if not ports and kind != "ExternalName" and not headless:
+        yield required("spec.ports")
+    if kind == "ExternalName" and not spec.get("externalName"):
+        yield required("spec.externalName")
+    yield from _service_ports(ports, kind)
+    yield from map_errors(spec.get("selector"), "spec.selector")
+    if kind not in SERVICE_TYPES:
+        yield not_supported("spec.type", kind, SERVICE_TYPES)
+    if spec.get("sessionAffinity") not in ("ClientIP", "None"):
+        yield not_supported("spec.sessionAffinity", spec.get("sessionAffinity", ""), ("ClientIP", "None"))
+    addresses = texts(spec, "clusterIPs") or ([text(spec, "clusterIP")] if spec.get("clusterIP") else [])
+    for index, address in enumerate(addresses):
+        if address != "None" and kind != "ExternalName":
+            for problem in address_problems(address):
+                yield invalid(f"spec.clusterIPs[{index}]", address, problem)
+
+
+def _service_ports(ports: list[Json], kind: str) -> Iterator[FieldError]:
+    names: set[str] = set()
+    taken: set[tuple[object, object]] = set()
+    for index, port in enumerate(ports):
+        where = f"spec.ports[{index}]"
+        name = text(port, "name")
+        if not name and len(ports) > 1:
+            yield required(f"{where}.name")
+        elif name:
+            for problem in label_problems(name):
+                yield invalid(f"{where}.name", name, problem)
+            if name in names:
+                yield duplicate(f"{where}.name", name)
+            names.add(name)
+        for problem in port_problems(port.get("port")):
+            yield invalid(f"{where}.port", port.get("port"), problem)
+        if port.get("protocol") not in PROTOCOLS:
+            yield not_supported(f"{where}.protocol", port.get("protocol", ""), PROTOCOLS)
+        target = port.get("targetPort")
+        problems = port_name_problems(target) if isinstance(target, str) else port_problems(target)
+        for problem in problems:
+            yield invalid(f"{where}.targetPort", target, problem)
+        if port.get("nodePort") and kind == "ClusterIP":
+            yield forbidden(f"{where}.nodePort", "may not be used when `type` is 'ClusterIP'")
+    for index, port in enumerate(ports):
+        key = (port.get("protocol"), port.get("port"))
+        if key in taken:
+            shown = Ordered(
+                Name="",
+                Protocol=port.get("protocol"),
+                AppProtocol=None,
+                Port=port.get("port"),
+                TargetPort=0,
+                NodePort=0,
+            )
+            yield duplicate(f"spec.ports[{index}]", shown)
+        taken.add(key)
+
+
+def _service_change(new: Json, old: Json) -> Iterator[FieldError]:
+    after, before = part(new, "spec"), part(old, "spec")
+    named = "ExternalName" in (text(before, "type"), text(after, "type"))
+    address = after.get("clusterIP")
+    if not named and before.get("clusterIP") and address != before.get("clusterIP"):
+        yield invalid("spec.clusterIPs[0]", address, "may not change once set")
+
+
+def _config_map(obj: Json) -> Iterator[FieldError]:
+    data, binary = part(obj, "data"), part(obj, "binaryData")
+    size = 0
+    for field, values in (("data", data), ("binaryData", binary)):
+        for key, value in sorted(values.items()):
+            for problem in config_key_problems(key):
+                yield invalid(f"{field}[{key}]", key, problem)
+            if field == "data" and key in binary:
+                yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+            size += len(str(value)) * 3 // 4 if field == "binaryData" else len(str(value).encode())
+    if size > MAX_DATA_BYTES:
+        yield too_long("[]", MAX_DATA_BYTES)
+
+
+_SECRET_KEYS: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+def _secret(obj: Json) -> Iterator[FieldError]:
+    data = part(obj, "data")
+    for key in sorted(data):
+        for problem in config_key_problems(key):
+            yield invalid(f"data[{key}]", key, problem)
+    if sum(len(str(value)) * 3 // 4 for value in data.values()) > MAX_DATA_BYTES:
+        yield too_long("data", MAX_DATA_BYTES)
+    for key in _SECRET_KEYS.get(text(obj, "type"), ()):
+        if key not in data:
+            yield required(f"data[{key}]")
+    account = "kubernetes.io/service-account.name"
+    unnamed = not part(obj, "metadata", "annotations").get(account)
+    if unnamed and text(obj, "type") == "kubernetes.io/service-account-token":
+        yield required(f"metadata.annotations[{account}]")
+
+
+def _frozen_change(new: Json, old: Json) -> Iterator[FieldError]:
+    """Secrets and config maps that were made immutable."""
+    if new.get("kind") == "Secret" or "type" in old:
+        yield from immutable("type", new.get("type"), old.get("type"))
+    if old.get("immutable") is not True:
+        return
+    told = "field is immutable when `immutable` is set"
+    if new.get("immutable") is not True:
+        yield forbidden("immutable", told)
+    for field in ("data", "binaryData"):
+        if part(new, field) != part(old, field):
+            yield forbidden(field, told)
+
+
+def _role(obj: Json) -> Iterator[FieldError]:
+    namespaced = bool(text(obj, "metadata", "namespace"))
+    for index, rule in enumerate(parts(obj, "rules")):
+        where = f"rules[{index}]"
+        urls = texts(rule, "nonResourceURLs")
+        if not rule.get("verbs"):
+            yield required(f"{where}.verbs", "verbs must contain at least one value")
+        if urls:
+            if namespaced:
+                told = "namespaced rules cannot apply to non-resource URLs"
+                yield invalid(f"{where}.nonResourceURLs", urls, told)
+            if rule.get("apiGroups") or rule.get("resources"):
+                told = "rules cannot apply to both regular resources and non-resource URLs"
+                yield invalid(f"{where}.nonResourceURLs", urls, told)
+            continue
+        if not rule.get("apiGroups"):
+            yield required(f"{where}.apiGroups", "resource rules must supply at least one api group")
+        if not rule.get("resources"):
+            yield required(f"{where}.resources", "resource rules must supply at least one resource")
+
+
+def _binding(obj: Json) -> Iterator[FieldError]:
+    role = part(obj, "roleRef")
+    if role.get("apiGroup") != RBAC:
+        yield not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (RBAC,))
+    kinds = ("Role", "ClusterRole") if text(obj, "metadata", "namespace") else ("ClusterRole",)
+    if role.get("kind") not in kinds:
+        yield not_supported("roleRef.kind", role.get("kind", ""), kinds)
+    if not role.get("name"):
+        yield required("roleRef.name")
+    for index, subject in enumerate(parts(obj, "subjects")):
+        where = f"subjects[{index}]"
+        if not subject.get("name"):
+            yield required(f"{where}.name")
+        kind = subject.get("kind", "")
+        if kind not in ("ServiceAccount", "User", "Group"):
+            yield not_supported(f"{where}.kind", kind, ("ServiceAccount", "User", "Group"))
+        elif kind == "ServiceAccount" and not subject.get("namespace") and len(kinds) == 1:
+            yield required(f"{where}.namespace")
+
+
+def _binding_change(new: Json, old: Json) -> Iterator[FieldError]:
+    role = part(new, "roleRef")
+    if role != part(old, "roleRef"):
+        shown = Ordered(APIGroup=role.get("apiGroup"), Kind=role.get("kind"), Name=role.get("name"))
+        yield invalid("roleRef", shown, "cannot change roleRef")
+
+
+def _lease(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    duration = spec.get("leaseDurationSeconds")
+    if isinstance(duration, int) and duration <= 0:
+        yield invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
+    yield from _at_least("spec.leaseTransitions", spec.get("leaseTransitions"), 0)
+
+
+def _priority_class(obj: Json) -> Iterator[FieldError]:
+    value = obj.get("value")
+    if (
+        isinstance(value, int)
+        and value > 1000000000
+        and not text(obj, "metadata", "name").startswith("system-")
+    ):
+        yield forbidden("value", "maximum allowed value of a user defined priority is 1000000000")
+
+
+def _node(obj: Json) -> Iterator[FieldError]:
+    for index, taint in enumerate(parts(obj, "spec", "taints")):
+        where = f"metadata.taints[{index}]"
+        for problem in qualified_name_problems(text(taint, "key")):
+            yield invalid(f"{where}.key", text(taint, "key"), problem)
+        if taint.get("effect") not in EFFECTS:
+            yield not_supported(f"{where}.effect", taint.get("effect", ""), EFFECTS)
+
+
+def _event(obj: Json) -> Iterator[FieldError]:
+    involved = text(obj, "involvedObject", "namespace")
+    namespace = text(obj, "metadata", "namespace")
+    if involved and involved != namespace:
+        yield invalid("involvedObject.namespace", involved, "does not match event.namespace")
+    if not involved and namespace not in ("default", "kube-system"):
+        yield invalid("involvedObject.namespace", involved, "does not match event.namespace")
+
+
+def _claim(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    if not spec.get("accessModes"):
+        yield required("spec.accessModes", "at least 1 access mode is required")
+    if not part(spec, "resources", "requests").get("storage"):
+        yield required("spec.resources[storage]")
+
+
+_CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
+    ("", "Pod"): _pod,
+    ("", "Service"): _service,
+    ("", "ConfigMap"): _config_map,
+    ("", "Secret"): _secret,
+    ("", "Node"): _node,
+    ("", "Event"): _event,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("apps", "Deployment"): _deployment,
+    ("apps", "ReplicaSet"): _replica_set,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("batch", "Job"): _job,
+    ("batch", "CronJob"): _cron_job,
+    (RBAC, "Role"): _role,
+    (RBAC, "ClusterRole"): _role,
+    (RBAC, "RoleBinding"): _binding,
+    (RBAC, "ClusterRoleBinding"): _binding,
+    ("coordination.k8s.io", "Lease"): _lease,
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+}
+
+_CHANGES: Mapping[tuple[str, str], Callable[[Json, Json], Iterator[FieldError]]] = {
+    ("", "Pod"): _pod_change,
+    ("", "Service"): _service_change,
+    ("", "ConfigMap"): _frozen_change,
+    ("", "Secret"): _frozen_change,
+    ("apps", "Deployment"): _selector_change,
+    ("apps", "ReplicaSet"): _selector_change,
+    ("apps", "DaemonSet"): _selector_change,
+    ("apps", "StatefulSet"): _stateful_change,
+    ("batch", "Job"): _job_change,
+    (RBAC, "RoleBinding"): _binding_change,
+    (RBAC, "ClusterRoleBinding"): _binding_change,
+}
