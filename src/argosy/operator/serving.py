@@ -80,6 +80,13 @@ class Serving:
         self.readings.add(dialect, jobs)
         self._kinds.append(_Kind(dialect.resource, jobs, controller))
 
+        def definition(change: Change[CustomResourceDefinition]) -> None:
+            if change.new is not None and change.new.metadata.name == _definition_name(dialect.resource):
+                for key in reconciler.definition_changed():
+                    controller.enqueue(key)
+
+        self.definitions.subscribe(definition)
+
     async def watch(self) -> None:
         """Keep all caches current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -145,7 +152,7 @@ class Serving:
         await kind.watch()
 
     def _defined(self, resource: Resource) -> bool:
-        return self.definitions.get("", f"{resource.plural}.{resource.group}") is not None
+        return self.definitions.get("", _definition_name(resource)) is not None
 
     def _blind(self) -> bool:
         """Whether we may not look at definitions: then every kind is simply tried."""
@@ -155,6 +162,10 @@ class Serving:
         await self.wait_ready()
         settle()
         await keep_settled()
+
+
+def _definition_name(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.group}"
 
 
 class Gate:

@@ -112,6 +112,13 @@ class Reconciler(Generic[T]):
             await self._performer(workload, memory).perform(plan.actions)
         return self._next(key, plan, seen, memory, now)
 
+    def definition_changed(self) -> list[Key]:
+        """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
+        waiting = [key for key, memory in self.memories.items() if memory.pruned_until > 0]
+        for key in waiting:
+            self.memories[key].pruned_until = float("-inf")
+        return waiting
+
     def _lower(self, job: T, memory: Memory) -> Workload | Problems:
         """Lowered once per generation: nothing but the definition and its deletion matters to it."""
         version = (job.metadata.generation, job.metadata.deletion_timestamp is not None)

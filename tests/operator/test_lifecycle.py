@@ -1,0 +1,269 @@
+"""The operator as a process among others: it starts before its CRDs, stands by, takes over, is killed, and
+finds nothing to do where nothing changed."""
+
+import asyncio
+import random
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import aiohttp
+
+from argosy.engine.errors import NotFound
+from argosy.kinds.kubernetes import CustomResourceDefinition, Lease, Secret
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.main import LEASE
+from argosy.operator.trust import SECRET
+from argosy.testing.builders import run
+from argosy.testing.scene import Scene, definition
+from argosy.testing.servers import free_port
+
+CRD = "trainingruns.argosy.dev"
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from argosy.engine.loop import run as run_loop
+from argosy.operator.main import run
+from argosy.operator.settings import Settings
+kubeconfig, namespace, elect = sys.argv[1:]
+run_loop(run(Settings(kubeconfig=Path(kubeconfig), namespace=namespace, operator_namespace=namespace,
+                      leader_elect=elect == "elect", endpoint="", health="")))
+"""
+
+
+async def start(scene: Scene, elect: str = "") -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(scene.server.kubeconfig),
+        scene.namespace,
+        elect,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+
+
+async def holder(scene: Scene) -> str:
+    try:
+        return (await scene.client.get(Lease, LEASE, scene.namespace)).spec.holder_identity
+    except NotFound:
+        return ""
+
+
+async def metrics(port: int) -> str:
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/metrics") as answer,
+        ):
+            return await answer.text()
+    except aiohttp.ClientConnectionError:
+        return ""
+
+
+def writes(text: str) -> float:
+    lines = re.findall(r'argosy_requests_total\{code="\w+",verb="(\w+)"\} (\S+)', text)
+    return sum(float(number) for verb, number in lines if verb != "GET")
+
+
+def passes(text: str) -> float:
+    return sum(map(float, re.findall(r"argosy_passes_total\{[^}]*\} (\S+)", text)))
+
+
+async def test_a_second_operator_finds_nothing_to_do(scene: Scene) -> None:
+    jobs = 10
+    async with scene.operator():
+        for number in range(jobs):
+            await scene.apply(run(f"job-{number}").role("worker", 2))
+
+        async def all_there() -> bool:
+            return len(await scene.pods()) == 2 * jobs
+
+        await scene.until("all pods are there", all_there)
+        await scene.report_all("Running")
+        for number in range(jobs):
+            await scene.until_phase("Running", f"job-{number}")
+
+        async def quiet() -> bool:
+            runs = (await scene.client.list(TrainingRun, scene.namespace)).items
+            return all(one.status.workers == "2/2" for one in runs)
+
+        await scene.until("all counts are written", quiet)
+    port = free_port()
+    async with scene.operator(health=f"127.0.0.1:{port}"):
+
+        async def passed() -> bool:
+            return passes(await metrics(port)) >= jobs
+
+        await scene.until("a pass over every job", passed)
+        assert writes(await metrics(port)) == 0
+
+
+async def test_an_operator_that_starts_before_its_definitions_serves_when_they_come(scene: Scene) -> None:
+    await scene.client.delete(CustomResourceDefinition, CRD)
+
+    async def undefined() -> bool:
+        try:
+            await scene.client.get(CustomResourceDefinition, CRD)
+        except NotFound:
+            return True
+        return False
+
+    await scene.until("the definition is gone", undefined)
+    port = free_port()
+    async with scene.operator(health=f"127.0.0.1:{port}"):
+
+        async def ready() -> bool:
+            with suppress(aiohttp.ClientConnectionError):
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.get(f"http://127.0.0.1:{port}/readyz") as answer,
+                ):
+                    return answer.status == 200
+            return False
+
+        await scene.until("the operator is ready", ready)
+        await scene.client.apply(CustomResourceDefinition, definition(TrainingRun), force=True)
+
+        async def applied() -> bool:
+            try:
+                await scene.apply(run().role("worker", 1))
+            except NotFound:
+                return False
+            return True
+
+        await scene.until("runs can be made", applied)
+        await scene.until_pods("mnist-worker-0")
+
+
+async def test_a_definition_that_drops_the_record_is_named_and_nothing_is_made(scene: Scene) -> None:
+    await scene.client.apply(CustomResourceDefinition, without_record(), force=True)
+    async with scene.operator():
+
+        async def told() -> bool:
+            await scene.apply(run().role("worker", 1))
+            return CRD in (await scene.run()).status.message
+
+        await scene.until("status names the definition", told)
+        assert not await scene.pods()
+        version = (await scene.run()).metadata.resource_version
+        await scene.client.apply(CustomResourceDefinition, definition(TrainingRun), force=True)
+        await scene.until_pods("mnist-worker-0")
+        assert version != (await scene.run()).metadata.resource_version
+
+
+async def test_a_standby_takes_over_when_the_leader_stops(scene: Scene) -> None:
+    def led_by(name: str) -> Callable[[], Awaitable[bool]]:
+        async def led() -> bool:
+            return await holder(scene) == name
+
+        return led
+
+    async with scene.operator(leader_elect=True, identity="first") as first:
+        await scene.until("the first leads", led_by("first"))
+        async with scene.operator(leader_elect=True, identity="second"):
+            await scene.apply(run("one").role("worker", 1))
+            await scene.until_pods("one-worker-0")
+            scene.operators.remove(first)
+            first.cancel()
+            await scene.until("the standby leads", led_by("second"))
+            await scene.apply(run("two").role("worker", 1))
+            await scene.until_pods("one-worker-0", "two-worker-0")
+
+
+async def test_sigterm_ends_the_process_well_and_gives_the_lease_back(scene: Scene) -> None:
+    process = await start(scene, "elect")
+
+    async def leads() -> bool:
+        return await holder(scene) != ""
+
+    await scene.until("it leads", leads)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(20):
+        assert await process.wait() == 0
+    assert await holder(scene) == ""
+
+
+async def test_keys_are_made_once(scene: Scene) -> None:
+    async def key() -> dict[str, str]:
+        return (await scene.client.get(Secret, SECRET, scene.namespace)).data
+
+    async def there() -> bool:
+        try:
+            return bool(await key())
+        except NotFound:
+            return False
+
+    async with scene.operator(), scene.operator(identity="other"):
+        await scene.until("the keys are there", there)
+    before = await key()
+    async with scene.operator():
+        await scene.apply(run().role("worker", 1))
+        await scene.until_pods("mnist-worker-0")
+    assert await key() == before
+
+
+async def test_a_run_survives_an_operator_that_is_killed_again_and_again(scene: Scene) -> None:
+    """Its one failure is counted once and its end is right, wherever the operator was when it died."""
+    chance = random.Random(7)
+    workers = [f"mnist-worker-{index}" for index in range(4)]
+    await scene.apply(run().role("worker", 4, restart="OnFailure"))
+    ended = asyncio.Event()
+
+    async def torment() -> int:
+        kills = 0
+        while not ended.is_set():
+            process = await start(scene)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(chance.uniform(1.0, 4.0)):
+                    await ended.wait()
+            process.kill()
+            await process.wait()
+            kills += 1
+        return kills
+
+    async def live() -> None:
+        before = await scene.until_pods(*workers)
+        await scene.report_all("Running")
+        await scene.until_phase("Running")
+        await scene.report(workers[2], "Failed", code=1)
+
+        async def replaced() -> bool:
+            pod = (await scene.pods()).get(workers[2])
+            return pod is not None and pod.metadata.uid != before[workers[2]].metadata.uid
+
+        await scene.until("the failed pod is another", replaced)
+        after = await scene.pods()
+        kept = [name for name in workers if after[name].metadata.uid == before[name].metadata.uid]
+        assert kept == [workers[0], workers[1], workers[3]]
+        await scene.report_all("Succeeded")
+        await scene.until_phase("Succeeded")
+
+    torture = asyncio.create_task(torment())
+    try:
+        await live()
+    finally:
+        ended.set()
+        kills = await torture
+    assert kills >= 1
+    assert (await scene.run()).status.restarts == 1
+
+
+def without_record() -> dict[str, object]:
+    """Our definition as somebody else's version might be: it does not know `status.argosy`."""
+    return _without(definition(TrainingRun))
+
+
+def _without(value: dict[str, object]) -> dict[str, object]:
+    return {
+        key: _without(part)
+        if isinstance(part, dict)
+        else [_without(one) if isinstance(one, dict) else one for one in part]
+        if isinstance(part, list)
+        else part
+        for key, part in value.items()
+        if key != "argosy"
+    }
