@@ -21,7 +21,7 @@ def remember(workload: Workload, record: Record | None, seen: Observed, now: dat
     if record.finished:
         return record
     record = replace(record, generation=max(record.generation, workload.generation))
-    record = _believe_labels(record, seen)
+    record = _believe_labels(record, seen, workload.limits.restarts)
     roles = {name: _remember_role(role, record, seen, now) for name, role in workload.roles.items()}
     return _counted_in_place(replace(record, roles=roles))
 
@@ -37,14 +37,17 @@ def current(record: Record, pod: ObservedPod) -> bool:
     )
 
 
-def _believe_labels(record: Record, seen: Observed) -> Record:
+def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
+    """Restarts can only be estimated (evictions and resumptions look the same), and an estimate must not fail
+    the job: it stays within the limit."""
     latest = max((pod.attempt for pod in seen.pods), default=0)
     if latest > record.attempt:
         fresh = {
             name: RoleRecord(restarts=role.restarts, since=role.since, size=role.size)
             for name, role in record.roles.items()
         }
-        record = replace(record, attempt=latest, roles=fresh, restarts=max(record.restarts, latest - 1))
+        restarts = _within(limit, record.restarts, latest - 1)
+        record = replace(record, attempt=latest, roles=fresh, restarts=restarts)
     ahead = [
         pod
         for pod in seen.pods
@@ -56,12 +59,17 @@ def _believe_labels(record: Record, seen: Observed) -> Record:
         role = replace(
             role, replaced={**role.replaced, pod.index: pod.replacement}, restarts=role.restarts + gained
         )
-        record = replace(record.with_role(pod.role, role), restarts=record.restarts + gained)
+        restarts = _within(limit, record.restarts, record.restarts + gained)
+        record = replace(record.with_role(pod.role, role), restarts=restarts)
     if record.started is None and record.phase is not Phase.SUSPENDED:
         created = [pod.created for pod in seen.pods if pod.created and pod.attempt == record.attempt]
         if created:
             record = replace(record, started=min(created), began=min(created))
     return record
+
+
+def _within(limit: int | None, known: int, estimated: int) -> int:
+    return max(known, estimated if limit is None else min(limit, estimated))
 
 
 def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) -> RoleRecord:

@@ -136,7 +136,10 @@ def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datet
     for loss in losses if scope is Scope.POD else _one_per_role(losses):
         role = record.role(loss.role)
         places = range(role.size) if scope is Scope.ROLE else (loss.index,)
-        record = record.with_role(loss.role, _next(role, places, loss, limits, now))
+        role = _next(role, places, loss, limits, now)
+        if scope is Scope.ROLE:
+            role = replace(role, phase=Phase.PENDING, since=now, created=0, gone={})
+        record = record.with_role(loss.role, role)
     return _counted(record, losses)
 
 
