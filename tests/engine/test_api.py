@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 import structlog.testing
@@ -138,10 +138,11 @@ async def test_a_watch_from_a_version_brings_what_came_after_it(client: Client, 
         ConfigMap, namespace, resource_version=made.metadata.resource_version, timeout_seconds=5
     )
     types = []
-    async for event in watch:
-        types.append(event.type)
-        if event.type == "DELETED":
-            break
+    async with aclosing(watch):
+        async for event in watch:
+            types.append(event.type)
+            if event.type == "DELETED":
+                break
     assert types == ["MODIFIED", "DELETED"]
 
 
@@ -152,8 +153,10 @@ async def test_a_watch_from_the_dawn_of_time_is_gone_or_served(
     """A server may still have the history; if it has not, it says 410 and nothing else."""
     try:
         async with asyncio.timeout(3):
-            async for _ in client.watch(ConfigMap, namespace, resource_version=version, timeout_seconds=1):
-                break
+            watch = client.watch(ConfigMap, namespace, resource_version=version, timeout_seconds=1)
+            async with aclosing(watch):
+                async for _ in watch:
+                    break
     except Gone:
         pass
 

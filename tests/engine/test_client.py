@@ -241,7 +241,7 @@ async def test_an_expired_token_is_read_again_for_a_watch_too(tmp_path: Path) ->
             await server.put("configmaps", {"metadata": {"name": "a", "namespace": "default"}})
             async with asyncio.timeout(5):
                 assert (await first).object.metadata.name == "a"
-            await events.aclose()  # type: ignore[attr-defined]  # it is a generator underneath
+            await events.aclose()
 
 
 async def test_nothing_is_written_after_the_deadline_and_reading_goes_on(server: FakeServer) -> None:

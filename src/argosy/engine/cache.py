@@ -7,6 +7,7 @@ version older than what this process itself wrote. Reading is plain method calls
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Generic
 
 import structlog
@@ -90,9 +91,10 @@ class Cache(Generic[T]):
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""
-        async for batch in self.watcher.batches():
-            for event in batch:
-                self._take(event)
+        async with aclosing(self.watcher.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    self._take(event)
 
     def _take(self, event: Event[T]) -> None:
         if isinstance(event, Apply):

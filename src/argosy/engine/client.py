@@ -6,7 +6,8 @@ that lost its lease, or slept through it, changes nothing. What certainly was no
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from enum import Enum
 from types import TracebackType
 from typing import Generic, Self, cast
@@ -213,7 +214,7 @@ class Client:
         fields: str = "",
         resource_version: str = "",
         timeout_seconds: int | None = None,
-    ) -> AsyncIterator[WatchEvent[T]]:
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after a version, until the server ends the watch. For one that lasts, see `Watcher`."""
         batches = self.watch_batches(
             kind,
@@ -223,10 +224,11 @@ class Client:
             resource_version=resource_version,
             timeout_seconds=timeout_seconds,
         )
-        async for batch in batches:
-            for event in batch:
-                if isinstance(event, WatchEvent):
-                    yield event
+        async with aclosing(batches):
+            async for batch in batches:
+                for event in batch:
+                    if isinstance(event, WatchEvent):
+                        yield event
 
     def watch_batches(
         self,
@@ -239,7 +241,7 @@ class Client:
         send_initial_events: bool = False,
         timeout_seconds: int | None = None,
         idle_seconds: Callable[[], float] | None = None,
-    ) -> AsyncIterator[Sequence[WatchEvent[T] | Bookmark | Undecodable]]:
+    ) -> AsyncGenerator[Sequence[WatchEvent[T] | Bookmark | Undecodable], None]:
         """A watch with bookmarks, as many events at a time as one read from the socket brought.
 
         `idle_seconds` is the watchdog: without a whole event for that long the watch ends in `Unavailable`.
@@ -265,7 +267,7 @@ class Client:
         previous: bool = False,
         timestamps: bool = False,
         since_seconds: int | None = None,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """A container's output in chunks, as they come."""
         options = {
             "container": container,

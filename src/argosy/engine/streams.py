@@ -6,7 +6,7 @@ better: the first byte of each message names the channel.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
@@ -59,7 +59,7 @@ class _Refused(Exception):  # noqa: N818  (never leaves this module)
 
 async def watch(
     codec: Codec[T], opener: Opener, idle_seconds: Callable[[], float] | None
-) -> AsyncIterator[Sequence[WatchEvent[T] | Bookmark | Undecodable]]:
+) -> AsyncGenerator[Sequence[WatchEvent[T] | Bookmark | Undecodable], None]:
     """Events in batches. A line cut off by the end of the stream is dropped: the watch resumes before it."""
     loop = asyncio.get_running_loop()
     async with opener.open() as stream:
@@ -83,7 +83,7 @@ async def watch(
             yield [codec.event(line) for line in lines if line]
 
 
-async def chunks(opener: Opener) -> AsyncIterator[bytes]:
+async def chunks(opener: Opener) -> AsyncGenerator[bytes, None]:
     async with opener.open() as stream:
         while chunk := await stream.chunk():
             yield chunk

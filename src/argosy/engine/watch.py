@@ -8,7 +8,8 @@ sees half a list. Errors never come out: they are logged, counted and waited out
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Generic
 
 import structlog
@@ -52,6 +53,8 @@ class Progress(Struct, gc=False):
 
 
 Event = Init | InitApply[T] | InitDone | Apply[T] | Delete[T] | Progress
+
+_Batches = AsyncGenerator[Sequence[Event[T]], None]
 
 
 class Start(Struct, frozen=True):
@@ -111,30 +114,34 @@ class Watcher(Generic[T]):
         self._failures = 0
         self._events = client.metrics.watch_events.labels(kind.resource.kind)
 
-    async def __aiter__(self) -> AsyncIterator[Event[T]]:
-        async for batch in self.batches():
-            for event in batch:
-                yield event
+    async def __aiter__(self) -> AsyncGenerator[Event[T], None]:
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
 
-    async def batches(self) -> AsyncIterator[Sequence[Event[T]]]:
+    async def batches(self) -> _Batches[T]:
         while True:
             match self.state:
                 case Waiting(seconds, then):
                     await asyncio.sleep(seconds)
                     self.state = then
                 case Start(from_cache):
-                    async for batch in self._guarded(self._start(from_cache)):
-                        yield batch
+                    async with aclosing(self._guarded(self._start(from_cache))) as batches:
+                        async for batch in batches:
+                            yield batch
                 case Watching(version):
-                    async for batch in self._guarded(self._follow(version)):
-                        yield batch
+                    async with aclosing(self._guarded(self._follow(version))) as batches:
+                        async for batch in batches:
+                            yield batch
 
-    async def _guarded(self, attempt: AsyncIterator[Sequence[Event[T]]]) -> AsyncIterator[Sequence[Event[T]]]:
+    async def _guarded(self, attempt: _Batches[T]) -> _Batches[T]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            async for batch in attempt:
-                yield batch
+            async with aclosing(attempt):
+                async for batch in attempt:
+                    yield batch
         except ApiError as error:
             if loop.time() - began > self._timings.settled:
                 self._failures = 0
@@ -144,10 +151,10 @@ class Watcher(Generic[T]):
             if loop.time() - began > self._timings.settled or isinstance(self.state, Watching):
                 self._failures = 0
 
-    def _start(self, from_cache: bool) -> AsyncIterator[Sequence[Event[T]]]:
+    def _start(self, from_cache: bool) -> _Batches[T]:
         return self._stream_all() if self._watch_list else self._list_all(from_cache)
 
-    async def _stream_all(self) -> AsyncIterator[Sequence[Event[T]]]:
+    async def _stream_all(self) -> _Batches[T]:
         """Everything, then changes, in one watch. Ends in `Watching` whenever the initial events were all."""
         yield [Init()]
         watch = self._client.watch_batches(
@@ -159,12 +166,13 @@ class Watcher(Generic[T]):
             timeout_seconds=self._timings.server_timeout,
             idle_seconds=self._patience,
         )
-        async for batch in watch:
-            yield self._translate(batch)
+        async with aclosing(watch):
+            async for batch in watch:
+                yield self._translate(batch)
         if not isinstance(self.state, Watching):
             raise Unavailable(0, "Unfinished", "the watch ended before its initial events did")
 
-    async def _list_all(self, from_cache: bool) -> AsyncIterator[Sequence[Event[T]]]:
+    async def _list_all(self, from_cache: bool) -> _Batches[T]:
         yield [Init()]
         listed = await self._client.list(
             self._kind,
@@ -179,7 +187,7 @@ class Watcher(Generic[T]):
         self.state = Watching(listed.resource_version)
         yield [InitDone(listed.resource_version)]
 
-    async def _follow(self, version: str) -> AsyncIterator[Sequence[Event[T]]]:
+    async def _follow(self, version: str) -> _Batches[T]:
         watch = self._client.watch_batches(
             self._kind,
             self._namespace,
@@ -189,8 +197,9 @@ class Watcher(Generic[T]):
             timeout_seconds=self._timings.server_timeout,
             idle_seconds=self._patience,
         )
-        async for batch in watch:
-            yield self._translate(batch)
+        async with aclosing(watch):
+            async for batch in watch:
+                yield self._translate(batch)
 
     def _patience(self) -> float:
         return self._timings.silence if isinstance(self.state, Watching) else self._timings.initial_silence
