@@ -2,10 +2,10 @@
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.objects import Json, child, ensure, text
-from argosy.local.apiserver.podadmission import admit_pod
+from argosy.local.apiserver.podadmission import add_tolerations, admit_pod
 from argosy.local.apiserver.services import admit_service
 from argosy.local.apiserver.status import forbidden, not_found
-from argosy.local.schema.defaults import prepare_for_create
+from argosy.local.schema.defaults import apply_defaults, prepare_for_create
 
 
 def check_namespace(call: Call, name: str) -> None:
@@ -32,14 +32,14 @@ def check_namespace(call: Call, name: str) -> None:
 def admit_create(call: Call, obj: Json) -> Json:
     """Complete a new object."""
     match call.served.storage:
-        case "namespaces":
-            ensure(obj, "metadata", "labels")["kubernetes.io/metadata.name"] = text(obj, "metadata", "name")
         case "pods":
             admit_pod(call, obj)
         case "services":
             admit_service(call, obj, None)
     if call.served.builtin is not None:
         prepare_for_create(call.served.group, call.served.kind, obj)
+    if call.served.storage == "jobs.batch":
+        apply_defaults("batch", "Job", obj)  # a job takes the labels of its template, which are set only now
     return obj
 
 
@@ -50,6 +50,8 @@ def admit_update(call: Call, obj: Json, old: Json) -> Json:
             spec, old_spec = ensure(obj, "spec"), child(old, "spec")
             if "finalizers" in old_spec:
                 spec["finalizers"] = old_spec["finalizers"]
+        case "pods" if not call.target.subresource:
+            add_tolerations(ensure(obj, "spec"))
         case "services" if call.target.subresource != "status":
             admit_service(call, obj, old)
     return obj

@@ -147,6 +147,8 @@ class App:
     async def _resource(self, request: Request, target: Target, verb: str) -> Response:
         served = self._api.registry.find(target.group, target.version, target.plural)
         if served is None:
+            if self._api.registry.serves(target.group, target.version):
+                raise page_not_found()
             return Response(b"404 page not found\n", 404, _PLAIN)
         call = Call(self._api, request, target, served)
         return await self._handler(call, verb)(call)

@@ -1,11 +1,13 @@
 """From the bytes of a request to an object, or to an error that says what is wrong with them."""
 
+import re
+
 import msgspec
 
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.media import OFFERED, content_type
 from argosy.local.apiserver.objects import Json
-from argosy.local.apiserver.status import StatusError, bad_request, unsupported_media_type
+from argosy.local.apiserver.status import bad_request, unsupported_media_type
 
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 
@@ -27,21 +29,37 @@ async def read_object(request: Request) -> Json:
     raise unsupported_media_type(OFFERED)
 
 
-def parse_json(raw: bytes) -> Json:
-    """A JSON object; anything else is a 400."""
-    if not raw.strip():
-        raise _unparsable("unexpected end of JSON input" if raw else "EOF")
-    try:
-        value = msgspec.json.decode(raw)
-    except RecursionError:
-        raise bad_request("json: exceeded max depth") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unparsable(str(error)) from error
+def parse_json(raw: bytes, prefix: str = "couldn't get version/kind; json parse error: ") -> Json:
+    """A JSON object; anything else is a 400 whose message starts with `prefix`."""
+    value = parse_value(raw, prefix)
     if not isinstance(value, dict):
-        raise _unparsable(
-            f"json: cannot unmarshal {_go_kind(value)} into Go value of type map[string]interface {{}}"
-        )
+        why = f"json: cannot unmarshal {go_kind(value)} into Go value of type map[string]interface {{}}"
+        raise bad_request(prefix + why)
     return value
+
+
+def parse_value(raw: bytes, prefix: str) -> object:
+    """Any JSON value; what is none is a 400."""
+    try:
+        value: object = msgspec.json.decode(raw)
+    except RecursionError:
+        raise bad_request(f"{prefix}exceeded max depth") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(prefix + _go_message(raw, str(error))) from error
+    return value
+
+
+def _go_message(raw: bytes, message: str) -> str:
+    """What Go says of the same mistake, where that is easy to tell."""
+    if not raw.strip() or "truncated" in message:
+        return "unexpected end of JSON input"
+    at = re.search(r"\(byte (\d+)\)", message)
+    if at and int(at[1]) < len(raw):
+        character = raw[int(at[1]) : int(at[1]) + 1].decode("latin-1")
+        if "trailing" in message:
+            return f"invalid character '{character}' after top-level value"
+        return f"invalid character '{character}' looking for beginning of value"
+    return message
 
 
 def parse_yaml(raw: bytes) -> Json:
@@ -61,11 +79,7 @@ def parse_yaml(raw: bytes) -> Json:
     return value
 
 
-def _unparsable(why: str) -> StatusError:
-    return bad_request(f"couldn't get version/kind; json parse error: {why}")
-
-
-def _go_kind(value: object) -> str:
+def go_kind(value: object) -> str:
     if isinstance(value, list):
         return "array"
     if isinstance(value, bool):

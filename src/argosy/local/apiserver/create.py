@@ -69,9 +69,12 @@ async def create(call: Call, obj: Json, options: WriteOptions, *, managed: bool 
 def check_identity(obj: Json, call: Call) -> Json:
     """Kind and namespace of a body must be those of the path; what is absent is filled in."""
     served = call.served
+    if served.custom is None:
+        obj.setdefault("kind", served.kind)
+        obj.setdefault("apiVersion", served.api_version)
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
     if kind != served.kind or api_version != served.api_version:
-        raise _wrong_kind(str(api_version), str(kind), call)
+        raise _wrong_kind(str(api_version or ""), str(kind or ""), call)
     metadata = obj.get("metadata")
     if metadata is None:
         obj["metadata"] = metadata = {}
@@ -96,16 +99,22 @@ def check_identity(obj: Json, call: Call) -> Json:
 
 def _wrong_kind(api_version: str, kind: str, call: Call) -> StatusError:
     served = call.served
-    if not kind:
-        return bad_request(
-            f"the object provided is unrecognized (must be of type {served.kind}): "
-            "couldn't get version/kind; Object 'Kind' is missing"
-        )
-    if api_version != served.api_version:
+    if served.custom is not None:
+        if not kind:
+            return bad_request("couldn't get version/kind; Object 'Kind' is missing")
         return bad_request(
             f"the API version in the data ({api_version}) does not match "
             f"the expected API version ({served.api_version})"
+            if api_version != served.api_version
+            else f"the kind in the data ({kind}) does not match the expected kind ({served.kind})"
         )
+    version = api_version.rpartition("/")[2]
+    shown = f'{kind} in version "{version}" cannot be handled as a {served.kind}'
+    group, _, version = api_version.rpartition("/")
+    if call.api.registry.find_kind(group, version, kind) is None:
+        where = 'in scheme "pkg/runtime/scheme.go:111"'
+        return bad_request(f'{shown}: no kind "{kind}" is registered for version "{api_version}" {where}')
+    inside = served.group.split(".")[0] or "core"
     return bad_request(
-        f'{kind} in version "{served.version}" cannot be handled as a {served.kind}: converting'
+        f"{shown}: converting ({version}.{kind}) to ({inside}.{served.kind}): unknown conversion"
     )

@@ -24,6 +24,10 @@ from argosy.local.apiserver.times import parse_time, text_of
 from argosy.local.schema.errors import FieldError, invalid, not_supported
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_PODS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+    "them or set propagationPolicy=Orphan to suppress this warning"
+)
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -47,6 +51,12 @@ async def delete_object(call: Call) -> Response:
     if head is None:
         raise not_found(call.served.group, call.served.plural, call.target.name)
     _refuse_immortal(call)
+    if (
+        call.served.storage == "jobs.batch"
+        and options.propagation_policy is None
+        and options.orphan_dependents is None
+    ):
+        call.request.warnings.append(_PODS_STAY)
     gone, left = await delete(call, head, options)
     served = call.served
     if gone and served.storage not in RETURNED_WHEN_DELETED:
@@ -194,6 +204,10 @@ async def _read_options(call: Call) -> DeleteOptions:
     options = DeleteOptions()
     if await request.body():
         body = await read_object(request)
+        kind, version = body.get("kind", "DeleteOptions"), body.get("apiVersion", "v1")
+        if kind != "DeleteOptions":
+            where = 'in scheme "pkg/runtime/scheme.go:111"'
+            raise bad_request(f'no kind "{kind}" is registered for version "{version}" {where}')
         try:
             options = msgspec.convert(body, DeleteOptions)
         except msgspec.ValidationError as error:

@@ -14,7 +14,6 @@ def fresh_metadata(metadata: Json) -> None:
     metadata["creationTimestamp"] = now_text()
     for field in (
         "resourceVersion",
-        "generation",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "selfLink",
@@ -32,6 +31,8 @@ def prepare(obj: Json, served: Served) -> None:
         return
     if served.has_status and served.storage not in KEEPS_STATUS_ON_CREATE and "status" in obj:
         obj["status"] = {}
+    if served.storage == "namespaces":
+        ensure(metadata, "labels")["kubernetes.io/metadata.name"] = text(metadata, "name")
     if served.storage in COUNTS_GENERATIONS:
         metadata["generation"] = 1
 

@@ -19,7 +19,8 @@ async def furnish(api: Api, namespace: str) -> None:
             "namespace": namespace,
             "annotations": {
                 "kubernetes.io/description": "Contains a CA bundle that can be used to verify the "
-                "kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc."
+                "kube-apiserver when using internal endpoints such as the internal service IP or "
+                "kubernetes.default.svc."
                 " No other usage is guaranteed across distributions of Kubernetes clusters."
             },
         },

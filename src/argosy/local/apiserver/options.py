@@ -37,7 +37,9 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     if len(manager) > 128:
         errors.append(too_long("fieldManager", 128))
     elif not manager.isprintable():
-        errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
+        at, character = next((i, c) for i, c in enumerate(manager) if not c.isprintable())
+        why = f"invalid character U+{ord(character):04X} (at position {at})"
+        errors.append(invalid("fieldManager", manager, why))
     validation = request.parameter("fieldValidation")
     if validation not in ("", "Strict", "Warn", "Ignore"):
         errors.append(not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn"]))

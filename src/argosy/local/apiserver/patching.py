@@ -1,16 +1,14 @@
 """Patch: the three patch types and server-side apply, all ending in an update of what is there now."""
 
-import msgspec
-
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.body import parse_json, parse_yaml
+from argosy.local.apiserver.body import go_kind, parse_json, parse_value, parse_yaml
 from argosy.local.apiserver.create import check_identity, create
 from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import Json, child, ensure, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.status import StatusError, bad_request, not_found, unsupported_media_type
+from argosy.local.apiserver.status import StatusError, bad_request, not_found
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
 from argosy.local.schema.errors import required
@@ -22,13 +20,14 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _MOST_OPERATIONS = 10_000
+_PREFIX = "error decoding patch: "
 
 
 async def patch_object(call: Call) -> Response:
     kind, served = content_type(call.request), call.served
     offered = [JSON_PATCH, MERGE_PATCH, *([] if served.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
     if kind not in offered:
-        raise unsupported_media_type(offered)
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     form = wanted_form(call.request)
     options = write_options(call.request, "PatchOptions")
     raw = await call.request.body()
@@ -51,23 +50,23 @@ def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
         if kind == JSON_PATCH:
             patched = json_patch(current, _operations(raw))
         elif kind == MERGE_PATCH:
-            patched = merge_patch(current, parse_json(raw))
+            patched = merge_patch(current, parse_json(raw, _PREFIX))
         else:
-            patched = strategic_merge_patch(current, parse_json(raw), call.served.schema)
+            patched = strategic_merge_patch(current, parse_json(raw, _PREFIX), call.served.schema)
     except PatchError as error:
-        raise StatusError(422, "Invalid", str(error), {}) from error
+        if kind == JSON_PATCH:
+            raise StatusError(
+                422, "Invalid", "the server rejected our request due to an error in our request", {}
+            ) from error
+        raise StatusError(500, "", str(error)) from error
     return patched
 
 
 def _operations(raw: bytes) -> list[object]:
-    try:
-        operations = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+    operations = parse_value(raw, _PREFIX)
     if not isinstance(operations, list):
-        raise bad_request(
-            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
-        )
+        why = f"json: cannot unmarshal {go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
+        raise bad_request(_PREFIX + why)
     if len(operations) > _MOST_OPERATIONS:
         why = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
         raise StatusError(413, "RequestEntityTooLarge", why)
@@ -81,6 +80,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
         raise invalid_error("meta.k8s.io", "PatchOptions", "", [error])
     config = parse_yaml(raw)
     config = check_identity(config, call)
+    ensure(config, "metadata").setdefault("name", name)
     check_name(config, call)
     if child(config, "metadata").get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")

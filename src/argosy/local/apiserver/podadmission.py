@@ -17,7 +17,7 @@ def admit_pod(call: Call, pod: Json) -> None:
     spec = ensure(pod, "spec")
     _service_account(call, pod, spec)
     _priority(call, pod, spec)
-    _tolerations(spec)
+    add_tolerations(spec)
 
 
 def _service_account(call: Call, pod: Json, spec: Json) -> None:
@@ -98,7 +98,8 @@ def _priority(call: Call, pod: Json, spec: Json) -> None:
     spec.setdefault("preemptionPolicy", policy)
 
 
-def _tolerations(spec: Json) -> None:
+def add_tolerations(spec: Json) -> None:
+    """A pod waits five minutes for a node that went silent, unless it says otherwise."""
     tolerations = children(spec, "tolerations")
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(

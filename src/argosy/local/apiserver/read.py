@@ -71,7 +71,7 @@ async def list_objects(call: Call) -> Response:
     if not selection.everything:
         objects = [stored for stored in objects if selection.matches(stored)]
     metadata: Json = {"resourceVersion": str(shown)}
-    if limit and len(objects) > limit:
+    if 0 < limit < len(objects):
         metadata["continue"] = _write_token(shown, _key(objects[limit - 1]))
         if selection.everything:
             metadata["remainingItemCount"] = len(objects) - limit
@@ -106,12 +106,15 @@ async def _pieces(start: bytes, objects: Sequence[Stored], served: Served) -> As
     yield b"".join([*piece, b"]}\n"])
 
 
-def parse_version(text: str) -> int:
+def parse_version(text: str, *, watching: bool = False) -> int:
+    """A resourceVersion as a number; zero when there is none."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):
-        detail = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise StatusError(400, "BadRequest", f'Invalid value: "{text}": {detail}')
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        if watching:
+            raise StatusError(500, "", why)
+        raise bad_request(f"invalid resource version: {why}")
     return int(text)
 
 
@@ -126,51 +129,43 @@ async def wait_for_version(store: Store, rv: int) -> None:
 
 def check_list_options(request: Request) -> None:
     """The combinations that Kubernetes refuses."""
-    errors: list[FieldError] = []
-    match, rv = request.parameter("resourceVersionMatch"), request.parameter("resourceVersion")
-    watching, initial = request.flag("watch"), "sendInitialEvents" in request.query
-    if initial and not watching:
+    match, field = request.parameter("resourceVersionMatch"), "resourceVersionMatch"
+    initial = "sendInitialEvents" in request.query
+    errors = _watch_errors(match, initial) if request.flag("watch") else _list_errors(match, request)
+    if match and request.parameter("continue"):
+        errors.append(forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+    if initial and not request.flag("watch"):
         errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if initial and match != "NotOlderThan":
-        errors.append(
-            forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
-        )
-    if match and not initial:
-        errors += _check_match(match, rv, watching, request.parameter("continue"))
     if errors:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
 
 
-def _check_match(match: str, rv: str, watching: bool, token: str) -> list[FieldError]:
-    if watching:
-        return [
-            forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-        ]
-    errors: list[FieldError] = []
+def _watch_errors(match: str, initial: bool) -> list[FieldError]:
+    field, errors = "resourceVersionMatch", list[FieldError]()
+    if initial and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden(field, why))
+    if match and not initial:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden(field, why))
+    if match and match != "NotOlderThan":
+        errors.append(not_supported(field, match, ["NotOlderThan"]))
+    return errors
+
+
+def _list_errors(match: str, request: Request) -> list[FieldError]:
+    field, errors = "resourceVersionMatch", list[FieldError]()
+    if not match:
+        return errors
+    rv = request.parameter("resourceVersion")
     if not rv:
-        errors.append(
-            forbidden(
-                "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            )
-        )
-    if token:
-        errors.append(
-            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
-        )
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        errors.append(forbidden(field, why))
     if match not in ("Exact", "NotOlderThan"):
-        errors.append(not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
+        errors.append(not_supported(field, match, ["Exact", "NotOlderThan", ""]))
     if match == "Exact" and rv == "0":
-        errors.append(
-            forbidden(
-                "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            )
-        )
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden(field, why))
     return errors
 
 

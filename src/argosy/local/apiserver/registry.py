@@ -11,7 +11,8 @@ import msgspec
 from argosy.local.apiserver.objects import Json, child, children, strings, text
 from argosy.local.apiserver.status import qualified
 from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds
-from argosy.local.schema.model import ANY, Schema
+from argosy.local.schema.definitions import object_schema
+from argosy.local.schema.model import Schema
 from argosy.local.schema.selectors import SELECTABLE_FIELDS, value_of
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -95,6 +96,10 @@ class Registry:
         """A built-in kind in version v1, which is always there."""
         return self._served[group, "v1", plural]
 
+    def serves(self, group: str, version: str) -> bool:
+        """Whether a group version is one of Kubernetes' own."""
+        return any(s.group == group and s.version == version and s.builtin for s in self._served.values())
+
     def find_kind(self, group: str, version: str, kind: str) -> Served | None:
         return self._by_kind.get((group, version, kind))
 
@@ -155,7 +160,7 @@ def custom_kinds(definition: Json) -> Iterable[Served]:
         raw_schema = child(version, "schema", "openAPIV3Schema")
         custom = Custom(
             definition=text(definition, "metadata", "name"),
-            schema=Schema(raw_schema) if raw_schema else ANY,
+            schema=object_schema(raw_schema),
             columns=tuple(children(version, "additionalPrinterColumns")),
             scale=child(version, "subresources", "scale"),
             raw_schema=raw_schema,

@@ -41,6 +41,9 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
     """The selection of a request; `name` is that of a watch on a single object."""
     try:
         labels = parse_labels(request.parameter("labelSelector"))
+    except SelectorError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from error
+    try:
         terms = parse_fields(request.parameter("fieldSelector")).terms
     except SelectorError as error:
         raise bad_request(str(error)) from error
@@ -66,6 +69,9 @@ def _index(served: Served, term: FieldTerm) -> int:
         field = _EVENT_NAMES.get(field, field)
     if field in served.field_paths:
         return served.field_paths.index(field)
+    if served.custom is None and not served.field_paths:
+        known = '"metadata.name", "metadata.namespace"' if served.namespaced else '"metadata.name"'
+        raise bad_request(f'"{term.field}" is not a known field selector: only {known}')
     raise bad_request(f"field label not supported: {term.field}")
 
 

@@ -4,30 +4,43 @@ The one place where the handlers meet the schema library.
 """
 
 from argosy.local.apiserver.objects import Json
-from argosy.local.apiserver.options import FieldValidation
+from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request
 from argosy.local.apiserver.times import now_text
 from argosy.local.schema import apply as ssa
+from argosy.local.schema import structural
 from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.defaults import apply_defaults
-from argosy.local.schema.errors import FieldError
+from argosy.local.schema.definitions import parse_crd
+from argosy.local.schema.errors import FieldError, invalid
+from argosy.local.schema.validation import validate as validation_of_custom
 
 
-def admit_fields(obj: Json, served: Served, validation: FieldValidation, warnings: list[str]) -> Json:
+def admit_fields(
+    obj: Json, served: Served, validation: FieldValidation, warnings: list[str], *, patched: bool = False
+) -> Json:
     """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read."""
     if served.custom is None:
         try:
             unknown = decode(obj, served.schema, served.kind)
         except DecodeError as error:
-            raise _unreadable(served, str(error)) from error
-        _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings)
+            raise _unreadable(served, str(error), patched) from error
+        _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
         apply_defaults(served.group, served.kind, obj)
+        return obj
+    unknown = structural.admit(obj, served.schema)
+    _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
     return obj
 
 
 def validate(obj: Json, served: Served, old: Json | None) -> list[FieldError]:
-    del obj, served, old
+    """What is wrong with an object that is about to be stored."""
+    if served.custom is not None:
+        return validation_of_custom(obj, served.schema, old)
+    if served.storage == "customresourcedefinitions.apiextensions.k8s.io":
+        parsed = parse_crd(obj)
+        return parsed if isinstance(parsed, list) else []
     return []
 
 
@@ -82,16 +95,20 @@ def _resets(served: Served, subresource: str) -> ssa.Filter | None:
     return None
 
 
-def _report(problems: list[str], served: Served, validation: FieldValidation, warnings: list[str]) -> None:
+def _report(
+    problems: list[str], served: Served, validation: FieldValidation, warnings: list[str], patched: bool
+) -> None:
     if not problems or validation == "Ignore":
         return
     if validation == "Warn":
         warnings.extend(problems)
         return
-    raise _unreadable(served, "strict decoding error: " + ", ".join(problems))
+    raise _unreadable(served, "strict decoding error: " + ", ".join(problems), patched)
 
 
-def _unreadable(served: Served, why: str) -> StatusError:
+def _unreadable(served: Served, why: str, patched: bool) -> StatusError:
+    if patched:
+        return invalid_error("", "", "", [invalid("patch", "", why)])
     return bad_request(
         f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}'
     )

@@ -4,9 +4,11 @@ What an object may not change about itself is taken from the stored one; a write
 stored and nobody hears of it.
 """
 
+import msgspec
+
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_update
-from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.api import Call, arranged
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import check_identity, create
 from argosy.local.apiserver.events import to_core
@@ -15,7 +17,7 @@ from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import Form, wanted_form
 from argosy.local.apiserver.objects import Json, child, ensure, strings, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, not_found
+from argosy.local.apiserver.status import MODIFIED, StatusError, bad_request, conflict, not_found
 from argosy.local.apiserver.store import Stored
 from argosy.local.schema.errors import FieldError, forbidden, invalid
 
@@ -49,8 +51,9 @@ def answer(written: Stored | Json, call: Call, form: Form, status: int = 200) ->
 def check_name(obj: Json, call: Call) -> None:
     name, wanted = text(obj, "metadata", "name"), call.target.name
     if not name:
-        ensure(obj, "metadata")["name"] = wanted
-    elif name != wanted:
+        why = f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        raise bad_request(why)
+    if name != wanted:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
 
 
@@ -69,7 +72,7 @@ async def update(
     if served.group == "events.k8s.io":
         obj = to_core(obj)
     _check_version(call, head, old, obj, patched=patched)
-    obj = shape.admit_fields(obj, served, options.validation, call.request.warnings)
+    obj = shape.admit_fields(obj, served, options.validation, call.request.warnings, patched=patched)
     _keep(obj, old, call)
     if not managed:
         obj = shape.track_update(old, obj, served, options.manager, subresource)
@@ -82,7 +85,10 @@ async def update(
     if options.dry_run:
         return forms.as_served(obj, served)
     if _finished(obj, old):
-        return await call.api.put(served, obj, delete=True)
+        # Watchers see the object as it was stored; the one who took the last finalizer away, what it wrote.
+        gone = await call.api.put(served, old, delete=True)
+        ensure(obj, "metadata")["resourceVersion"] = str(head.rv)
+        return msgspec.structs.replace(gone, rv=head.rv, data=msgspec.json.encode(arranged(obj, served)))
     if obj == old:
         return head
     return await call.api.put(served, obj)
@@ -92,7 +98,11 @@ def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: b
     served = call.served
     uid, old_uid = text(obj, "metadata", "uid"), text(old, "metadata", "uid")
     if uid and uid != old_uid:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {_storage_key(call, head)}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+            f"UID in object meta: {old_uid}"
+        )
         raise conflict(served.group, served.plural, head.name, why)
     version = text(obj, "metadata", "resourceVersion")
     if version in ("", "0"):
@@ -102,11 +112,17 @@ def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: b
             raise invalid_error(served.group, served.plural, head.name, [error])
     elif version != str(head.rv):
         if not version.isdigit():
-            error = invalid(
-                "metadata.resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
-            )
-            raise invalid_error(served.group, served.kind, head.name, [error])
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
         raise conflict(served.group, served.plural, head.name, MODIFIED)
+
+
+def _storage_key(call: Call, head: Stored) -> str:
+    """The key in the words of Kubernetes' own store, which its messages name."""
+    served = call.served
+    parts = [served.group, served.plural] if served.custom else [served.plural]
+    if served.storage == "services":
+        parts.append("specs")
+    return "/".join(["/registry", *parts, *([head.namespace] if head.namespace else []), head.name])
 
 
 _KEPT_METADATA = (
@@ -179,7 +195,7 @@ def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
         return []
     shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
     why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
-    return [forbidden("metadata.finalizers", why)]
+    return [forbidden("metadata.finalizers", why)] * 2  # Kubernetes checks it twice and says it twice
 
 
 def _finished(obj: Json, old: Json) -> bool:
