@@ -43,6 +43,11 @@ def _affinity(kind: str, app: str, key: str = "kubernetes.io/hostname") -> Json:
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
+def _spread(key: str) -> Json:
+    selector = {"matchLabels": {"app": "a"}}
+    return {"topologySpreadConstraints": [{"topologyKey": key, "maxSkew": 1, "labelSelector": selector}]}
+
+
 def _prefers(zone: str) -> Json:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
     preferred = [{"weight": 100, "preference": term}]
@@ -158,6 +163,26 @@ CASES = {
         nodes=[node("n1"), node("n2")],
         pods=[pod(name, labels=A, spec=_affinity("podAffinity", "a")) for name in "ab"],
         want={"a": "n1", "b": "n1"},
+    ),
+    "pods are spread evenly over zones, whatever is free there": Case(
+        nodes=[node("n1", labels={"zone": "a"}, cpu=64), node("n2", labels={"zone": "b"}, cpu=2), node("n3")],
+        pods=[pod(name, labels=A, cpu=1, spec=_spread("zone")) for name in "abcde"],
+        want={
+            "a": "n1",
+            "b": "n2",
+            "c": "n1",
+            "d": "n2",
+            "e": "n1",
+        },
+    ),
+    "a spread that cannot be kept waits": Case(
+        nodes=[node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}, cpu=1), node("n3")],
+        running=[pod("x", labels=A, node="n1", cpu=1)],
+        pods=[pod("a", labels=A, cpu=2, spec=_spread("zone"))],
+        want={
+            "a": "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread "
+            "constraints, 1 node(s) didn't match pod topology spread constraints (missing required label)."
+        },
     ),
     "the higher priority goes first": Case(
         nodes=[node("n1", cpu=1)],

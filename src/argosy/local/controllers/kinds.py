@@ -99,6 +99,14 @@ class Toleration(Struct, rename="camel"):
     toleration_seconds: int | None = None
 
 
+class SpreadConstraint(Struct, rename="camel"):
+    topology_key: str
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+
+
 class SchedulingGate(Struct):
     name: str
 
@@ -119,6 +127,7 @@ class PodSpec(Struct, rename="camel"):
     overhead: Quantities = field(default_factory=dict)
     resources: Requirements | None = None
     scheduling_gates: list[SchedulingGate] = field(default_factory=list)
+    topology_spread_constraints: list[SpreadConstraint] = field(default_factory=list)
 
 
 class PodStatus(Struct, rename="camel"):

@@ -44,12 +44,16 @@ def describe(facts: PodFacts, world: World) -> str:
 
 def depends_on_pods(facts: PodFacts, world: World) -> bool:
     """Whether other pods' places, and not only free room, decide where this pod can go."""
-    return bool(facts.affinity or facts.anti_affinity or world.repelling)
+    return bool(facts.affinity or facts.anti_affinity or facts.spread or world.repelling)
 
 
 def _between_pods(facts: PodFacts, room: Room, world: World) -> list[str]:
     if not depends_on_pods(facts, world):
         return []
+    if facts.spread:
+        uneven = _uneven(facts, room, world)
+        if uneven:
+            return [uneven]
     if not all(_near(term, facts, room, world) for term in facts.affinity):
         return ["node(s) didn't match pod affinity rules"]
     if any(_found(term, facts, room, world) for term in facts.anti_affinity):
@@ -57,6 +61,29 @@ def _between_pods(facts: PodFacts, room: Room, world: World) -> list[str]:
     if world.repelling and _repelled(facts, room, world):
         return ["node(s) didn't satisfy existing pods anti-affinity rules"]
     return []
+
+
+def _uneven(facts: PodFacts, room: Room, world: World) -> str:
+    """Why the pod would make its spread too uneven here, by the nodes that it could go to at all."""
+    for constraint in facts.spread:
+        key = constraint.topology_key
+        if key not in room.labels:
+            return "node(s) didn't match pod topology spread constraints (missing required label)"
+        counts: dict[str, int] = {}
+        for each in world.rooms.values():
+            if key in each.labels and node_wanted(facts.pod, each.name, each.labels):
+                found = sum(
+                    other.namespace == facts.namespace
+                    and other.pod.metadata.deletion_timestamp is None
+                    and selects(constraint.label_selector, other.pod.metadata.labels)
+                    for other in each.pods.values()
+                )
+                counts[each.labels[key]] = counts.get(each.labels[key], 0) + found
+        least = 0 if len(counts) < (constraint.min_domains or 1) else min(counts.values(), default=0)
+        itself = selects(constraint.label_selector, facts.pod.metadata.labels)
+        if counts.get(room.labels[key], 0) + itself - least > constraint.max_skew:
+            return "node(s) didn't match pod topology spread constraints"
+    return ""
 
 
 def _near(term: PodAffinityTerm, facts: PodFacts, room: Room, world: World) -> bool:

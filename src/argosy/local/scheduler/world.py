@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct, field
 
-from argosy.local.controllers.kinds import Node, Pod, PodAffinityTerm
+from argosy.local.controllers.kinds import Node, Pod, PodAffinityTerm, SpreadConstraint
 from argosy.local.controllers.shared import group_of
 from argosy.local.scheduler.matching import HostPort, host_ports
 from argosy.local.scheduler.resources import Amounts, add, amounts, pod_requests, pod_usage, subtract
@@ -28,6 +28,7 @@ class PodFacts(Struct, frozen=True):
     ports: tuple[HostPort, ...]
     affinity: tuple[PodAffinityTerm, ...]
     anti_affinity: tuple[PodAffinityTerm, ...]
+    spread: tuple[SpreadConstraint, ...]
     shape: bytes
     """Pods of one shape fit the same nodes equally well, as long as no affinity between pods is involved."""
 
@@ -59,7 +60,10 @@ class PodFacts(Struct, frozen=True):
         shape = msgspec.json.encode(
             (sorted(requests.items()), spec.node_selector, nodes, spec.tolerations, ports)
         )
-        return cls(pod, priority, requests, pod_usage(pod), ports, tuple(pods), tuple(anti), shape)
+        spread = tuple(
+            each for each in spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule"
+        )
+        return cls(pod, priority, requests, pod_usage(pod), ports, tuple(pods), tuple(anti), spread, shape)
 
 
 class Room(Struct):

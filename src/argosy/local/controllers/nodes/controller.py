@@ -4,6 +4,7 @@ A pass belongs to one node and wakes itself when the node would have been silent
 next pod must leave; a healthy node costs nothing in between.
 """
 
+import asyncio
 from datetime import datetime
 
 import msgspec
@@ -27,6 +28,7 @@ from argosy.local.controllers.nodes.health import (
 from argosy.local.controllers.shared import Shared, each
 
 GRACE = 40.0
+LEASES = "kube-node-lease"
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -68,20 +70,27 @@ class NodeController:
 
     def _listen(self, node: Node) -> Heard:
         name = node.metadata.name
-        lease = self._shared.leases.get("kube-node-lease", name)
+        lease = self._shared.leases.get(LEASES, name)
         renewed = lease.spec.renew_time if lease is not None else None
-        now = self._shared.clock.monotonic()
-        heard = self._heard[name] = listen(self._heard.get(name), renewed, heartbeat_of(node), now)
+        heard = self._heard[name] = listen(self._heard.get(name), renewed, heartbeat_of(node), _awake())
         return heard
+
+    async def _still_silent(self, node: Node) -> bool:
+        """Asks the API server itself: we may have been stopped, and not have read what has come since."""
+        try:
+            self._shared.leases.put(await self._shared.client.get(Lease, node.metadata.name, LEASES))
+        except NotFound:
+            pass
+        return _awake() - self._listen(node).at >= self._grace
 
     async def _pass(self, name: str) -> Wake | None:
         node = self._shared.nodes.get("", name)
         if node is None or node.metadata.deletion_timestamp is not None:
             return None
         now = self._shared.clock.now().replace(microsecond=0)
-        left = self._grace - (self._shared.clock.monotonic() - self._listen(node).at)
+        left = self._grace - (_awake() - self._listen(node).at)
         try:
-            if left <= 0 and (changed := lost_conditions(node, now)):
+            if left <= 0 and (changed := lost_conditions(node, now)) and await self._still_silent(node):
                 log.warning("node is silent", node=name)
                 node = await self._mark(node, changed)
             wanted = taints_for(node, now)
@@ -93,6 +102,7 @@ class NodeController:
         if ready_status(node) != "True":
             await self._unready(pods, now)
         next_leave = await self._evict(node, pods)
+        left = self._grace - (_awake() - self._listen(node).at)
         waits = [seconds for seconds in (left if left > 0 else None, next_leave) if seconds is not None]
         return Wake(after=min(waits)) if waits else None
 
@@ -175,6 +185,11 @@ class NodeController:
         except (NotFound, Conflict):
             return
         self._shared.pods.put(written)
+
+
+def _awake() -> float:
+    """Seconds that do not pass while the machine sleeps: its nodes sleep with it."""
+    return asyncio.get_running_loop().time()
 
 
 def _evicting(taints: list[Taint]) -> bool:
