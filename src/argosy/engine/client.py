@@ -1,11 +1,9 @@
 """A typed client of the Kubernetes API: `await client.get(Pod, "a", "default")` gives a `Pod`.
 
-Writes pass the limiter and are not sent after `deadline`; their timeout ends before it, so that a process
-that lost its lease, or slept through it, changes nothing. What certainly was not done is tried again here
-(429, and 401 after new credentials); anything else is raised, typed by what the caller does about it.
+Every method raises errors typed by what the caller does about them. How requests are sent, limited and tried
+again, and why nothing is written after the deadline, is told in `sender`.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
@@ -19,13 +17,14 @@ from argosy.engine import streams
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.codec import Body, Bookmark, Codec, Undecodable, WatchEvent, encode_body
 from argosy.engine.dynamic import Json
-from argosy.engine.errors import ApiError, Gone, LeaseExpired, Throttled, Unauthorized, error_from_answer
+from argosy.engine.errors import Gone
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.limiter import WriteLimiter, WriteLimits
+from argosy.engine.limiter import WriteLimits
 from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Fetchable, T
 from argosy.engine.scale import Scale
-from argosy.engine.transport import Answer, HttpTransport, Request, Transport
+from argosy.engine.sender import Sender
+from argosy.engine.transport import HttpTransport, Transport
 
 Query = Mapping[str, str]
 
@@ -64,12 +63,17 @@ class Client:
         self.connection = connection
         self.metrics = metrics or Metrics()
         self._transport = transport or HttpTransport(connection)
+        self._sender = Sender(
+            connection,
+            self._transport,
+            limits=limits,
+            deadline=deadline,
+            timeout=timeout,
+            clock=clock,
+            metrics=self.metrics,
+        )
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._manager = {"fieldManager": field_manager}
-        self._limiter = WriteLimiter(limits)
-        self._deadline = deadline
-        self._timeout = timeout
-        self._clock = clock
         self._codecs: dict[type, object] = {}
 
     async def __aenter__(self) -> Self:
@@ -254,7 +258,8 @@ class Client:
         if timeout_seconds is not None:
             query["timeoutSeconds"] = str(timeout_seconds)
         target = _target(_path(kind, None, namespace), query)
-        return streams.watch(self._codec(kind), self._opened(target, _accept(kind)), idle_seconds)
+        opener = self._sender.stream(target, {**self._headers, "Accept": _accept(kind)})
+        return streams.watch(self._codec(kind), opener, idle_seconds)
 
     def logs(
         self,
@@ -278,7 +283,7 @@ class Client:
             "sinceSeconds": since_seconds,
         }
         target = _target(streams.pod_path(pod, namespace, "log"), streams.log_query(options))
-        return streams.chunks(self._opened(target, "*/*"))
+        return streams.chunks(self._sender.stream(target, {**self._headers, "Accept": "*/*"}))
 
     async def exec(
         self,
@@ -295,8 +300,7 @@ class Client:
         """Run a command in a container; its exit code."""
         query = streams.exec_query(command, container, stdin=stdin is not None, tty=tty)
         target = streams.pod_path(pod, namespace, "exec") + "?" + urlencode(query)
-        request = await self._new_request("GET", target, self._headers, None)
-        await self._time_to_write()
+        request = await self._sender.upgrade(target, self._headers)
         async with self._transport.websocket(request, streams.EXEC_PROTOCOLS) as socket:
             return await streams.converse(socket, stdin, on_stdout, on_stderr)
 
@@ -314,86 +318,7 @@ class Client:
         given = self._headers if encoded is None else {**self._headers, "Content-Type": "application/json"}
         if headers:
             given = {**given, **headers}
-        send = self._send_read if method in ("GET", "HEAD") else self._send_write
-        target = _target(path, query)
-        for attempt in range(TRIES):
-            try:
-                return await send(method, target, given, encoded)
-            except Throttled as error:
-                if attempt + 1 == TRIES or error.status != 429 or error.retry_after > PATIENCE:
-                    raise
-                if method == "GET":
-                    await asyncio.sleep(error.retry_after)
-            except Unauthorized:
-                if attempt + 1 == TRIES or not self.connection.credentials.refresh():
-                    raise
-        raise AssertionError("the last try returns or raises")
-
-    async def _send_read(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
-    ) -> bytes:
-        return await self._send(await self._new_request(method, target, headers, body))
-
-    async def _send_write(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
-    ) -> bytes:
-        started = await self._limiter.acquire()
-        self.metrics.writes_in_flight.inc()
-        try:
-            request = await self._new_request(method, target, headers, body)
-            # Checked last, right before sending: waiting for a place or for credentials takes time.
-            request.timeout = await self._time_to_write()
-            answer = await self._send(request)
-        except Throttled as error:
-            self._limiter.throttled(started, error.retry_after)
-            raise
-        else:
-            self._limiter.succeeded()
-            return answer
-        finally:
-            self.metrics.writes_in_flight.dec()
-            self._limiter.release()
-
-    async def _time_to_write(self) -> float:
-        if self._deadline is None:
-            return self._timeout
-        left = self._deadline() - self._clock.monotonic()
-        if left <= 0:
-            await asyncio.sleep(0)  # a caller that only tries again must not keep the loop from stopping it
-            raise LeaseExpired()
-        return min(left, self._timeout)
-
-    async def _new_request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Request:
-        identity = await self.connection.credentials.current()
-        return Request(method, target, headers, identity, body, self._timeout)
-
-    async def _send(self, request: Request) -> bytes:
-        before = self._clock.monotonic()
-        try:
-            answer = await self._transport.send(request)
-        except ApiError:
-            self.metrics.requests.labels(request.method, "none").inc()
-            raise
-        self._count(request, answer, before)
-        if answer.status >= 300:
-            raise error_from_answer(answer.status, answer.headers, answer.body)
-        return answer.body
-
-    def _count(self, request: Request, answer: Answer, before: float) -> None:
-        self.metrics.requests.labels(request.method, f"{answer.status // 100}xx").inc()
-        self.metrics.request_seconds.labels(request.method).observe(self._clock.monotonic() - before)
-
-    def _opened(self, target: str, accept: str) -> streams.Opener:
-        """How a stream is opened when it is first read: with credentials of that moment."""
-
-        async def request() -> Request:
-            request = await self._new_request("GET", target, {**self._headers, "Accept": accept}, None)
-            request.timeout = None
-            return request
-
-        return streams.Opener(self._transport, request, self.connection.credentials.refresh)
+        return await self._sender.send(method, _target(path, query), given, encoded)
 
     async def _patch(self, path: str, body: bytes, type: PatchType, force: bool) -> bytes:
         query = {**self._manager, "force": "true"} if force else self._manager
@@ -404,13 +329,6 @@ class Client:
         if codec is None:
             codec = self._codecs[kind] = Codec(kind)
         return cast("Codec[T]", codec)
-
-
-TRIES = 4
-"""How often a request that was certainly not done is sent."""
-
-PATIENCE = 5.0
-"""Seconds of Retry-After that are waited out here; a longer wait is the caller's to plan."""
 
 
 def _path(

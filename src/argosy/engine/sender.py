@@ -1,0 +1,130 @@
+"""Sends requests: with credentials, within limits, never after the deadline, and again where that is safe.
+
+A write is checked against the deadline last of all, right before it is sent, and times out before it. What
+certainly was not done is tried again here: 429, after the time the server asked for if that is short, and
+401, once, with credentials fetched anew. Anything else is the caller's to judge.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from argosy.engine.clock import Clock
+from argosy.engine.errors import ApiError, LeaseExpired, Throttled, Unauthorized, error_from_answer
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.limiter import WriteLimiter, WriteLimits
+from argosy.engine.metrics import Metrics
+from argosy.engine.streams import Opener
+from argosy.engine.transport import Answer, Request, Transport
+
+Headers = Mapping[str, str]
+
+TRIES = 4
+"""How often a request that was throttled is sent at most."""
+
+PATIENCE = 5.0
+"""Seconds of Retry-After that are waited out here; a longer wait is the caller's to plan."""
+
+
+class Sender:
+    def __init__(
+        self,
+        connection: Connection,
+        transport: Transport,
+        *,
+        limits: WriteLimits,
+        deadline: Callable[[], float] | None,
+        timeout: float,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._credentials = connection.credentials
+        self._transport = transport
+        self._limiter = WriteLimiter(limits)
+        self._deadline = deadline
+        self._timeout = timeout
+        self._clock = clock
+        self._metrics = metrics
+
+    async def send(self, method: str, target: str, headers: Headers, body: bytes | None = None) -> bytes:
+        """The body of a successful answer; any other answer raises."""
+        once = self._read if method in ("GET", "HEAD") else self._write
+        refreshed = False
+        tries = 1
+        while True:
+            try:
+                return await once(method, target, headers, body)
+            except Throttled as error:
+                if tries == TRIES or error.status != 429 or error.retry_after > PATIENCE:
+                    raise
+                tries += 1
+                if once == self._read:
+                    await asyncio.sleep(error.retry_after)
+            except Unauthorized:
+                if refreshed or not self._credentials.refresh():
+                    raise
+                refreshed = True
+
+    def stream(self, target: str, headers: Headers) -> Opener:
+        """How a stream is opened when it is first read: with credentials of that moment, and no end."""
+
+        async def request() -> Request:
+            return await self._request("GET", target, headers, None, None)
+
+        return Opener(self._transport, request, self._credentials.refresh)
+
+    async def upgrade(self, target: str, headers: Headers) -> Request:
+        """A request to open a WebSocket with; it counts as a write."""
+        request = await self._request("GET", target, headers, None, self._timeout)
+        await self._time_to_write()
+        return request
+
+    async def _read(self, method: str, target: str, headers: Headers, body: bytes | None) -> bytes:
+        return await self._answered(await self._request(method, target, headers, body, self._timeout))
+
+    async def _write(self, method: str, target: str, headers: Headers, body: bytes | None) -> bytes:
+        started = await self._limiter.acquire()
+        self._metrics.writes_in_flight.inc()
+        try:
+            request = await self._request(method, target, headers, body, self._timeout)
+            # Only now: waiting for a place and for credentials takes time.
+            request.timeout = await self._time_to_write()
+            answer = await self._answered(request)
+        except Throttled as error:
+            self._limiter.throttled(started, error.retry_after)
+            raise
+        else:
+            self._limiter.succeeded()
+            return answer
+        finally:
+            self._metrics.writes_in_flight.dec()
+            self._limiter.release()
+
+    async def _time_to_write(self) -> float:
+        if self._deadline is None:
+            return self._timeout
+        left = self._deadline() - self._clock.monotonic()
+        if left <= 0:
+            await asyncio.sleep(0)  # a caller that only tries again must not keep the loop from stopping it
+            raise LeaseExpired()
+        return min(left, self._timeout)
+
+    async def _request(
+        self, method: str, target: str, headers: Headers, body: bytes | None, timeout: float | None
+    ) -> Request:
+        return Request(method, target, headers, await self._credentials.current(), body, timeout)
+
+    async def _answered(self, request: Request) -> bytes:
+        before = self._clock.monotonic()
+        try:
+            answer = await self._transport.send(request)
+        except ApiError:
+            self._metrics.requests.labels(request.method, "none").inc()
+            raise
+        self._count(request, answer, before)
+        if answer.status >= 300:
+            raise error_from_answer(answer.status, answer.headers, answer.body)
+        return answer.body
+
+    def _count(self, request: Request, answer: Answer, before: float) -> None:
+        self._metrics.requests.labels(request.method, f"{answer.status // 100}xx").inc()
+        self._metrics.request_seconds.labels(request.method).observe(self._clock.monotonic() - before)
