@@ -5,9 +5,9 @@ and atomic lists and maps are leaves, other maps merge by key, lists of type `se
 `map` by their key fields. Where the schema says nothing, maps merge by key and lists are leaves.
 """
 
-import json
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import UNSET
 
 from argosy.local.schema import fieldsets
@@ -34,7 +34,7 @@ class Shape:
         self._fields: dict[str, Shape | None] = {}
         self._element: Shape | None = None
         self.kind = _kind(schema)
-        self.keys = _keys(schema) if self.kind == KEYED else ()
+        self.keys = tuple(sorted(_keys(schema))) if self.kind == KEYED else ()
         # The serialised name of each field, made once because every write needs them.
         self.names: dict[str, str] = {}
         self.defaults: Json = {}
@@ -88,17 +88,13 @@ class Shape:
                 value = self.defaults.get(key)
             if value is not None:
                 found[key] = value
-        if not found:
-            quoted = " ".join(f'"{key}"' for key in self.keys)
-            raise MergeError(
-                f"associative list with keys has an element that omits all key fields [{quoted}] "
-                "(and doesn't have default values for any key fields)"
-            )
-        if len(found) == 1:
-            ((key, value),) = found.items()
-            if type(value) is str and value.isalnum():
-                return f'k:{{"{key}":"{value}"}}'
-        return "k:" + _compact(dict(sorted(found.items())))
+        if found:
+            return "k:" + _compact(found)
+        quoted = " ".join(f'"{key}"' for key in self.keys)
+        raise MergeError(
+            f"associative list with keys has an element that omits all key fields [{quoted}] "
+            "(and doesn't have default values for any key fields)"
+        )
 
 
 def shape_of(schema: Schema) -> Shape:
@@ -295,19 +291,20 @@ def all_paths(value: object, shape: Shape) -> FieldSet:
     if isinstance(value, dict):
         if kind in (MAP, DEDUCED):
             node: FieldSet = {".": _MEMBER}
-            field, name = shape.field, shape.name
+            names = shape.names
             for key, inner in value.items():
+                name = names.get(key) or shape.name(key)
                 if inner.__class__ is dict or inner.__class__ is list:
-                    node[name(key)] = all_paths(inner, field(key) or shape.element)
+                    node[name] = all_paths(inner, shape.field(key) or shape.element)
                 else:
-                    node[name(key)] = _MEMBER
+                    node[name] = _MEMBER
             return node
     elif isinstance(value, list) and kind in (SET, KEYED):
         node = {".": _MEMBER}
         item_key, element = shape.item_key, shape.element
         for item in value:
-            key = item_key(item)
-            node[key] = _MEMBER if key in node else all_paths(item, element)
+            name = item_key(item)
+            node[name] = _MEMBER if name in node else all_paths(item, element)
         return node
     return _MEMBER
 
@@ -430,7 +427,7 @@ def shown(key: str) -> str:
     if kind == "f":
         return f".{rest}"
     if kind == "k":
-        fields = json.loads(rest)
+        fields = msgspec.json.decode(rest)
         return "[" + ",".join(f"{name}={_compact(value)}" for name, value in fields.items()) + "]"
     if kind == "v":
         return f"[={rest}]"
@@ -438,4 +435,4 @@ def shown(key: str) -> str:
 
 
 def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,240 @@
+"""OpenAPI v3 documents, one per group version, for `kubectl explain`, `apply` and validation by clients.
+
+A document holds the schemas of its kinds with everything they refer to, and for each kind the paths and
+parameters by which kubectl finds out what the server can do (`fieldValidation` above all). Callers keep the
+encoded documents; they change only when definitions do.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from argosy.local.schema.builtin import KindInfo, definition_json
+from argosy.local.schema.definitions import CrdInfo, CrdVersion
+from argosy.local.schema.model import Json
+
+PREFIX = "#/components/schemas/"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_OWN_KEYWORDS = ("omit", "null", "go")
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_METHODS = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
+_PATCHES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+_TYPE_FIELDS: Json = {
+    "apiVersion": {
+        "type": "string",
+        "description": "The version of the schema that this object follows, as group/version.",
+    },
+    "kind": {"type": "string", "description": "The kind of object that this is."},
+}
+
+
+class PublishedKind(Struct, frozen=True, kw_only=True):
+    """A kind as documents show it; made by `published` and `published_custom`."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    subresources: tuple[str, ...]
+    component: str
+    declared: Json | None = None
+
+    @property
+    def place(self) -> Json:
+        return {"group": self.group, "version": self.version, "kind": self.kind}
+
+
+def published(info: KindInfo) -> PublishedKind:
+    """A built-in kind."""
+    return PublishedKind(
+        group=info.group,
+        version=info.version,
+        kind=info.kind,
+        plural=info.plural,
+        namespaced=info.namespaced,
+        verbs=info.verbs,
+        subresources=tuple(sub.name for sub in info.subresources if "patch" in sub.verbs),
+        component=info.definition,
+    )
+
+
+def published_custom(info: CrdInfo, version: CrdVersion) -> PublishedKind:
+    """A version of a custom resource."""
+    subresources = (("status",) if version.has_status else ()) + (("scale",) if version.scale else ())
+    reverse = ".".join(reversed(info.group.split(".")))
+    return PublishedKind(
+        group=info.group,
+        version=version.name,
+        kind=info.kind,
+        plural=info.plural,
+        namespaced=info.namespaced,
+        verbs=("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"),
+        subresources=subresources,
+        component=f"{reverse}.{version.name}.{info.kind}",
+        declared=version.declared,
+    )
+
+
+def document(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
+    """The document of one group version; all kinds are of it."""
+    listed = sorted(kinds, key=lambda kind: kind.plural)
+    schemas: Json = {}
+    needed = [META + "DeleteOptions", META + "Status", META + "ListMeta", META + "ObjectMeta"]
+    for kind in listed:
+        if kind.declared is None:
+            needed.append(kind.component)
+        else:
+            schemas[kind.component] = _custom(kind)
+        if "list" in kind.verbs:
+            schemas[f"{kind.component}List"] = _list_of(kind)
+    _collect(needed, schemas)
+    for kind in listed:
+        component = schemas[kind.component]
+        assert isinstance(component, dict)
+        schemas[kind.component] = {**component, "x-kubernetes-group-version-kind": [kind.place]}
+    paths: Json = {path: item for kind in listed for path, item in _paths(kind)}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": kubernetes},
+        "paths": paths,
+        "components": {"schemas": dict(sorted(schemas.items()))},
+    }
+
+
+def encode_document(kinds: Iterable[PublishedKind], kubernetes: str) -> bytes:
+    return msgspec.json.encode(document(kinds, kubernetes))
+
+
+def index(documents: Mapping[str, bytes]) -> Json:
+    """The reply of /openapi/v3; keys are as in `api/v1` and `apis/apps/v1`. The hash lets clients cache."""
+    return {
+        "paths": {
+            key: {"serverRelativeURL": f"/openapi/v3/{key}?hash={document_hash(body)}"}
+            for key, body in sorted(documents.items())
+        }
+    }
+
+
+def document_hash(body: bytes) -> str:
+    return hashlib.sha512(body).hexdigest().upper()
+
+
+def _collect(names: list[str], schemas: Json) -> None:
+    """Add the built-in definitions that these names lead to."""
+    table = definition_json()
+    while names:
+        name = names.pop()
+        if name not in schemas and name in table:
+            schemas[name] = _expand(table[name], names)
+
+
+def _expand(raw: Mapping[str, object], names: list[str]) -> Json:
+    """A definition of the table as OpenAPI writes it."""
+    result: Json = {}
+    for key, value in raw.items():
+        if key in _OWN_KEYWORDS or key == "$ref":
+            continue
+        if key == "properties" and isinstance(value, dict):
+            result[key] = {name: _expand(child, names) for name, child in value.items()}
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            result[key] = _expand(value, names)
+        else:
+            result[key] = value
+    reference = raw.get("$ref")
+    if isinstance(reference, str):
+        names.append(reference)
+        target: Json = {"$ref": PREFIX + reference}
+        return {**result, "allOf": [target]} if result else target
+    return result
+
+
+def _custom(kind: PublishedKind) -> Json:
+    declared = kind.declared or {}
+    properties = declared.get("properties")
+    metadata: Json = {"allOf": [{"$ref": f"{PREFIX}{META}ObjectMeta"}], "default": {}}
+    fields = properties if isinstance(properties, dict) else {}
+    return {**declared, "type": "object", "properties": {**fields, **_TYPE_FIELDS, "metadata": metadata}}
+
+
+def _list_of(kind: PublishedKind) -> Json:
+    item = {"allOf": [{"$ref": PREFIX + kind.component}], "default": {}}
+    place = {**kind.place, "kind": f"{kind.kind}List"}
+    return {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            **_TYPE_FIELDS,
+            "items": {"type": "array", "items": item},
+            "metadata": {"allOf": [{"$ref": f"{PREFIX}{META}ListMeta"}], "default": {}},
+        },
+        "x-kubernetes-group-version-kind": [place],
+    }
+
+
+def _paths(kind: PublishedKind) -> Iterator[tuple[str, Json]]:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    base = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
+    collection: Json = {}
+    if "list" in kind.verbs:
+        collection["get"] = _operation(kind, "list", f"{kind.component}List")
+    if "create" in kind.verbs:
+        collection["post"] = _operation(kind, "post", kind.component, write=True)
+    yield f"{base}/{kind.plural}", {**collection, **_path_parameters(kind, named=False)}
+    item: Json = {
+        method: _operation(kind, verb, kind.component, write=verb in ("update", "patch"))
+        for verb, method in _METHODS.items()
+        if verb in kind.verbs
+    }
+    if item:
+        yield f"{base}/{kind.plural}/{{name}}", {**item, **_path_parameters(kind, named=True)}
+    for subresource in kind.subresources:
+        operations: Json = {
+            method: _operation(kind, verb, kind.component, write=verb != "get", suffix=subresource.title())
+            for verb, method in _METHODS.items()
+            if verb != "delete"
+        }
+        path = f"{base}/{kind.plural}/{{name}}/{subresource}"
+        yield path, {**operations, **_path_parameters(kind, named=True)}
+
+
+def _operation(
+    kind: PublishedKind, verb: str, component: str, *, write: bool = False, suffix: str = ""
+) -> Json:
+    reply = {"content": {"application/json": {"schema": {"$ref": PREFIX + component}}}, "description": "OK"}
+    operation: Json = {
+        "tags": [f"{kind.group.split('.')[0] or 'core'}_{kind.version}"],
+        "operationId": f"{verb}{kind.version}{kind.kind}{suffix}",
+        "responses": {"200": reply},
+        "x-kubernetes-action": "put" if verb == "update" else verb,
+        "x-kubernetes-group-version-kind": kind.place,
+    }
+    if write:
+        operation["parameters"] = [_parameter(name) for name in _WRITE]
+        if verb == "patch":
+            operation["parameters"] = [*map(_parameter, _WRITE), _parameter("force", "boolean")]
+        types = _PATCHES if verb == "patch" else ("application/json",)
+        body: Json = {"$ref": PREFIX + component} if verb != "patch" else {"type": "object"}
+        operation["requestBody"] = {"content": {name: {"schema": body} for name in types}, "required": True}
+    return operation
+
+
+def _parameter(name: str, type: str = "string") -> Json:
+    return {"name": name, "in": "query", "schema": {"type": type, "uniqueItems": True}}
+
+
+def _path_parameters(kind: PublishedKind, *, named: bool) -> Json:
+    names = (["name"] if named else []) + (["namespace"] if kind.namespaced else [])
+    return {
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+        ]
+    }
