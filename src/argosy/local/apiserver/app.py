@@ -21,6 +21,7 @@ from argosy.local.apiserver.http import (
     reply_error,
     send_response,
 )
+from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patching import patch_object
 from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
 from argosy.local.apiserver.read import get_object, list_objects
@@ -33,6 +34,7 @@ from argosy.local.apiserver.status import (
     internal,
     method_not_allowed,
     method_not_supported,
+    not_found,
     page_not_found,
 )
 from argosy.local.apiserver.subresources import bind, evict, finalize_namespace, request_token, scale
@@ -50,6 +52,7 @@ class App:
         self._api, self._authenticator, self._signer, self._address = api, authenticator, signer, address
         self._authorizer = Authorizer(api.store)
         self._lines = Lines()
+        self._documents = Documents(api.registry)
         self._handlers: dict[str, Handler] = {
             "get": get_object,
             "list": list_objects,
@@ -138,6 +141,10 @@ class App:
     def _other(self, request: Request) -> Response:
         if request.path == "/version":
             return reply(_version())
+        if request.path.startswith("/openapi/v3"):
+            document = self._documents.answer(request)
+            if document is not None:
+                return document
         if request.path.startswith("/api"):
             found = discovery(request, self._api.registry, self._address)
             if found is not None:
@@ -169,6 +176,8 @@ class App:
 
     def _subresource(self, call: Call, verb: str) -> Handler:
         served, sub = call.served, call.served.subresource(call.target.subresource)
+        if sub is None and served.custom is not None:
+            raise not_found(served.group, served.plural, call.target.name)
         if sub is None:
             raise page_not_found()
         if verb not in sub.verbs:

@@ -6,6 +6,7 @@ again right after a restart.
 
 import asyncio
 
+from argosy.local.apiserver import shape
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.objects import Json, child, children, ensure, strings, text
 from argosy.local.apiserver.registry import Served
@@ -58,7 +59,9 @@ class Definitions:
             await self._finish(served, definition)
             return
         settled = self._accept(definition)
-        if settled != head.decoded():
+        before = head.decoded()
+        if settled != before:
+            settled = shape.track_update(before, settled, served, "kube-apiserver", "status")
             await self._api.put(served, settled)
             definition = settled
         if established(definition):

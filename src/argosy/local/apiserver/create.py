@@ -1,9 +1,11 @@
 """Create: from a body to a stored object with everything that the server adds."""
 
+import msgspec
+
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_create, check_namespace
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.body import go_kind, read_object
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.fresh import fresh_metadata, prepare
 from argosy.local.apiserver.furnish import furnish
@@ -14,7 +16,7 @@ from argosy.local.apiserver.options import WriteOptions, invalid_error, write_op
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import generated_name
-from argosy.local.schema.errors import required
+from argosy.local.schema.errors import invalid, required
 
 _NAME_TRIES = 8
 
@@ -74,14 +76,14 @@ def check_identity(obj: Json, call: Call) -> Json:
         obj.setdefault("apiVersion", served.api_version)
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
     if kind != served.kind or api_version != served.api_version:
-        raise _wrong_kind(str(api_version or ""), str(kind or ""), call)
+        raise _wrong_kind(str(api_version or ""), str(kind or ""), obj, call)
     metadata = obj.get("metadata")
     if metadata is None:
         obj["metadata"] = metadata = {}
     if not isinstance(metadata, dict):
         raise bad_request(
             f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
-            "json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta"
+            f"json: cannot unmarshal {go_kind(metadata)} into Go value of type v1.ObjectMeta"
         )
     given = text(obj, "metadata", "namespace")
     if served.namespaced:
@@ -97,17 +99,10 @@ def check_identity(obj: Json, call: Call) -> Json:
     return obj
 
 
-def _wrong_kind(api_version: str, kind: str, call: Call) -> StatusError:
+def _wrong_kind(api_version: str, kind: str, obj: Json, call: Call) -> StatusError:
     served = call.served
     if served.custom is not None:
-        if not kind:
-            return bad_request("couldn't get version/kind; Object 'Kind' is missing")
-        return bad_request(
-            f"the API version in the data ({api_version}) does not match "
-            f"the expected API version ({served.api_version})"
-            if api_version != served.api_version
-            else f"the kind in the data ({kind}) does not match the expected kind ({served.kind})"
-        )
+        return _wrong_custom_kind(api_version, kind, obj, call)
     version = api_version.rpartition("/")[2]
     shown = f'{kind} in version "{version}" cannot be handled as a {served.kind}'
     group, _, version = api_version.rpartition("/")
@@ -118,3 +113,19 @@ def _wrong_kind(api_version: str, kind: str, call: Call) -> StatusError:
     return bad_request(
         f"{shown}: converting ({version}.{kind}) to ({inside}.{served.kind}): unknown conversion"
     )
+
+
+def _wrong_custom_kind(api_version: str, kind: str, obj: Json, call: Call) -> StatusError:
+    served, shown = call.served, msgspec.json.encode(obj).decode()
+    if not kind:
+        return bad_request(
+            f"the object provided is unrecognized (must be of type {served.kind}): "
+            f"Object 'Kind' is missing in '{shown}' ({shown})"
+        )
+    if api_version != served.api_version:
+        return bad_request(
+            f"the API version in the data ({api_version}) does not match "
+            f"the expected API version ({served.api_version})"
+        )
+    error = invalid("kind", kind, f"must be {served.kind}")
+    return invalid_error(served.group, kind, text(obj, "metadata", "name"), [error])

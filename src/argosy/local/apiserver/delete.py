@@ -15,14 +15,16 @@ from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.facts import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import wanted_form
-from argosy.local.apiserver.objects import Json, ensure, number, strings, text
+from argosy.local.apiserver.objects import Json, children, ensure, number, strings, text
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.selection import read_selection
 from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_found, success
 from argosy.local.apiserver.store import Stored
-from argosy.local.apiserver.times import parse_time, text_of
+from argosy.local.apiserver.times import now_text, parse_time, text_of
 from argosy.local.schema.errors import FieldError, invalid, not_supported
 
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _PODS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
@@ -95,6 +97,8 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     check_preconditions(call, head, obj, options)
     metadata = ensure(obj, "metadata")
     before = msgspec.json.encode(obj)
+    if served.storage == DEFINITIONS and "deletionTimestamp" not in metadata:
+        return await _delete_definition(call, obj, options)
     graceful, pending = _grace(call, obj, options)
     if pending:
         return False, head
@@ -116,6 +120,27 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     if not gone and after == before:
         return False, head
     return gone, await call.api.put(served, obj, delete=gone)
+
+
+async def _delete_definition(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, Stored | bytes]:
+    """A definition goes when its objects have gone, which the server sees to."""
+    metadata = ensure(obj, "metadata")
+    metadata["deletionTimestamp"] = now_text()
+    finalizers = strings(metadata, "finalizers")
+    metadata["finalizers"] = finalizers if CLEANUP in finalizers else [*finalizers, CLEANUP]
+    status = ensure(obj, "status")
+    conditions = [c for c in children(status, "conditions") if text(c, "type") != "Terminating"]
+    condition: Json = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": now_text(),
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }
+    status["conditions"] = [*conditions, condition]
+    if options.dry_run:
+        return False, msgspec.json.encode(forms.as_served(obj, call.served))
+    return False, await call.api.put(call.served, obj)
 
 
 def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOptions) -> None:

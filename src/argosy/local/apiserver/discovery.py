@@ -7,7 +7,6 @@ import msgspec
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.registry import Registry, Served
-from argosy.local.apiserver.status import page_not_found
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 # The groups of Kubernetes in the order that it lists them; custom groups follow by name.
@@ -47,7 +46,7 @@ def discovery(request: Request, registry: Registry, address: str) -> Response | 
     if parts[0] == "apis" and len(parts) == 2:
         versions = _groups(registry).get(parts[1])
         if not versions or not parts[1]:
-            raise page_not_found()
+            return None
         return reply({"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], list(versions))})
     if parts[0] == "apis" and len(parts) == 3:
         return _resources(registry, parts[1], parts[2])
@@ -110,7 +109,7 @@ def _aggregated(registry: Registry, *, legacy: bool, version: str) -> Response:
 def _aggregated_resource(served: Served) -> Json:
     described: Json = {
         "resource": served.plural,
-        "responseKind": {"group": served.group, "version": served.version, "kind": served.kind},
+        "responseKind": _response_kind(served, served.group, served.version, served.kind),
         "scope": "Namespaced" if served.namespaced else "Cluster",
         "singularResource": served.singular,
         "verbs": list(served.verbs),
@@ -123,12 +122,19 @@ def _aggregated_resource(served: Served) -> Json:
         described["subresources"] = [
             {
                 "subresource": sub.name,
-                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "responseKind": _response_kind(served, sub.group, sub.version, sub.kind),
                 "verbs": list(sub.verbs),
             }
             for sub in served.subresources
         ]
     return described
+
+
+def _response_kind(served: Served, group: str, version: str, kind: str) -> Json:
+    """Built-in kinds leave out a group version that is the resource's own."""
+    if served.builtin is not None and (group, version) == (served.group, served.version):
+        return {"group": "", "version": "", "kind": kind}
+    return {"group": group, "version": version, "kind": kind}
 
 
 def _api_versions(address: str) -> Json:
@@ -149,10 +155,10 @@ def _group(group: str, versions: list[str]) -> Json:
     return {"name": group, "versions": named, "preferredVersion": named[0]}
 
 
-def _resources(registry: Registry, group: str, version: str) -> Response:
+def _resources(registry: Registry, group: str, version: str) -> Response | None:
     kinds = [served for served in registry.all() if served.group == group and served.version == version]
     if not kinds:
-        raise page_not_found()
+        return None
     resources = [
         entry for served in sorted(kinds, key=lambda s: s.plural) for entry in _resource_entries(served)
     ]

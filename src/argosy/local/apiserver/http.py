@@ -46,6 +46,7 @@ class Request:
         self.headers: dict[bytes, bytes] = dict(headers)
         self.user = ANONYMOUS
         self.warnings: list[str] = []
+        self.yaml = False  # whether the answer is wanted as YAML
         self._receive = receive
         self._body: bytes | None = None
 
@@ -123,6 +124,8 @@ async def send_response(request: Request, response: Response, send: Send) -> Non
     ]
     headers += [(b"warning", f'299 - "{_quoted(text)}"'.encode()) for text in request.warnings]
     body = response.body
+    if request.yaml and isinstance(body, bytes) and response.content_type == b"application/json":
+        headers[0], body = (b"content-type", b"application/yaml"), _yaml(body)
     if isinstance(body, bytes):
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
@@ -132,6 +135,14 @@ async def send_response(request: Request, response: Response, send: Send) -> Non
     async for part in body:
         await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+def _yaml(body: bytes) -> bytes:
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(msgspec.json.decode(body), Dumper=dumper, sort_keys=True)
+    return text.encode()
 
 
 def _quoted(text: str) -> str:

@@ -7,12 +7,13 @@ metadata. Bodies are JSON or YAML; a patch is named by its content type.
 from typing import Literal
 
 from argosy.local.apiserver.http import Request
-from argosy.local.apiserver.status import not_acceptable
+from argosy.local.apiserver.status import StatusError, not_acceptable
 
 Form = Literal["object", "table", "metadata"]
 
 OFFERED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
-_JSON = ("application/json", "application/*", "*/*", "")
+_JSON = ("application/json", "*/*", "")
+_OFFERED_TOO = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
 def wanted_form(request: Request) -> Form:
@@ -20,10 +21,13 @@ def wanted_form(request: Request) -> Form:
     accept = request.header(b"accept")
     if not accept:
         return "object"
+    known = False
     for clause in accept.split(","):
         kind, *rest = (part.strip() for part in clause.split(";"))
         if kind not in _JSON and kind != "application/yaml":
             continue
+        known = True
+        request.yaml = kind == "application/yaml"
         parameters = dict(part.split("=", 1) for part in rest if "=" in part)
         wanted = parameters.get("as")
         if wanted is None:
@@ -34,7 +38,11 @@ def wanted_form(request: Request) -> Form:
             return "table"
         if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return "metadata"
-    raise not_acceptable(OFFERED)
+    if known:
+        raise not_acceptable(OFFERED)
+    offered = ", ".join([*OFFERED, *_OFFERED_TOO])
+    message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
+    raise StatusError(406, "NotAcceptable", message, {})
 
 
 def content_type(request: Request) -> str:

@@ -8,7 +8,7 @@ from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import Json, child, ensure, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.status import StatusError, bad_request, not_found
+from argosy.local.apiserver.status import StatusError, bad_request, not_found, unsupported_media_type
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
 from argosy.local.schema.errors import required
@@ -26,6 +26,8 @@ _PREFIX = "error decoding patch: "
 async def patch_object(call: Call) -> Response:
     kind, served = content_type(call.request), call.served
     offered = [JSON_PATCH, MERGE_PATCH, *([] if served.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
+    if kind not in offered and served.custom is not None:
+        raise unsupported_media_type(offered)
     if kind not in offered:
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     form = wanted_form(call.request)

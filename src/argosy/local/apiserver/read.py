@@ -71,6 +71,8 @@ async def list_objects(call: Call) -> Response:
     if not selection.everything:
         objects = [stored for stored in objects if selection.matches(stored)]
     metadata: Json = {"resourceVersion": str(shown)}
+    if served.custom is not None and form == "object":
+        metadata = {"continue": "", **metadata}
     if 0 < limit < len(objects):
         metadata["continue"] = _write_token(shown, _key(objects[limit - 1]))
         if selection.everything:

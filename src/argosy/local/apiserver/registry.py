@@ -15,7 +15,7 @@ from argosy.local.schema.definitions import object_schema
 from argosy.local.schema.model import Schema
 from argosy.local.schema.selectors import SELECTABLE_FIELDS, value_of
 
-ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ELSEWHERE = {("events.k8s.io", "events"): "events"}  # one storage under two groups
 
 
@@ -76,7 +76,7 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     schema: Schema
     columns: tuple[Json, ...]
     scale: Json
-    raw_schema: Json
+    whole: Json
     warning: str = ""
 
 
@@ -163,7 +163,7 @@ def custom_kinds(definition: Json) -> Iterable[Served]:
             schema=object_schema(raw_schema),
             columns=tuple(children(version, "additionalPrinterColumns")),
             scale=child(version, "subresources", "scale"),
-            raw_schema=raw_schema,
+            whole=definition,
             warning=_deprecation(version, group, kind),
         )
         yield Served(
@@ -176,7 +176,7 @@ def custom_kinds(definition: Json) -> Iterable[Served]:
             short_names=tuple(strings(names, "shortNames")),
             categories=tuple(strings(names, "categories")),
             namespaced=text(spec, "scope") == "Namespaced",
-            verbs=ALL_VERBS,
+            verbs=CUSTOM_VERBS,
             subresources=tuple(_custom_subresources(version, group, kind)),
             storage=qualified(group, plural),
             storage_version=f"{group}/{stored}",

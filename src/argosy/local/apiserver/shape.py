@@ -10,11 +10,12 @@ from argosy.local.apiserver.status import StatusError, bad_request
 from argosy.local.apiserver.times import now_text
 from argosy.local.schema import apply as ssa
 from argosy.local.schema import structural
+from argosy.local.schema.checks import validate_builtin
 from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.defaults import apply_defaults
-from argosy.local.schema.definitions import parse_crd
 from argosy.local.schema.errors import FieldError, invalid
-from argosy.local.schema.validation import validate as validation_of_custom
+from argosy.local.schema.metachecks import metadata_errors
+from argosy.local.schema.validation import validate as validate_custom
 
 
 def admit_fields(
@@ -29,19 +30,24 @@ def admit_fields(
         _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
         apply_defaults(served.group, served.kind, obj)
         return obj
-    unknown = structural.admit(obj, served.schema)
+    try:
+        unknown = structural.admit(obj, served.schema)
+    except DecodeError as error:
+        raise _unreadable(served, str(error), patched) from error
     _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
     return obj
 
 
-def validate(obj: Json, served: Served, old: Json | None) -> list[FieldError]:
+def validate(obj: Json, served: Served, old: Json | None, subresource: str = "") -> list[FieldError]:
     """What is wrong with an object that is about to be stored."""
     if served.custom is not None:
-        return validation_of_custom(obj, served.schema, old)
-    if served.storage == "customresourcedefinitions.apiextensions.k8s.io":
-        parsed = parse_crd(obj)
-        return parsed if isinstance(parsed, list) else []
-    return []
+        errors = metadata_errors(
+            served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
+        )
+        return errors + validate_custom(obj, served.schema, old)
+    return validate_builtin(
+        served.group, served.kind, obj, old, namespaced=served.namespaced, subresource=subresource
+    )
 
 
 def check_applied(obj: Json, served: Served, validation: FieldValidation, warnings: list[str]) -> Json:
@@ -57,7 +63,7 @@ def track_update(old: Json | None, new: Json, served: Served, manager: str, subr
         new,
         manager=manager,
         api_version=served.api_version,
-        time=now_text(),
+        time="" if subresource == "scale" else now_text(),  # Kubernetes gives these no time
         schema=served.schema,
         subresource=subresource,
         resets=_resets(served, subresource),

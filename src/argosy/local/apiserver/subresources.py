@@ -61,8 +61,12 @@ async def scale(call: Call) -> Response:
         raise conflict(call.served.group, call.served.plural, head.name, MODIFIED)
     replicas = child(wanted, "spec").get("replicas", 0)
     if not isinstance(replicas, int) or replicas < 0:
-        error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise invalid_error("autoscaling", "Scale", head.name, [error])
+        if call.served.custom is None:
+            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise invalid_error("autoscaling", "Scale", head.name, [error])
+        field = text(call.served.custom.scale, "specReplicasPath")
+        error = invalid(field, replicas, "should be a non-negative integer")
+        raise invalid_error(call.served.group, call.served.kind, head.name, [error])
     path = _replicas_path(call)
     ensure(obj, *path[:-1])[path[-1]] = replicas
     obj["apiVersion"] = call.served.api_version

@@ -13,7 +13,10 @@ from argosy.local.schema.table import Columns, Include, builtin_columns, custom_
 def table_of(served: Served, objects: Sequence[Json], metadata: Json, include: str, columns: bool) -> Json:
     """The objects as rows; `include` says what each row carries beside its cells."""
     if include not in ("None", "Metadata", "Object"):
-        raise bad_request(f'unrecognized includeObject value: "{include}"')
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
     table = table_for(
         _columns(served),
         objects,

@@ -19,7 +19,7 @@ from argosy.local.apiserver.objects import Json, child, ensure, strings, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.status import MODIFIED, StatusError, bad_request, conflict, not_found
 from argosy.local.apiserver.store import Stored
-from argosy.local.schema.errors import FieldError, forbidden, invalid
+from argosy.local.schema.errors import invalid
 
 
 async def update_object(call: Call) -> Response:
@@ -78,8 +78,7 @@ async def update(
         obj = shape.track_update(old, obj, served, options.manager, subresource)
     obj = admit_update(call, obj, old)
     _count_generation(obj, old, call)
-    errors = _finalizer_errors(obj, old) + shape.validate(obj, served, old)
-    if errors:
+    if errors := shape.validate(obj, served, old, subresource):
         raise invalid_error(served.group, served.kind, head.name, errors)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
     if options.dry_run:
@@ -97,7 +96,7 @@ async def update(
 def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: bool) -> None:
     served = call.served
     uid, old_uid = text(obj, "metadata", "uid"), text(old, "metadata", "uid")
-    if uid and uid != old_uid:
+    if uid and uid != old_uid and not patched:
         why = (
             f"StorageError: invalid object, Code: 4, Key: {_storage_key(call, head)}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
@@ -125,15 +124,7 @@ def _storage_key(call: Call, head: Stored) -> str:
     return "/".join(["/registry", *parts, *([head.namespace] if head.namespace else []), head.name])
 
 
-_KEPT_METADATA = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "generation",
-    "resourceVersion",
-    "generateName",
-)
+_KEPT_METADATA = ("creationTimestamp", "generation", "resourceVersion")
 
 
 def _keep(obj: Json, old: Json, call: Call) -> None:
@@ -155,8 +146,9 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
         _copy(obj, old, "status")
     for field in _KEPT_METADATA:
         _copy(metadata, old_metadata, field)
-    for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        _copy(metadata, old_metadata, field)
+    for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if field in old_metadata and (field == "deletionTimestamp" or not metadata.get(field)):
+            metadata[field] = old_metadata[field]
     metadata.pop("selfLink", None)
 
 
@@ -185,17 +177,6 @@ def _count_generation(obj: Json, old: Json, call: Call) -> None:
 
 def _without(obj: Json, ignored: set[str]) -> Json:
     return {key: value for key, value in obj.items() if key not in ignored}
-
-
-def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
-    if not text(old, "metadata", "deletionTimestamp"):
-        return []
-    added = sorted(set(strings(obj, "metadata", "finalizers")) - set(strings(old, "metadata", "finalizers")))
-    if not added:
-        return []
-    shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
-    why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
-    return [forbidden("metadata.finalizers", why)] * 2  # Kubernetes checks it twice and says it twice
 
 
 def _finished(obj: Json, old: Json) -> bool:
