@@ -3,7 +3,7 @@
 from argosy.engine.client import PatchType
 from argosy.kinds.kubernetes import Pod, PodGroup, Service
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import run
+from argosy.testing.builders import pod_template, run
 from argosy.testing.scene import Scene
 
 WORKERS = ("mnist-worker-0", "mnist-worker-1")
@@ -118,14 +118,16 @@ async def test_a_definition_that_cannot_be_honoured_is_told_and_cured_by_editing
 
 
 async def test_a_pod_that_the_api_refuses_is_told_and_cured_by_editing(scene: Scene) -> None:
-    bad = {"spec": {"containers": [{"name": "main", "image": "x", "resources": {"limits": {"cpu": "-1"}}}]}}
+    bad = {"metadata": {"labels": {"team": "not a value!"}}, **pod_template()}
     async with scene.operator():
         await scene.apply(run().role("worker", 1, template=bad))
 
         async def told() -> bool:
-            return "limits" in (await scene.run()).status.message
+            return "metadata.labels" in (await scene.run()).status.message
 
         await scene.until("status tells what is refused", told)
+        await scene.apply(run().role("worker", 1))
+        await scene.until_pods("mnist-worker-0")
 
 
 async def test_a_taken_name_is_reported_and_left_alone(scene: Scene) -> None:

@@ -52,6 +52,11 @@ class Memory(Struct):
         self.outcomes.pop((kind, name), None)
         self.retries.pop((kind, name), None)
 
+    def forgive(self) -> None:
+        """The definition changed: what was refused before may be right now."""
+        self.outcomes.clear()
+        self.retries.clear()
+
     def held(self, kind: str, name: str, now: float) -> bool:
         retry = self.retries.get((kind, name))
         return retry is not None and retry.at > now

@@ -94,8 +94,8 @@ class Reconciler(Generic[T]):
         if memory.pruned_until > self.clock.monotonic():
             return Wake(memory.pruned_until - self.clock.monotonic())
         now = self.clock.now()
-        seen = self.caches.observe(job.metadata.uid, memory)
         lowered = self._lower(job, memory)
+        seen = self.caches.observe(job.metadata.uid, memory)
         before = self.dialect.record(job)
         if isinstance(lowered, Problems):
             workload, plan = None, refuse(before, lowered, job.metadata.generation, now)
@@ -124,6 +124,7 @@ class Reconciler(Generic[T]):
         version = (job.metadata.generation, job.metadata.deletion_timestamp is not None)
         if memory.lowered is None or memory.lowered[0] != version:
             memory.lowered = (version, self._in_domain(self.dialect.lower(job)))
+            memory.forgive()
         return memory.lowered[1]
 
     def _in_domain(self, lowered: Workload | Problems) -> Workload | Problems:
