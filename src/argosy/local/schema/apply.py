@@ -27,6 +27,7 @@ from argosy.local.schema.merging import (
     with_named_fields,
 )
 from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.typed import typed_problems
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -168,6 +169,9 @@ def apply(
     validation are the caller's, afterwards. `known` are the versions that are served; entries of others are
     dropped.
     """
+    problems = typed_problems(config, schema)
+    if problems:
+        raise ApplyError(f"failed to create typed patch object ({_named(config)}): {problems}")
     before: Json = live if live is not None else {}
     entries = managed.decode_or_empty(_metadata(before).get("managedFields"))
     if known is not None:
@@ -392,6 +396,14 @@ def _owned_part(obj: Json) -> Json:
     if isinstance(metadata, dict):
         result["metadata"] = {k: v for k, v in metadata.items() if k not in _UNOWNED_METADATA}
     return result
+
+
+def _named(obj: Json) -> str:
+    """An object as Go's errors name it: namespace/name; group/version, Kind=kind."""
+    metadata = _metadata(obj)
+    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    place = f"{group}/{version}, Kind={obj.get('kind', '')}"
+    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {place}"
 
 
 def _metadata(obj: Json) -> Json:

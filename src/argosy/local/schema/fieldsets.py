@@ -91,14 +91,13 @@ def insert(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:
 
 
 def paths(fields: FieldSet) -> Iterator[tuple[str, ...]]:
-    """Every path of the set: a node before what is below it, fields before list items, both sorted."""
-    for key in sorted(fields, key=_order):
-        if key == SELF:
-            continue
-        node = _below(fields[key])
-        if is_member(node):
+    """Every path of the set: those of one level before those below, fields before list items, sorted."""
+    keys = sorted((key for key in fields if key != SELF), key=_order)
+    for key in keys:
+        if is_member(_below(fields[key])):
             yield (key,)
-        for rest in paths(node):
+    for key in keys:
+        for rest in paths(_below(fields[key])):
             yield (key, *rest)
 
 

@@ -1,0 +1,49 @@
+"""What makes a configuration unfit for server-side apply: undeclared fields, items named twice."""
+
+from collections.abc import Iterator
+
+from argosy.local.schema.merging import KEYED, SET, MergeError, Shape, shape_of, shown
+from argosy.local.schema.model import Json, Schema
+
+
+def typed_problems(config: Json, schema: Schema) -> str:
+    """The problems as one text, each with its path; empty when there are none."""
+    found = list(_problems(config, schema, "", is_open=False))
+    if len(found) > 1:
+        return "errors:\n" + "\n".join(f"  {problem}" for problem in found)
+    return found[0] if found else ""
+
+
+def _problems(value: object, schema: Schema, path: str, *, is_open: bool) -> Iterator[str]:
+    shape = shape_of(schema)
+    if isinstance(value, dict) and schema.type == "object":
+        # Where unknown fields are kept, they are also kept in everything below.
+        is_open = is_open or schema.preserve_unknown
+        free = is_open or schema.additional is not None or not schema.properties
+        for key, item in value.items():
+            child = schema.properties.get(key) or schema.additional
+            if child is not None:
+                yield from _problems(item, child, f"{path}.{key}", is_open=is_open)
+            elif not free:
+                yield f"{path}.{key}: field not declared in schema"
+    elif isinstance(value, list) and schema.items is not None:
+        if shape.kind in (SET, KEYED):
+            yield from _items(value, schema, shape, path, is_open)
+        else:
+            for index, item in enumerate(value):
+                yield from _problems(item, schema.items, f"{path}[{index}]", is_open=is_open)
+
+
+def _items(value: list[object], schema: Schema, shape: Shape, path: str, is_open: bool) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        try:
+            key = shape.item_key(item)
+        except MergeError as error:
+            yield f"{path}: element {index}: {error}"
+            continue
+        if key in seen:
+            yield f"{path}: duplicate entries for key {shown(key)}"
+        seen.add(key)
+        if schema.items is not None:
+            yield from _problems(item, schema.items, path + shown(key), is_open=is_open)
