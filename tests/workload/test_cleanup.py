@@ -1,0 +1,66 @@
+from datetime import datetime
+
+import pytest
+from msgspec import Struct
+
+from argosy.testing.workloads import NOW, later, pod, workload
+from argosy.workload import cleanup
+from argosy.workload.model import Cleanup, Limits, Phase, Ttl
+from argosy.workload.observed import Observed, ObservedGroup
+from argosy.workload.plan import DeleteChild, DeleteJob, DeletePod
+from argosy.workload.record import Record
+
+PODS = (
+    pod(0, "Running"),
+    pod(1, "Succeeded"),
+    pod(2, "Failed"),
+    pod(3, "Pending", held=True),
+    pod(4, terminating=True),
+)
+
+
+class Case(Struct):
+    policy: Cleanup
+    phase: Phase = Phase.SUCCEEDED
+    reason: str = ""
+    limits: Limits = Limits()
+    seconds: float = 0
+    want_pods: tuple[int, ...] = ()
+    want_children: bool = False
+    want_job: bool = False
+    want_wake: datetime | None = None
+
+
+HOUR = Limits(ttl=Ttl(succeeded=3600), children_ttl=Ttl(failed=60))
+
+CASES = {
+    "All": Case(Cleanup.ALL, want_pods=(0, 1, 2, 3), want_children=True),
+    "Running deletes what has not ended": Case(Cleanup.RUNNING, want_pods=(0, 3)),
+    "None deletes only what still waits to start": Case(Cleanup.NONE, want_pods=(3,)),
+    "None after a limit was hit stops what runs": Case(
+        Cleanup.NONE, Phase.FAILED, "DeadlineExceeded", want_pods=(0, 3)
+    ),
+    "the job lives for its time": Case(Cleanup.NONE, limits=HOUR, want_pods=(3,), want_wake=later(3600)),
+    "and is deleted after it": Case(Cleanup.NONE, limits=HOUR, seconds=3600, want_job=True),
+    "a failed one lives for ever": Case(
+        Cleanup.NONE, Phase.FAILED, limits=HOUR, seconds=10, want_pods=(3,), want_wake=later(60)
+    ),
+    "but its pods do not": Case(
+        Cleanup.NONE, Phase.FAILED, limits=HOUR, seconds=60, want_pods=(0, 1, 2, 3), want_children=True
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_cleanup(case: Case) -> None:
+    job = workload(cleanup=case.policy, limits=case.limits)
+    record = Record(since=NOW, phase=case.phase, reason=case.reason, finished=NOW)
+    observed = Observed(pods=PODS, children={("Service", "job-worker"): ""}, group=ObservedGroup())
+    plan = cleanup.plan(job, record, observed, later(case.seconds))
+    names = tuple(action.name for action in plan.actions if isinstance(action, DeletePod))
+    assert names == tuple(f"job-worker-{index}" for index in case.want_pods)
+    children = [(a.kind, a.name) for a in plan.actions if isinstance(a, DeleteChild)]
+    assert children == ([("Service", "job-worker"), ("PodGroup", "job")] if case.want_children else [])
+    assert any(isinstance(action, DeleteJob) for action in plan.actions) is case.want_job
+    assert plan.wake_at == case.want_wake
+    assert plan.record == record, "status stays as at the end"

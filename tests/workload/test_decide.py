@@ -1,0 +1,189 @@
+"""Whole lives of jobs, step by step, and the rules that span several policies."""
+
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, later, pod, pods, role, seen, workload
+from argosy.testing.world import World
+from argosy.workload.decide import decide, refuse
+from argosy.workload.model import Cleanup, Limits, Phase, Problem, Problems, Restart, Rules, Scope
+from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.plan import CreatePod, DeletePod, Emit
+from argosy.workload.record import Record, decode
+
+
+def record_of(world: World) -> Record:
+    assert world.job
+    record = decode(world.job.status)
+    assert record
+    return record
+
+
+def test_a_life_without_trouble() -> None:
+    world = World(
+        workload(role(replicas=2), rules=Rules(succeeded_when=(("worker",),), services=("worker",)))
+    )
+    world.sync()
+    world.run()
+    assert record_of(world).phase is Phase.STARTING
+    assert sorted(world.pods) == ["job-worker-0", "job-worker-1"]
+    assert ("Service", "job-worker") in world.children
+    world.settle()
+    assert record_of(world).phase is Phase.RUNNING
+    for one in world.live("Running"):
+        world.update(replace(one, phase="Succeeded", exit_code=0))
+    world.settle()
+    record = record_of(world)
+    assert (record.phase, record.reason, record.message) == (Phase.SUCCEEDED, "Completed", "in 0 s")
+    assert [entry.reason for entry in record.history] == ["Running", "Succeeded"]
+
+
+def test_a_killed_worker_is_replaced() -> None:
+    world = World(workload(role(replicas=3, restart=Restart.ON_FAILURE), limits=Limits(restarts=3)))
+    world.settle()
+    world.fail(world.pods["job-worker-2"], 137)
+    world.sync()
+    world.run()
+    record = record_of(world)
+    assert record.phase is Phase.RESTARTING
+    assert record.message.endswith("replacing it, 1 of 3 restarts used")
+    world.settle()
+    record = record_of(world)
+    assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 1, 1)
+    assert world.pods["job-worker-2"].replacement == 1
+
+
+def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
+    roles = role("launcher", 1, Restart.ON_FAILURE), role("worker", 2, Restart.ON_FAILURE)
+    rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=Scope.JOB)
+    world = World(workload(*roles, rules=rules, limits=Limits(restarts=3)))
+    world.settle()
+    before = {one.uid for one in world.pods.values()}
+    world.fail(world.pods["job-worker-1"], 137)
+    world.sync()
+    world.run()
+    world.fail(world.pods["job-launcher-0"], 1)
+    world.settle()
+    record = record_of(world)
+    assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 2, 1)
+    assert not before & {one.uid for one in world.pods.values()}
+
+
+def test_suspended_and_resumed() -> None:
+    job = workload(role(replicas=2), limits=Limits(active_deadline=86400))
+    world = World(job)
+    world.settle()
+    world.now = later(50)
+    world.edit(replace(job, suspended=True))
+    world.settle()
+    record = record_of(world)
+    assert not world.pods
+    assert (record.phase, record.started) == (Phase.SUSPENDED, None)
+    assert record.waiting and record.waiting.since == later(50)
+    world.now = later(500)
+    world.edit(job)
+    world.settle()
+    record = record_of(world)
+    assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 2, 0)
+    assert record.started == later(500), "the deadline counts anew"
+
+
+def test_a_wiped_status_loses_no_pod() -> None:
+    world = World(workload(role(replicas=3, restart=Restart.ON_FAILURE)))
+    world.settle()
+    world.fail(world.pods["job-worker-1"], 1)
+    world.settle()
+    uids = {one.uid for one in world.pods.values()}
+    world.wipe()
+    world.settle()
+    record = record_of(world)
+    assert {one.uid for one in world.pods.values()} == uids
+    assert (record.phase, record.restarts, record.replacement("worker", 1)) == (Phase.RUNNING, 1, 1)
+
+
+def test_success_stands_though_a_limit_is_hit_in_the_same_pass() -> None:
+    job = workload(role(replicas=1), limits=Limits(active_deadline=10))
+    plan = decide(job, Record(since=NOW, started=NOW, began=NOW), seen(*pods("S")), later(10))
+    assert plan.record.phase is Phase.SUCCEEDED
+
+
+def test_a_succeeded_pod_that_is_cleared_away_is_not_run_again() -> None:
+    world = World(workload(role(replicas=2, restart=Restart.ON_FAILURE)))
+    world.settle()
+    done = world.pods["job-worker-0"]
+    world.update(replace(done, phase="Succeeded"))
+    world.settle()
+    world.remove(world.pods["job-worker-0"])
+    world.settle()
+    assert sorted(world.pods) == ["job-worker-1"]
+    assert record_of(world).phase is Phase.RUNNING
+
+
+def test_a_pod_on_a_node_that_is_gone_is_removed_by_force_after_a_while() -> None:
+    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
+    observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}))
+    record = decide(job, None, seen(pod(0, node="a")), NOW).record
+    assert decide(job, record, observed, later(40)).wake_at == later(60)
+    plan = decide(job, record, observed, later(60))
+    assert [action for action in plan.actions if isinstance(action, DeletePod)] == [
+        DeletePod("job-worker-0", stuck.uid, grace=0, reason="a does not answer")
+    ]
+
+
+def test_what_the_api_refuses_is_told_and_tried_again() -> None:
+    job = workload(role(replicas=1))
+    said = Outcome("Pod", "job-worker-0", Result.REFUSED, "exceeded quota: team")
+    plan = decide(job, None, Observed(outcomes=(said,)), NOW)
+    waiting = plan.record.waiting
+    assert waiting
+    assert (waiting.reason, waiting.message) == ("PodRefused", "job-worker-0: exceeded quota: team")
+    assert any(isinstance(action, CreatePod) for action in plan.actions)
+
+
+def test_the_cause_of_a_wait_keeps_its_time() -> None:
+    job = workload(role(replicas=1))
+    first = decide(job, None, Observed(), NOW).record
+    second = decide(job, first, seen(pod(0, "Pending", waiting="Unschedulable")), later(5)).record
+    third = decide(job, second, seen(pod(0, "Pending", waiting="Unschedulable")), later(9)).record
+    assert second.waiting and second.waiting.reason == "Unschedulable"
+    assert third.waiting and third.waiting.since == later(5)
+    assert decide(job, third, seen(pod(0)), later(10)).record.waiting is None
+
+
+def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
+    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    running = decide(job, decide(job, None, Observed(), NOW).record, seen(pod(0)), NOW)
+    assert [a for a in running.actions if isinstance(a, Emit)] == [
+        Emit("Normal", "Running", "attempt 1 is running")
+    ]
+    again = decide(job, running.record, seen(pod(0)), later(1))
+    assert again.actions == ()
+    assert again.record == running.record
+    failed = decide(job, running.record, seen(pod(0, "Failed", exit_code=1)), later(2))
+    assert [a.type for a in failed.actions if isinstance(a, Emit)] == ["Warning"]
+
+
+def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
+    problems = Problems((Problem("spec.roles.worker.replicas", "0 pods are none; write 1 or more"),))
+    running = Record(since=NOW, phase=Phase.RUNNING, generation=1)
+    plan = refuse(running, problems, 2, later(1))
+    assert plan.record.phase is Phase.RUNNING
+    assert plan.record.generation == 2
+    assert plan.record.waiting and plan.record.waiting.reason == "InvalidSpec"
+    assert [type(action) for action in plan.actions] == [Emit]
+    again = refuse(plan.record, problems, 2, later(2))
+    assert (again.record, again.actions) == (plan.record, ())
+    cured = decide(workload(role(replicas=1), generation=3), again.record, seen(pod(0)), later(3))
+    assert cured.record.waiting is None
+
+
+def test_a_job_that_is_being_deleted_is_left_alone() -> None:
+    job = replace(workload(role(replicas=2)), deleting=True)
+    assert decide(job, None, Observed(), NOW).actions == ()
+
+
+def test_terminal_is_terminal() -> None:
+    job = workload(role(replicas=1), cleanup=Cleanup.NONE, suspended=True, generation=9)
+    record = Record(since=NOW, phase=Phase.FAILED, finished=NOW, reason="PodFailed")
+    plan = decide(job, record, Observed(), later(100))
+    assert (plan.record, plan.actions) == (record, ())

@@ -1,0 +1,50 @@
+import pytest
+from msgspec import Struct
+
+from argosy.testing.workloads import NOW, later, workload
+from argosy.workload import limits
+from argosy.workload.model import Limits, Phase
+from argosy.workload.observed import Observed
+from argosy.workload.record import Record
+
+
+class Case(Struct):
+    limits: Limits
+    seconds: float
+    phase: Phase = Phase.RUNNING
+    started: bool = True
+    want: str = ""
+    want_next: float | None = None
+
+
+TWO_HOURS = Limits(active_deadline=7200)
+QUICK = Limits(start_timeout=60)
+
+CASES = {
+    "no limits": Case(Limits(), 1e6),
+    "time is left": Case(TWO_HOURS, 7199, want_next=7200),
+    "time is over": Case(TWO_HOURS, 7200, want="DeadlineExceeded"),
+    "the clock went back": Case(TWO_HOURS, -500, want_next=7200),
+    "what has not started has all its time": Case(TWO_HOURS, 9999, started=False),
+    "still starting": Case(QUICK, 59, Phase.STARTING, want_next=60),
+    "starting took too long": Case(QUICK, 60, Phase.STARTING, want="StartTimeout"),
+    "what runs has started": Case(QUICK, 600, Phase.RUNNING),
+    "the next is the nearer one": Case(
+        Limits(active_deadline=100, start_timeout=60), 5, Phase.STARTING, want_next=60
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_limit(case: Case) -> None:
+    began = NOW if case.started else None
+    record = Record(since=NOW, phase=case.phase, started=began, began=began)
+    found = limits.reached(workload(limits=case.limits), record, Observed(), later(case.seconds))
+    assert (found.ending.reason if found.ending else "") == case.want
+    assert found.next == (None if case.want_next is None else later(case.want_next))
+
+
+def test_the_message_names_the_field_and_its_value() -> None:
+    record = Record(since=NOW, started=NOW)
+    ending = limits.reached(workload(limits=TWO_HOURS), record, Observed(), later(7200)).ending
+    assert ending and ending.message == "still active after 2 h (limits.activeDeadline)"

@@ -1,0 +1,103 @@
+import msgspec
+import pytest
+from msgspec import Struct
+
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod, PodGroup
+from argosy.workload.observed import ObservedPod, observe_group, observe_pod
+
+LABELS = {labels.ROLE: "worker", labels.INDEX: "2", labels.ATTEMPT: "3", labels.REPLACEMENT: "1"}
+
+
+def observed(**parts: object) -> ObservedPod:
+    body = {"metadata": {"name": "p", "uid": "u", "labels": LABELS}, **parts}
+    seen = observe_pod(msgspec.convert(body, Pod))
+    assert seen
+    return seen
+
+
+def ended(code: int, name: str = "main") -> dict[str, object]:
+    return {"name": name, "state": {"terminated": {"exitCode": code}}}
+
+
+class Case(Struct):
+    status: dict[str, object]
+    want: dict[str, object]
+    spec: dict[str, object] = {}
+
+
+CASES = {
+    "a pod without a status": Case({}, {"phase": "Pending", "exit_code": None}),
+    "the exit code of the container that failed": Case(
+        {"phase": "Failed", "containerStatuses": [ended(0, "sidecar"), ended(137)]},
+        {"exit_code": 137, "container": "main", "disrupted": False},
+    ),
+    "the exit code of an init container": Case(
+        {"phase": "Failed", "initContainerStatuses": [ended(2, "fetch")]},
+        {"exit_code": 2, "container": "fetch"},
+    ),
+    "an eviction": Case(
+        {"phase": "Failed", "reason": "Evicted", "message": "low memory"},
+        {"disrupted": True, "message": "low memory"},
+    ),
+    "a preemption": Case(
+        {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"disrupted": True},
+    ),
+    "held in an init container": Case(
+        {"phase": "Pending", "initContainerStatuses": [{"name": "wait", "state": {"running": {}}}]},
+        {"held": True},
+    ),
+    "an image that cannot be had": Case(
+        {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
+        {"waiting": "ImagePullBackOff"},
+    ),
+    "a container about to start waits for nothing worth telling": Case(
+        {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
+        {"waiting": ""},
+    ),
+    "no place for it": Case(
+        {
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/3 nodes",
+                }
+            ]
+        },
+        {"waiting": "Unschedulable", "waiting_message": "0/3 nodes"},
+    ),
+    "restarts of all containers together": Case(
+        {"containerStatuses": [{"name": "a", "restartCount": 2}, {"name": "b", "restartCount": 1}]},
+        {"in_place_restarts": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_pod(case: Case) -> None:
+    seen = observed(status=case.status, spec=case.spec)
+    assert {name: getattr(seen, name) for name in case.want} == case.want
+
+
+def test_place() -> None:
+    seen = observed()
+    assert (seen.role, seen.index, seen.attempt, seen.replacement) == ("worker", 2, 3, 1)
+
+
+def test_a_pod_whose_labels_were_changed_has_no_place() -> None:
+    body = {"metadata": {"name": "p", "labels": {**LABELS, labels.INDEX: "two"}}}
+    assert observe_pod(msgspec.convert(body, Pod)) is None
+
+
+def test_group() -> None:
+    condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnough", "message": "3/4"}
+    body = {
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 4},
+        "status": {"phase": "Inqueue", "conditions": [condition]},
+    }
+    group = observe_group(msgspec.convert(body, PodGroup))
+    assert (group.phase, group.min_member, group.scheduled, group.message) == ("Inqueue", 4, False, "3/4")
