@@ -15,8 +15,9 @@ import structlog
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.events import Recorder
+from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.node import cgroups, dns, network, server
+from argosy.local.node import cgroups, dns, network
 from argosy.local.node.addresses import Addresses
 from argosy.local.node.content import Content
 from argosy.local.node.kinds import ConfigMap, EndpointSlice, Pod, Secret, Service
@@ -85,12 +86,14 @@ class Agent:
             group.create_task(self._serve_services())
             group.create_task(self._reap())
             group.create_task(dns.serve(dns.Responder(zone, upstream), self._settings.gateway))
-            group.create_task(server.serve(self._settings.state / "agent.sock", self))
             for cache in caches:
                 await cache.wait_synced()
             group.create_task(self.pods.run())
             await self.pods.wait_synced()
             self._end_strays()
+            from argosy.local.node import server  # its import costs more than all the rest: nodes first
+
+            group.create_task(server.serve(self._settings.state / "agent.sock", self))
 
     def folder_of(self, namespace: str, name: str) -> Path | None:
         """Where the server finds a pod's logs and socket."""
@@ -267,8 +270,6 @@ class Agent:
 
 
 def _stray(uid: str, launch: Launch, agent: Agent) -> Worker:
-    from argosy.kinds.meta import ObjectMeta
-
     meta = ObjectMeta(name=launch["name"], namespace=launch["namespace"], uid=uid)
     worker = agent.worker_for(Pod(metadata=meta))
     worker.vanish()

@@ -14,6 +14,7 @@ import socket
 import struct
 from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address
+from typing import cast
 
 from dnslib import PTR, QTYPE, RCODE, RR, SRV, A, DNSError, DNSHeader, DNSQuestion, DNSRecord
 
@@ -122,8 +123,7 @@ class Upstream(asyncio.DatagramProtocol):
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.DatagramTransport):
-            self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | object, int]) -> None:
         waiting = self._waiting.pop(struct.unpack_from(">H", data)[0], None)
@@ -184,8 +184,7 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.DatagramTransport):
-            self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | object, int]) -> None:
         task = asyncio.get_running_loop().create_task(self._answer(data, addr))

@@ -10,7 +10,7 @@ import random
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import structlog
 
@@ -167,8 +167,7 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.DatagramTransport):
-            self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for flow in self._clients.values():

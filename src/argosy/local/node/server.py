@@ -169,7 +169,7 @@ async def _follow(
     rest = b""
     while True:
         ended = not _runs(folder, container, run)
-        data, inode, offset = await asyncio.to_thread(_read_from, path, inode, offset)
+        data, inode, offset = _read_from(path, inode, offset)
         whole, _, rest = (rest + data).rpartition(b"\n")
         lines = [parse(record) for record in whole.split(b"\n")] if whole else []
         shown = b"".join(line.shown(timestamps) for line in lines if line)

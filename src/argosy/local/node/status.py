@@ -58,6 +58,20 @@ def pod_status(pod: Pod, report: Report | None, situation: Situation) -> Json:
     return status
 
 
+def status_patch(pod: Pod, status: Json) -> Json:
+    """As a strategic merge patch: conditions merge by type, so what one no longer has must be nulled."""
+    held = {str(condition.get("type")): condition for condition in pod.status.conditions}
+    conditions = status["conditions"]
+    if not isinstance(conditions, list):
+        return status
+    return status | {
+        "conditions": [
+            condition | {key: None for key in held.get(str(condition["type"]), {}) if key not in condition}
+            for condition in conditions
+        ]
+    }
+
+
 def qos_class(pod: Pod) -> str:
     every = [*pod.spec.containers, *pod.spec.init_containers]
     named = [

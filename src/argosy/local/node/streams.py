@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp import WSMsgType, web
 
-from argosy.local.node import container, control
+from argosy.local.node import container, control, descriptors
 from argosy.local.node.control import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT
 from argosy.local.node.kinds import Json
 from argosy.local.node.pods import open_shim
@@ -57,8 +57,9 @@ async def attach(client: web.WebSocketResponse, folder: Path, name: str) -> None
         await _send(client, ERROR, _failed_to_start(str(answer["error"])))
         return
 
-    def stdin(data: bytes | None) -> None:
+    async def stdin(data: bytes | None) -> None:
         writer.write(control.frame(STDIN, data) if data is not None else control.frame(CLOSE, b""))
+        await writer.drain()
 
     def size(width: int, height: int) -> None:
         writer.write(control.frame(RESIZE, json.dumps([width, height]).encode()))
@@ -85,115 +86,113 @@ class _Exec:
     """A command under way: our ends of its streams, and the shim's connection that tells its exit."""
 
     def __init__(
-        self, connection: socket.socket, streams: dict[int, int], stdin: int | None, terminal: int | None
+        self, connection: socket.socket, outputs: dict[int, int], stdin: int | None, terminal: int | None
     ) -> None:
         self._connection = connection
-        self._streams = streams
+        self._outputs = outputs
         self._stdin = stdin
         self._terminal = terminal
 
     @staticmethod
     async def start(folder: Path, name: str, command: list[str], session: Session) -> "_Exec":
         connection = control.connect(folder)
+        connection.setblocking(False)
         theirs: list[int] = []
-        ours: dict[int, int] = {}
+        outputs: dict[int, int] = {}
         stdin: int | None = None
         if not session.tty:
             stdin_read, stdin = os.pipe()
             out, out_write = os.pipe()
             error, error_write = os.pipe()
-            theirs, ours = [stdin_read, out_write, error_write], {out: STDOUT, error: STDERR}
-            if not session.stdin:
-                os.close(stdin)
-                stdin = None
+            theirs, outputs = [stdin_read, out_write, error_write], {out: STDOUT, error: STDERR}
         request = {"op": "exec", "container": name, "argv": command, "tty": session.tty}
         line = json.dumps(request).encode() + b"\n"
-        if theirs:
-            socket.send_fds(connection, [line], theirs)
-        else:
-            connection.sendall(line)
+        socket.send_fds(connection, [line], theirs)
         for descriptor in theirs:
             os.close(descriptor)
-        data, received, _, _ = await asyncio.to_thread(socket.recv_fds, connection, 65536, 1)
+        running = _Exec(connection, outputs, stdin, None)
+        data, received = await descriptors.receive_with_descriptors(connection)
         answer = json.loads(data.split(b"\n")[0] or b'{"error": "the pod has ended"}')
         if "started" not in answer:
-            for descriptor in [*ours, *([stdin] if stdin is not None else [])]:
-                os.close(descriptor)
-            connection.close()
+            running.close()
             raise container.StartError(str(answer.get("failed") or answer.get("error")))
-        terminal = received[0] if received else None
-        if terminal is not None:
-            os.set_inheritable(terminal, False)
-            ours, stdin = {terminal: STDOUT}, terminal if session.stdin else None
-        running = _Exec(connection, ours, stdin, terminal)
         running._early = data.split(b"\n", 1)[1]
+        if received:
+            running._take_terminal(received[0])
+        elif not session.stdin:
+            running._close_stdin()
+        for descriptor in (*running._outputs, *([running._stdin] if running._stdin is not None else [])):
+            os.set_blocking(descriptor, False)
         return running
 
     async def relay(self, client: web.WebSocketResponse) -> None:
-        loop = asyncio.get_running_loop()
+        """Until the command has ended and all that it wrote is through, or the client is gone."""
         outputs = [
             asyncio.create_task(_copy_out(descriptor, channel, client))
-            for descriptor, channel in self._streams.items()
+            for descriptor, channel in self._outputs.items()
         ]
         incoming = asyncio.create_task(_incoming(client, self._write_stdin, self._resize))
-        exit_line = loop.run_in_executor(None, self._wait_exit)
+        exited = asyncio.create_task(self._exit_code())
         try:
-            code = await exit_line
-            await asyncio.wait(outputs, timeout=1.0)
-            await _send(client, ERROR, _success() if code == 0 else _exited(code))
+            await asyncio.wait((incoming, exited), return_when=asyncio.FIRST_COMPLETED)
+            if exited.done():
+                # A process left in the background may hold the streams open: it is not waited for long.
+                await asyncio.wait(outputs, timeout=1.0)
+                code = exited.result()
+                await _send(client, ERROR, _success() if code == 0 else _exited(code))
         finally:
             await _cancel(incoming, *outputs)
+            exited.cancel()
+            await asyncio.gather(exited, return_exceptions=True)
 
     def close(self) -> None:
         self._connection.close()
-        for descriptor in {*self._streams, *([self._stdin] if self._stdin is not None else [])}:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        self._close_stdin()
+        for descriptor in self._outputs:
+            os.close(descriptor)
+        self._outputs = {}
 
-    def _wait_exit(self) -> int:
+    async def _exit_code(self) -> int:
         data = self._early
         while b"\n" not in data:
-            piece = self._connection.recv(4096)
+            piece, _ = await descriptors.receive_with_descriptors(self._connection)
             if not piece:
                 return 137
             data += piece
         code = int(json.loads(data.split(b"\n")[0])["exit"])
         return code if code >= 0 else 128 - code
 
-    def _write_stdin(self, data: bytes | None) -> None:
-        if self._stdin is None:
-            return
+    async def _write_stdin(self, data: bytes | None) -> None:
+        target = self._terminal if self._terminal is not None else self._stdin
         if data is None:
-            if self._terminal is None:
-                os.close(self._stdin)
-                self._stdin = None
-            return
-        with contextlib.suppress(OSError):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._stdin, view) :]
+            self._close_stdin()
+        elif target is not None:
+            with contextlib.suppress(OSError):
+                await descriptors.write(target, data)
 
     def _resize(self, width: int, height: int) -> None:
         if self._terminal is not None:
             container.resize(self._terminal, width, height)
 
+    def _take_terminal(self, terminal: int) -> None:
+        self._terminal, self._outputs = terminal, {terminal: STDOUT}
+
+    def _close_stdin(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
     _early = b""
 
 
 async def _copy_out(descriptor: int, channel: int, client: web.WebSocketResponse) -> None:
-    while True:
-        try:
-            data = await asyncio.to_thread(os.read, descriptor, _CHUNK)
-        except OSError:
-            return
-        if not data:
-            return
+    while data := await descriptors.read(descriptor, _CHUNK):
         await _send(client, channel, data)
 
 
 async def _incoming(
     client: web.WebSocketResponse,
-    stdin: Callable[[bytes | None], None],
+    stdin: Callable[[bytes | None], Awaitable[None]],
     size: Callable[[int, int], None],
 ) -> None:
     async for message in client:
@@ -207,12 +206,12 @@ async def _incoming(
             continue
         if data[0] == STDIN:
             if len(data) > 1:
-                await asyncio.to_thread(stdin, data[1:])
+                await stdin(data[1:])
         elif data[0] == RESIZE and len(data) > 1:
             wanted = json.loads(data[1:])
             size(int(wanted.get("Width", 80)), int(wanted.get("Height", 24)))
         elif data[0] == CLOSE and data[1:2] == bytes([STDIN]):
-            stdin(None)
+            await stdin(None)
 
 
 async def _send(client: web.WebSocketResponse, channel: int, data: bytes) -> None:

@@ -21,7 +21,7 @@ from argosy.local.node.launch import Launch
 from argosy.local.node.pods import Pods, ShimEvent, alive
 from argosy.local.node.report import Report, read, write
 from argosy.local.node.shim import after_loss
-from argosy.local.node.status import Outcome, Situation, pod_status
+from argosy.local.node.status import Outcome, Situation, pod_status, status_patch
 from argosy.local.node.volumes import VolumeError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -258,7 +258,7 @@ class Worker:
         status = pod_status(self.pod, self.report, situation)
         if status == self._last or (self._waiting is None and _only_creating(status)):
             return
-        patch: Json = {"metadata": {"uid": self.uid}, "status": status}
+        patch: Json = {"metadata": {"uid": self.uid}, "status": status_patch(self.pod, status)}
         written = await self._client.patch(
             Pod,
             self.pod.metadata.name,

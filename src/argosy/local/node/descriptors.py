@@ -1,0 +1,61 @@
+"""Reading and writing plain descriptors (pipes, terminals) from asyncio without a thread each.
+
+A thread per waiting stream would soon use up the loop's pool: an exec session has four of them and may last
+for hours.
+"""
+
+import asyncio
+import os
+import socket
+
+
+async def read(descriptor: int, size: int) -> bytes:
+    """What is there, waiting for it if need be; empty at the end. The descriptor must not block."""
+    while True:
+        try:
+            return os.read(descriptor, size)
+        except BlockingIOError:
+            await _ready(descriptor, writing=False)
+        except OSError:  # a terminal whose last user left says EIO
+            return b""
+
+
+async def write(descriptor: int, data: bytes) -> None:
+    """All of it; raises OSError when nobody reads any more."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            await _ready(descriptor, writing=True)
+
+
+async def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """One message of a non-blocking socket, with the descriptors that came along."""
+    while True:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(connection, 65536, 1)
+        except BlockingIOError:
+            await _ready(connection.fileno(), writing=False)
+            continue
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return data, list(descriptors)
+
+
+async def _ready(descriptor: int, *, writing: bool) -> None:
+    """Wait on a copy: the loop keeps one reader and one writer per number, and the number may be closed."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    copy = os.dup(descriptor)
+
+    def ready() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    (loop.add_writer if writing else loop.add_reader)(copy, ready)
+    try:
+        await future
+    finally:
+        (loop.remove_writer if writing else loop.remove_reader)(copy)
+        os.close(copy)

@@ -1,0 +1,258 @@
+"""Real pods without an API server: what a shim runs, writes and reports."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from argosy.local.node import control, kernel, report
+from argosy.local.node.logs import log_path, read_lines
+from argosy.local.node.pods import alive
+from argosy.testing.launches import Stage, container_plan, finished, launch_plan, probe_plan, wait_for
+
+pytestmark = pytest.mark.root
+
+
+def output(folder: Path, container: str, run: int = 0) -> str:
+    return b"".join(line.shown(False) for line in read_lines(log_path(folder, container, run))).decode()
+
+
+def ask(folder: Path, request: dict[str, object]) -> dict[str, object]:
+    with control.connect(folder) as client:
+        client.sendall(json.dumps(request).encode() + b"\n")
+        answer: dict[str, object] = json.loads(client.makefile().readline())
+        return answer
+
+
+def entry(folder: Path, container: str) -> report.ContainerReport:
+    """What is reported of a container by now."""
+    state = report.read(folder)
+    return (state["containers"] if state else {}).get(container) or report.waiting(container, "")
+
+
+def test_two_containers_run_side_by_side_and_their_ends_are_reported(pods: Stage) -> None:
+    folder = pods.run(
+        launch_plan(container_plan("a", "echo one; exit 3"), container_plan("b", "echo two >&2; hostname"))
+    )
+    state = finished(folder)
+    ends = {name: entry["ended"] for name, entry in state["containers"].items()}
+    assert ends["a"] is not None
+    assert (ends["a"]["exit_code"], ends["a"]["reason"]) == (3, "Error")
+    assert ends["b"] is not None
+    assert (ends["b"]["exit_code"], ends["b"]["reason"]) == (0, "Completed")
+    assert output(folder, "a") == "one\n"
+    assert output(folder, "b") == "two\npod\n"
+    wait_for(lambda: not alive(folder))
+
+
+def test_init_containers_run_in_order_before_the_main_one(pods: Stage, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    mount = [{"source": str(shared), "target": "/data", "read_only": False}]
+    folder = pods.run(
+        launch_plan(
+            container_plan("first", "echo 1 >> /data/order", kind="init", mounts=mount),
+            container_plan("side", "echo side >> /data/order; sleep 100", kind="sidecar", mounts=mount),
+            container_plan(
+                "main", "until grep -q side /data/order; do :; done; echo 3 >> /data/order", mounts=mount
+            ),
+        )
+    )
+    state = finished(folder)
+    assert (shared / "order").read_text().split() == ["1", "side", "3"]
+    side = state["containers"]["side"]["ended"]
+    assert side is not None
+    assert side["exit_code"] == 143, "a sidecar is stopped when the main container has ended"
+
+
+def test_a_failed_init_container_ends_a_pod_that_never_restarts(pods: Stage) -> None:
+    folder = pods.run(
+        launch_plan(container_plan("first", "exit 1", kind="init"), container_plan("main", "echo never"))
+    )
+    state = finished(folder)
+    assert state["containers"]["main"]["ended"] is None
+    assert not log_path(folder, "main", 0).exists()
+
+
+def test_a_crashing_container_is_restarted_with_growing_pauses(pods: Stage) -> None:
+    folder = pods.run(
+        launch_plan(
+            container_plan("main", "n=$(ls /proc/1 >/dev/null; date +%s%N); echo $n; exit 1"),
+            restart_policy="Always",
+        )
+    )
+    wait_for(lambda: entry(folder, "main")["restarts"] >= 3)
+    times = [int(output(folder, "main", run)) / 1e9 for run in range(3)]
+    assert times[1] - times[0] < times[2] - times[1], "the first restart is at once, the next is held up"
+    last = entry(folder, "main")["last"]
+    assert last is not None
+    assert last["exit_code"] == 1
+
+
+def test_only_failures_are_restarted_on_failure(pods: Stage, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    plan = container_plan(
+        "main",
+        "test -e /data/once && exit 0; touch /data/once; exit 7",
+        mounts=[{"source": str(shared), "target": "/data", "read_only": False}],
+    )
+    state = finished(pods.run(launch_plan(plan, restart_policy="OnFailure")))
+    assert state["containers"]["main"]["restarts"] == 1
+
+
+def test_a_command_that_is_not_there_is_a_start_error(pods: Stage) -> None:
+    state = finished(pods.run(launch_plan(container_plan("main", "", argv=["no-such-program"]))))
+    ended = state["containers"]["main"]["ended"]
+    assert ended is not None
+    assert (ended["exit_code"], ended["reason"]) == (128, "StartError")
+    assert ended["message"] == 'exec: "no-such-program": executable file not found in $PATH'
+
+
+def test_a_pod_sees_neither_homes_nor_the_host_and_its_writes_stay_inside(pods: Stage) -> None:
+    secret = pods.folder / "token"
+    secret.write_text("admin")
+    marker = Path("/etc/argosy-test-marker")
+    script = (
+        f"ls -A /home /root; cat {secret} 2>&1; echo mine > {marker}; cat {marker}; "
+        "grep -E 'CapEff|NoNewPrivs' /proc/self/status; echo x > /proc/sys/kernel/hostname || echo denied"
+    )
+    folder = pods.run(
+        launch_plan(container_plan("main", script), hidden=["/home", "/root", str(pods.folder)])
+    )
+    finished(folder)
+    text = output(folder, "main")
+    assert "admin" not in text
+    assert "mine" in text
+    assert not marker.exists()
+    assert "CapEff:\t00000000a80425fb" in text
+    assert "NoNewPrivs:\t1" in text
+    assert "denied" in text
+
+
+def test_stopping_runs_the_hook_then_sends_the_signal_and_after_the_grace_kills(pods: Stage) -> None:
+    polite = container_plan(
+        "polite",
+        "trap 'echo term; exit 9' TERM; echo up; while :; do sleep 0.05; done",
+        pre_stop={"exec": ["/bin/sh", "-c", "echo hook > /proc/1/root/dev/null; touch /tmp/hooked"]},
+    )
+    deaf = container_plan("deaf", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    folder = pods.run(launch_plan(polite, deaf))
+    wait_for(lambda: output(folder, "polite") and output(folder, "deaf"))
+    assert ask(folder, {"op": "stop", "grace": 0.5}) == {"ok": True}
+    state = finished(folder)
+    ends = {name: entry["ended"] for name, entry in state["containers"].items()}
+    assert ends["polite"] is not None
+    assert ends["polite"]["exit_code"] == 9
+    assert ends["deaf"] is not None
+    assert ends["deaf"]["exit_code"] == 137
+
+
+def test_processes_in_the_background_end_with_their_container(pods: Stage) -> None:
+    folder = pods.run(
+        launch_plan(
+            container_plan("main", "setsid sleep 1000 & echo started; exit 0"),
+            container_plan("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+        )
+    )
+
+    wait_for(lambda: entry(folder, "main")["ended"])
+    wait_for(lambda: "sleep 1000" not in commands(folder))
+    assert alive(folder)
+
+
+def commands(folder: Path) -> str:
+    """Command lines of the processes of a pod, as the machine sees them."""
+    state = report.read(folder)
+    assert state is not None
+    space = Path(f"/proc/{state['pid']}/ns/pid").readlink()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "ns/pid").readlink() == space:
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+    return "\n".join(found)
+
+
+def test_probes_decide_readiness_and_a_failing_liveness_probe_restarts(pods: Stage) -> None:
+    ready = container_plan(
+        "ready",
+        "sleep 0.2; touch /tmp/ok; while :; do sleep 0.05; done",
+        readiness=probe_plan({"exec": ["test", "-e", "/tmp/ok"]}),
+    )
+    sick = container_plan(
+        "sick",
+        "while :; do sleep 0.05; done",
+        liveness=probe_plan({"exec": ["false"]}, failures=2, grace=0.0),
+    )
+    folder = pods.run(launch_plan(ready, sick, restart_policy="Always"))
+
+    wait_for(lambda: entry(folder, "ready")["ready"])
+    wait_for(lambda: entry(folder, "sick")["restarts"] >= 1)
+    assert entry(folder, "ready")["restarts"] == 0
+
+
+def test_the_termination_message_is_read_from_its_file(pods: Stage) -> None:
+    state = finished(
+        pods.run(launch_plan(container_plan("main", "echo because > /dev/termination-log; exit 1")))
+    )
+    ended = state["containers"]["main"]["ended"]
+    assert ended is not None
+    assert ended["message"] == "because\n"
+
+
+def test_a_pod_survives_the_death_of_its_zygote_and_is_reached_again(pods: Stage) -> None:
+    folder = pods.run(
+        launch_plan(container_plan("main", "trap 'exit 4' TERM; echo up; while :; do sleep 0.05; done"))
+    )
+    wait_for(lambda: output(folder, "main"))
+    os.kill(pods.process.pid, signal.SIGKILL)
+    pods.process.wait()
+    assert alive(folder)
+    assert ask(folder, {"op": "stop", "grace": 5})["ok"]
+    ended = finished(folder)["containers"]["main"]["ended"]
+    assert ended is not None
+    assert ended["exit_code"] == 4
+
+
+def test_there_is_never_a_second_shim_for_a_pod(pods: Stage) -> None:
+    folder = pods.run(launch_plan(container_plan("main", "sleep 100")))
+    with control.connect(pods.folder, "zygote.sock") as client:
+        client.sendall(f"{folder}\n".encode())
+        assert "error" in json.loads(client.makefile().readline())
+
+
+def test_the_end_of_the_shim_is_the_end_of_every_process_in_the_pod(pods: Stage) -> None:
+    folder = pods.run(launch_plan(container_plan("main", "setsid sleep 1000 & sleep 1000")))
+    wait_for(lambda: entry(folder, "main")["running"])
+    state = report.read(folder)
+    assert state is not None
+    os.kill(state["pid"], signal.SIGKILL)
+    wait_for(lambda: not kernel.alive(state["pid"], state["start_time"]))
+    wait_for(lambda: not alive(folder))
+
+
+def test_users_groups_and_capabilities_are_those_asked_for(pods: Stage) -> None:
+    plan = container_plan(
+        "main",
+        "id -u; id -g; id -G; grep CapEff /proc/self/status; touch /x 2>&1 || echo refused",
+        uid=1234,
+        gid=2345,
+        groups=[2345, 77],
+        read_only_root=True,
+    )
+    folder = pods.run(launch_plan(plan))
+    finished(folder)
+    assert output(folder, "main").split("\n")[:4] == ["1234", "2345", "2345 77", "CapEff:\t0000000000000000"]
+    assert "refused" in output(folder, "main")
+
+
+def test_a_terminal_of_its_own_is_logged_and_has_a_name(pods: Stage) -> None:
+    folder = pods.run(launch_plan(container_plan("main", "tty; stty -echo; echo done", tty=True)))
+    finished(folder)
+    assert output(folder, "main").replace("\r", "").split("\n")[:2] == ["/dev/pts/0", "done"]
