@@ -259,12 +259,49 @@ async def test_bookmarks_keep_the_version_current(client: Client, server: FakeSe
 async def test_an_object_that_does_not_fit_its_type_stops_nothing(client: Client, server: FakeServer) -> None:
     await server.put("configmaps", {"metadata": {"name": "bad", "namespace": "default"}, "data": {"x": 1}})
     await server.put("configmaps", config_map("good"))
+    problems: list[str] = []
     async with recording(client) as subject:
+        subject.watcher.when_undecodable(lambda bad: problems.append(f"{bad.metadata.name}: {bad.problem}"))
         await eventually(lambda: subject.told == ["init", "has good", "done"])
         await server.put("configmaps", config_map("bad", "cured"))
         await eventually(lambda: subject.told[-1] == "set bad=cured")
+    assert len(problems) == 1
+    assert problems[0].startswith("bad: Expected `str`, got `int`")
     sample = client.metrics.registry.get_sample_value
     assert sample("argosy_undecodable_objects_total", {"kind": "ConfigMap"}) == 1
+
+
+async def test_a_server_that_always_says_too_old_is_not_asked_without_pause(
+    client: Client, server: FakeServer
+) -> None:
+    server.watch_list = False
+    server.faults.append(Fault(410, reason="Expired", times=10**6, match=watching))
+    async with recording(client) as subject:
+        await eventually(lambda: subject.told.count("done") >= 3)
+        await eventually(lambda: isinstance(subject.watcher.state, Waiting))
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_pause(
+    client: Client, server: FakeServer
+) -> None:
+    server.bookmark_every = 0.01
+    async with recording(client) as subject:
+        await eventually(lambda: subject.told == ["init", "done"])
+        server.end_watches = True
+        server.drop_watches()
+        await eventually(lambda: getattr(subject.watcher.problem, "reason", "") == "Ended")
+        server.end_watches = False
+        await eventually(lambda: subject.watcher.problem is None)
+
+
+async def test_a_kind_that_is_not_there_is_complained_of_once(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(404, times=10**6))
+    task = asyncio.create_task(Recording(Watcher(client, ConfigMap, timings=TIMINGS)).run())
+    with structlog.testing.capture_logs() as logs:
+        await eventually(lambda: len(server.requests) > 5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [entry["log_level"] for entry in logs if entry["log_level"] != "debug"] == ["warning"]
 
 
 async def test_the_state_tells_where_the_machine_is(client: Client, server: FakeServer) -> None:

@@ -8,7 +8,7 @@ sees half a list. Errors never come out: they are logged, counted and waited out
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Generic
 
@@ -81,11 +81,11 @@ class WatchTimings(Struct, frozen=True):
     """Without event or bookmark for this long (servers send one a minute) the peer is taken for dead."""
     initial_silence: float = 10.0
     """The same before the initial events are complete: then the server does not know WatchList."""
-    server_timeout: int = 480
-    """Seconds after which the server is asked to end a watch, so that they spread over its replicas."""
+    server_timeout: float = 300.0
+    """The server is asked to end a watch after once to twice this, so that they spread over its replicas."""
     backoff: Backoff = Backoff(first=0.2, most=10.0)
-    settled: float = 5.0
-    """A watch that lasted this long ends an unlucky streak."""
+    too_short: float = 1.0
+    """A watch that brought nothing and ended within this was no success, though the server thinks so."""
 
 
 class Watcher(Generic[T]):
@@ -112,7 +112,12 @@ class Watcher(Generic[T]):
         self._timings = timings
         self._watch_list = True
         self._failures = 0
+        self._undecodable: list[Callable[[Undecodable], None]] = []
         self._events = client.metrics.watch_events.labels(kind.resource.kind)
+
+    def when_undecodable(self, listener: Callable[[Undecodable], None]) -> None:
+        """Call for each object that is passed over because it does not fit its type: somebody may tell."""
+        self._undecodable.append(listener)
 
     async def __aiter__(self) -> AsyncGenerator[Event[T], None]:
         async with aclosing(self.batches()) as batches:
@@ -136,20 +141,12 @@ class Watcher(Generic[T]):
                             yield batch
 
     async def _guarded(self, attempt: _Batches[T]) -> _Batches[T]:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         try:
             async with aclosing(attempt):
                 async for batch in attempt:
                     yield batch
         except ApiError as error:
-            if loop.time() - began > self._timings.settled:
-                self._failures = 0
             self._failed(error)
-        else:
-            self.problem = None
-            if loop.time() - began > self._timings.settled or isinstance(self.state, Watching):
-                self._failures = 0
 
     def _start(self, from_cache: bool) -> _Batches[T]:
         return self._stream_all() if self._watch_list else self._list_all(from_cache)
@@ -163,7 +160,7 @@ class Watcher(Generic[T]):
             labels=self._labels,
             fields=self._fields,
             send_initial_events=True,
-            timeout_seconds=self._timings.server_timeout,
+            timeout_seconds=self._server_timeout(),
             idle_seconds=self._patience,
         )
         async with aclosing(watch):
@@ -185,6 +182,7 @@ class Watcher(Generic[T]):
             self._pass_over(bad)
         yield [InitApply(item) for item in listed.items]
         self.state = Watching(listed.resource_version)
+        self.problem = None
         yield [InitDone(listed.resource_version)]
 
     async def _follow(self, version: str) -> _Batches[T]:
@@ -194,12 +192,20 @@ class Watcher(Generic[T]):
             labels=self._labels,
             fields=self._fields,
             resource_version=version,
-            timeout_seconds=self._timings.server_timeout,
+            timeout_seconds=self._server_timeout(),
             idle_seconds=self._patience,
         )
+        began = asyncio.get_running_loop().time()
         async with aclosing(watch):
             async for batch in watch:
                 yield self._translate(batch)
+        if asyncio.get_running_loop().time() - began > self._timings.too_short:
+            self._well()
+        elif self.state == Watching(version):
+            raise Unavailable(0, "Ended", "the server ended the watch at once")
+
+    def _server_timeout(self) -> int:
+        return round(self._timings.server_timeout * (1 + self._timings.backoff.chance()))
 
     def _patience(self) -> float:
         return self._timings.silence if isinstance(self.state, Watching) else self._timings.initial_silence
@@ -209,6 +215,8 @@ class Watcher(Generic[T]):
         events: list[Event[T]] = []
         version = ""
         initial = not isinstance(self.state, Watching)
+        if not initial:
+            self._well()
         for event in batch:
             if isinstance(event, WatchEvent):
                 version = event.object.metadata.resource_version
@@ -225,35 +233,43 @@ class Watcher(Generic[T]):
                 version = event.resource_version
                 if initial and event.initial_events_end:
                     initial = False
-                    self.problem = None
                     events.append(InitDone(version))
                 else:
                     events.append(Progress(version))
         if version and not initial:
+            if not isinstance(self.state, Watching):
+                self.problem = None
             self.state = Watching(version)
         self._events.inc(len(batch))
         return events
+
+    def _well(self) -> None:
+        """Changes are coming, or a watch ran its time: whatever was wrong is over."""
+        self._failures = 0
+        self.problem = None
 
     def _failed(self, error: ApiError) -> None:
         """Where an error leads: back to the start, or on from where we were, after a while."""
         cause, then = self._next(error)
         self._client.metrics.watch_restarts.labels(self._kind.resource.kind, cause).inc()
-        if cause in ("gone", "no-watch-list"):
+        self._failures += 1
+        if self._failures == 1 and cause in ("gone", "no-watch-list"):
             self.state = then
             return
-        self.problem = error
-        self._failures += 1
         seconds = self._timings.backoff.delay(self._failures)
         if isinstance(error, Throttled):
             seconds = max(seconds, error.retry_after)
         self.state = Waiting(seconds, then)
-        log.warning(
+        # A kind that is not installed is asked for until it is: said once, not every ten seconds.
+        known = self.problem is not None and self.problem.reason == error.reason
+        (log.debug if known else log.warning)(
             "watch broken, trying again",
             kind=self._kind.resource.kind,
             cause=cause,
             error=str(error),
             seconds=round(seconds, 1),
         )
+        self.problem = error
 
     def _next(self, error: ApiError) -> tuple[str, Start | Watching]:
         if isinstance(self.state, Watching):
@@ -261,7 +277,7 @@ class Watcher(Generic[T]):
                 return "gone", Start(from_cache=False)
             return ("silent" if error.reason == "Silent" else "error"), self.state
         # 500: a server that knows WatchList on an etcd too old for it says so only when asked.
-        unknown = isinstance(error, BadRequest | Invalid | Forbidden) or error.reason == "Silent"
+        unknown = isinstance(error, BadRequest | Invalid | Forbidden | Gone) or error.reason == "Silent"
         unknown = unknown or error.status == 500
         if self._watch_list and unknown:
             # Not offered: answered with a refusal, or ignored and never completed. Forbidden is the answer
@@ -275,3 +291,5 @@ class Watcher(Generic[T]):
         self._client.metrics.undecodable.labels(kind).inc()
         name = f"{bad.metadata.namespace}/{bad.metadata.name}".lstrip("/")
         log.warning("object does not fit its type, passed over", kind=kind, object=name, problem=bad.problem)
+        for listener in self._undecodable:
+            listener(bad)

@@ -73,6 +73,8 @@ class FakeServer:
         self.watch_list = watch_list
         self.ignore_watch_list = False
         """Send the initial events of a WatchList and never say that they are complete."""
+        self.end_watches = False
+        """Answer watches, and end them before anything is said."""
         self.garble_next = False
         """Cut the next event of a watch in half, and end the line and the watch there."""
         self.bookmark_every = bookmark_every
@@ -254,6 +256,8 @@ class FakeServer:
         version = int(request.query.get("resourceVersion") or self.version)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
+        if self.end_watches:
+            return response
         self._watches[id(request)] = request
         try:
             if not initial and version < self._oldest:
