@@ -27,6 +27,10 @@ class Dialect(Protocol[T]):
         raises."""
         ...
 
+    def shed(self, obj: T) -> T:
+        """The object as it is kept once its job has finished: without templates, which nobody needs then."""
+        ...
+
     def project(self, obj: T, workload: Workload | None, record: Record, seen: Observed) -> Struct:
         """The whole status to store; `workload` is None while the object has problems."""
         ...

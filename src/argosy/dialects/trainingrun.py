@@ -50,6 +50,9 @@ from argosy.workload.record import Record, decode, encode
 from argosy.workload.waits import progress
 
 
+_BARE: dict[str, object] = {"spec": {"containers": [{"name": "finished"}]}}
+
+
 class TrainingRunDialect:
     kind = TrainingRun
     resource = TrainingRun.resource
@@ -66,17 +69,20 @@ class TrainingRunDialect:
             msgspec.convert(dict(obj.spec.options), framework.Options)
         except msgspec.ValidationError as error:
             return _one("spec.options", _option_words(error))
-        problems: list[Problem] = []
-        workload = framework.defaults(_plain(obj, problems))
-        problems += _role_problems(workload)
-        if not problems:
-            problems += framework.check(workload)
+        workload = framework.defaults(_plain(obj))
+        problems = _role_problems(workload) or list(framework.check(workload))
         if problems:
             return Problems(tuple(problems))
         rules = framework.rules(workload)
         workload = replace(workload, rules=_with_wishes(rules, obj.spec), gang=_gang(workload, obj.spec.gang))
-        problems += _job_problems(workload, obj.spec)
+        problems = _job_problems(workload)
         return Problems(tuple(problems)) if problems else workload
+
+    def shed(self, obj: TrainingRun) -> TrainingRun:
+        if obj.status.completion_time is None:
+            return obj
+        roles = {name: replace(role, template=_BARE) for name, role in obj.spec.roles.items()}
+        return replace(obj, spec=replace(obj.spec, roles=roles))
 
     def project(
         self, obj: TrainingRun, workload: Workload | None, record: Record, seen: Observed
@@ -114,7 +120,7 @@ class TrainingRunDialect:
         return workload.hostname(role, index)
 
 
-def _plain(obj: TrainingRun, problems: list[Problem]) -> Workload:
+def _plain(obj: TrainingRun) -> Workload:
     """The workload as written, before the framework fills in what was left out."""
     spec, meta = obj.spec, obj.metadata
     return Workload(
@@ -127,7 +133,7 @@ def _plain(obj: TrainingRun, problems: list[Problem]) -> Workload:
         framework=spec.framework,
         roles={name: _role(name, role) for name, role in spec.roles.items()},
         options=spec.options,
-        limits=_limits(spec.limits, problems),
+        limits=_limits(spec.limits),
         cleanup=Cleanup(spec.cleanup.value),
         suspended=spec.suspend,
         deleting=meta.deletion_timestamp is not None,
@@ -157,35 +163,26 @@ def _role(name: str, spec: RoleSpec) -> Role:
     )
 
 
-def _limits(spec: LimitsSpec, problems: list[Problem]) -> Limits:
-    def seconds(name: str, text: str | None) -> float | None:
-        try:
-            return None if text is None else parse_duration(text)
-        except ValueError as error:
-            problems.append(Problem(f"spec.limits.{name}", str(error)))
-            return None
-
+def _limits(spec: LimitsSpec) -> Limits:
     return Limits(
         restarts=spec.restarts,
-        active_deadline=seconds("activeDeadline", spec.active_deadline),
-        start_timeout=seconds("startTimeout", spec.start_timeout),
-        below_min_timeout=seconds("belowMinTimeout", spec.below_min_timeout),
-        ttl=Ttl(
-            succeeded=seconds("ttlAfterSucceeded", spec.ttl_after_succeeded),
-            failed=seconds("ttlAfterFailed", spec.ttl_after_failed),
-        ),
+        active_deadline=_seconds(spec.active_deadline),
+        start_timeout=_seconds(spec.start_timeout),
+        below_min_timeout=_seconds(spec.below_min_timeout),
+        ttl=Ttl(succeeded=_seconds(spec.ttl_after_succeeded), failed=_seconds(spec.ttl_after_failed)),
     )
+
+
+def _seconds(text: str | None) -> float | None:
+    """The type of the field has seen to it that the text is a duration."""
+    return None if text is None else parse_duration(text)
 
 
 def _gang(workload: Workload, spec: GangSpec | None) -> Gang | None:
     if spec is None:
         return None
     least = sum(role.elastic.min if role.elastic else role.replicas for role in workload.roles.values())
-    try:
-        timeout = parse_duration(spec.timeout) if spec.timeout else None
-    except ValueError:
-        timeout = None  # told by _job_problems
-    return Gang(spec.min_available or least, spec.queue, spec.priority_class, timeout)
+    return Gang(spec.min_available or least, spec.queue, spec.priority_class, _seconds(spec.timeout))
 
 
 def _with_wishes(rules: Rules, spec: TrainingRunSpec) -> Rules:
@@ -214,8 +211,6 @@ def _role_problems(workload: Workload) -> list[Problem]:
             problems.append(Problem("metadata.name", f"the name of its last pod of role {name}, {host}"))
         elif service:
             problems.append(Problem("metadata.name", f"the name of its service, {service}"))
-        if role.replicas < 1:
-            problems.append(Problem(f"{path}.replicas", f"{role.replicas} pods are none; write 1 or more"))
         if not _containers(role):
             problems.append(
                 Problem(f"{path}.template.spec.containers", "there must be at least one container")
@@ -225,7 +220,7 @@ def _role_problems(workload: Workload) -> list[Problem]:
     return problems + dependencies.problems(wants, "spec.roles")
 
 
-def _job_problems(workload: Workload, spec: TrainingRunSpec) -> list[Problem]:
+def _job_problems(workload: Workload) -> list[Problem]:
     problems: list[Problem] = []
     lists = {"failed": workload.rules.failed_when, "succeeded": workload.rules.succeeded_when}
     for word, alternatives in lists.items():
@@ -235,11 +230,6 @@ def _job_problems(workload: Workload, spec: TrainingRunSpec) -> list[Problem]:
     if workload.gang and workload.gang.min_available > workload.total:
         said = f"{workload.gang.min_available} is more than all {words.many(workload.total, 'pod')}"
         problems.append(Problem("spec.gang.minAvailable", said))
-    if spec.gang and spec.gang.timeout:
-        try:
-            parse_duration(spec.gang.timeout)
-        except ValueError as error:
-            problems.append(Problem("spec.gang.timeout", str(error)))
     return problems
 
 

@@ -1,0 +1,211 @@
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
+from argosy.testing.workloads import NOW, later, pod, pods, seen
+from argosy.workload.decide import decide, refuse
+from argosy.workload.model import Gang, Phase, Problems, Restart, Scope, Workload
+from argosy.workload.observed import Observed
+
+DIALECT = TrainingRunDialect()
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
+
+
+def run(name: str = "mnist", roles: dict[str, object] | None = None, **spec: object) -> TrainingRun:
+    written = roles or {"worker": {}}
+    whole = {
+        "framework": "custom",
+        "roles": {key: {"template": TEMPLATE, **_dict(role)} for key, role in written.items()},
+        **spec,
+    }
+    metadata = {"name": name, "namespace": "team", "uid": "u", "generation": 3}
+    return msgspec.convert({"metadata": metadata, "spec": whole}, TrainingRun)
+
+
+def _dict(value: object) -> dict[str, object]:
+    assert isinstance(value, dict)
+    return value
+
+
+def lowered(obj: TrainingRun) -> Workload:
+    found = DIALECT.lower(obj)
+    assert isinstance(found, Workload), str(found)
+    return found
+
+
+def test_what_is_written_arrives() -> None:
+    obj = run(
+        framework="pytorch",
+        options={"procsPerNode": 2},
+        roles={"worker": {"replicas": 4, "elastic": {"min": 2, "max": 8, "multipleOf": 2}, "slots": 2}},
+        limits={"restarts": 5, "activeDeadline": "2h", "ttlAfterSucceeded": "1h", "belowMinTimeout": "5m"},
+        gang={"queue": "research", "timeout": "10m"},
+        suspend=True,
+    )
+    job = lowered(obj)
+    worker = job.roles["worker"]
+    assert (job.namespace, job.name, job.generation, job.suspended) == ("team", "mnist", 3, True)
+    assert (worker.replicas, worker.needed, worker.slots, worker.restart) == (4, 2, 2, Restart.ON_FAILURE)
+    assert (job.limits.restarts, job.limits.active_deadline, job.limits.below_min_timeout) == (5, 7200, 300)
+    assert (job.limits.ttl.succeeded, job.limits.ttl.failed) == (3600, None)
+    assert job.gang == Gang(2, "research", "", 600)
+    assert job.rules.restart_scope is Scope.POD
+
+
+def test_the_users_own_rules_win() -> None:
+    obj = run(
+        roles={"ps": {}, "worker": {}},
+        jobPolicy={"succeeded": [["worker"]]},
+        restartScope="Role",
+    )
+    rules = lowered(obj).rules
+    assert rules.succeeded_when == (("worker",),)
+    assert rules.failed_when == (("ps",), ("worker",))
+    assert rules.restart_scope is Scope.ROLE
+
+
+LONG = "x" * 54
+PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
+    "an unknown framework": (
+        run(framework="pytroch"),
+        "spec.framework: there is no framework 'pytroch'; there are custom, mpi and pytorch",
+    ),
+    "an unknown option": (
+        run(framework="pytorch", options={"procPerNode": 2}),
+        "spec.options: Object contains unknown field `procPerNode`",
+    ),
+    "an option of the wrong type": (
+        run(framework="pytorch", options={"procsPerNode": "two"}),
+        "spec.options: Expected `int | null`, got `str` (at procsPerNode)",
+    ),
+    "an implementation that is none": (
+        run(framework="mpi", options={"implementation": "lam"}, roles={"launcher": {}, "worker": {}}),
+        "spec.options: Invalid enum value 'lam' (at implementation)",
+    ),
+    "a gang larger than the job": (
+        run(gang={"minAvailable": 3}),
+        "spec.gang.minAvailable: 3 is more than all 1 pod",
+    ),
+    "a name too long for its pods": (
+        run(LONG, roles={"worker": {"replicas": 11}}),
+        "metadata.name: the name of its last pod of role worker, "
+        f"'{LONG}-worker-10' has 64 characters, 1 more than the 63 possible",
+    ),
+    "a name that only its largest size makes too long": (
+        run(LONG, roles={"worker": {"replicas": 2, "elastic": {"min": 1, "max": 11}}}),
+        "metadata.name: the name of its last pod of role worker",
+    ),
+    "a name with a dot": (
+        run("a.b"),
+        "metadata.name: the name of its last pod of role worker, 'a.b-worker-0' may",
+    ),
+    "a name that begins with a digit": (run("7b"), "metadata.name: the name of its service, '7b-worker' may"),
+    "a size between the steps": (
+        run(roles={"worker": {"replicas": 4, "elastic": {"min": 2, "max": 7, "multipleOf": 2}}}),
+        "spec.roles.worker.elastic: max 7 is not a multiple of 2; write 6 or 8",
+    ),
+    "no containers": (
+        run(roles={"worker": {"template": {"spec": {"containers": []}}}}),
+        "spec.roles.worker.template.spec.containers: there must be at least one container",
+    ),
+    "roles that wait for each other": (
+        run(roles={"a": {"dependsOn": [{"role": "b"}]}, "b": {"dependsOn": [{"role": "a"}]}}),
+        "spec.roles.a.dependsOn: roles wait for each other: a → b → a",
+    ),
+    "a policy for a role that is not there": (
+        run(jobPolicy={"failed": [["chief"]]}),
+        "spec.jobPolicy.failed: there is no role chief",
+    ),
+    "a framework's own demand": (run(framework="mpi"), "spec.roles: framework mpi needs a role 'launcher'"),
+}
+
+
+@pytest.mark.parametrize(("obj", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
+    found = DIALECT.lower(obj)
+    assert isinstance(found, Problems)
+    assert str(found).startswith(want)
+
+
+def test_a_name_at_the_limit() -> None:
+    lowered(run(LONG, roles={"worker": {"replicas": 10}}))
+
+
+def status(obj: TrainingRun, observed: Observed, at: float = 0) -> TrainingRun:
+    """The run with the status that one pass would give it."""
+    job = lowered(obj)
+    record = decide(job, DIALECT.record(obj), observed, later(at)).record
+    return stored(obj, DIALECT.project(obj, job, record, observed))
+
+
+def stored(obj: TrainingRun, new: TrainingRunStatus) -> TrainingRun:
+    back = msgspec.json.decode(msgspec.json.encode(new), type=TrainingRunStatus)
+    assert back == new, "a status comes back as it was written"
+    return replace(obj, status=back)
+
+
+def conditions(obj: TrainingRun) -> dict[str, str]:
+    return {condition.type: condition.status for condition in obj.status.conditions}
+
+
+def test_status_through_a_life() -> None:
+    obj = status(run(roles={"worker": {"replicas": 2}}), Observed())
+    assert (obj.status.phase, obj.status.reason, obj.status.workers) == ("Starting", "PodsStarting", "0/2")
+    obj = status(obj, seen(*pods("RP")), 1)
+    assert (obj.status.phase, obj.status.message) == ("Starting", "1 of 2 workers running")
+    obj = status(obj, seen(*pods("RR")), 2)
+    assert (obj.status.phase, obj.status.reason, obj.status.message) == ("Running", "", "")
+    assert (obj.status.workers, obj.status.replicas, obj.status.attempt) == ("2/2", 2, 1)
+    assert obj.status.selector == "argosy.dev/job=mnist,argosy.dev/role=worker"
+    assert conditions(obj)["Running"] == "True"
+    obj = status(obj, seen(pod(0), pod(1, "Failed", exit_code=137, node="n")), 3)
+    assert (obj.status.phase, obj.status.restarts) == ("Restarting", 1)
+    assert obj.status.message.startswith("worker-1 was killed (SIGKILL, exit 137) on n; replacing it")
+    obj = status(obj, seen(pod(0), pod(1, replacement=1)), 4)
+    assert (obj.status.phase, obj.status.message) == ("Running", "")
+    obj = status(obj, seen(pod(0, "Succeeded"), pod(1, "Succeeded", replacement=1)), 134)
+    assert (obj.status.phase, obj.status.reason) == ("Succeeded", "")
+    assert obj.status.message == "in 2 m 14 s · 1 restart"
+    assert (obj.status.completion_time, obj.status.observed_generation) == (later(134), 3)
+    assert conditions(obj) == {
+        "Valid": "True",
+        "Running": "False",
+        "Restarting": "False",
+        "Suspended": "False",
+        "Succeeded": "True",
+        "Failed": "False",
+    }
+    assert status(obj, Observed(), 500) == obj, "the status stays as at the end, whatever is cleaned up"
+
+
+def test_workers_of_an_mpi_job_have_done_their_part() -> None:
+    obj = run(framework="mpi", roles={"launcher": {}, "worker": {"replicas": 2}})
+    observed = seen(pod(0, "Succeeded", role="launcher"), *pods("RR"))
+    obj = status(status(obj, seen(*pods("R", "launcher"), *pods("RR"))), observed, 1)
+    assert (obj.status.phase, obj.status.workers) == ("Succeeded", "2/2")
+    assert obj.status.roles["worker"].active == 0
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+    obj = status(run(), seen(pod(0)), 0)
+    later_on = status(obj, seen(pod(0)), 60)
+    assert later_on.status.conditions == obj.status.conditions
+
+
+def test_a_run_with_problems_says_so() -> None:
+    obj = run(framework="pytroch")
+    found = DIALECT.lower(obj)
+    assert isinstance(found, Problems)
+    record = refuse(None, found, 3, NOW).record
+    obj = stored(obj, DIALECT.project(obj, None, record, Observed()))
+    assert (obj.status.phase, obj.status.reason) == ("Pending", "InvalidSpec")
+    assert obj.status.message.startswith("spec.framework: there is no framework 'pytroch'")
+    assert conditions(obj)["Valid"] == "False"
+    assert record.phase is Phase.PENDING
+
+
+def test_pods_of_a_place_have_one_name() -> None:
+    job = lowered(run())
+    assert DIALECT.name(job, "worker", 2, 1, 0) == DIALECT.name(job, "worker", 2, 5, 3) == "mnist-worker-2"

@@ -1,0 +1,95 @@
+import pytest
+from msgspec.structs import replace
+
+from argosy.frameworks.base import REMOTE_AGENT, Injection
+from argosy.frameworks.mpi import HOST_FILE, SLEEP, Mpi
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Dependency, Phase, Role, Scope, Workload
+
+MPI = Mpi()
+ROLES = (role("launcher", 1, policy=None), role("worker", 2, policy=None))
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    return MPI.defaults(replace(workload(*(roles or ROLES)), framework="mpi", options=options))
+
+
+def launcher(made: Workload) -> Injection:
+    return MPI.inject(made, made.roles["launcher"], 0)
+
+
+HOST_FILES = {
+    "Open MPI": ({}, "job-worker-0 slots=1\njob-worker-1 slots=1\n"),
+    "MPICH": ({"implementation": "mpich"}, "job-worker-0:1\njob-worker-1:1\n"),
+    "Intel": ({"implementation": "intel", "slotsPerWorker": 4}, "job-worker-0:4\njob-worker-1:4\n"),
+    "the launcher first": (
+        {"launcherAsWorker": True},
+        "job-launcher-0 slots=1\njob-worker-0 slots=1\njob-worker-1 slots=1\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "want"), HOST_FILES.values(), ids=HOST_FILES.keys())
+def test_host_file(options: dict[str, object], want: str) -> None:
+    assert launcher(job(**options)).files == {HOST_FILE: want}
+
+
+AGENTS = {
+    "ompi": {"OMPI_MCA_plm_rsh_agent": REMOTE_AGENT, "PRTE_MCA_plm_ssh_agent": REMOTE_AGENT},
+    "mpich": {"HYDRA_LAUNCHER_EXEC": REMOTE_AGENT, "HYDRA_HOST_FILE": HOST_FILE},
+    "intel": {"I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT, "I_MPI_HYDRA_HOST_FILE": HOST_FILE},
+}
+
+
+@pytest.mark.parametrize(("name", "want"), AGENTS.items())
+def test_every_mpirun_finds_the_agent(name: str, want: dict[str, str]) -> None:
+    given = launcher(job(implementation=name)).env
+    assert {key: given[key] for key in want} == want
+
+
+def test_the_launcher_waits_for_its_workers_and_starts_processes_in_them() -> None:
+    made = job()
+    assert made.roles["launcher"].depends_on == (Dependency("worker", Phase.RUNNING),)
+    assert launcher(made).remote_start
+    assert MPI.rules(made).exec_from == ("launcher",)
+
+
+def test_a_users_own_dependency_is_kept() -> None:
+    own = (Dependency("worker", Phase.STARTING),)
+    made = job(replace(ROLES[0], depends_on=own), ROLES[1])
+    assert made.roles["launcher"].depends_on == own
+
+
+def test_workers_sleep_unless_they_have_a_command() -> None:
+    made = job()
+    assert MPI.inject(made, made.roles["worker"], 1).default_command == SLEEP
+
+
+def test_rules() -> None:
+    rules = MPI.rules(job())
+    assert rules.succeeded_when == (("launcher",),)
+    assert rules.failed_when == (("launcher",), ("worker",))
+    assert rules.restart_scope is Scope.JOB
+
+
+PROBLEMS = {
+    "no launcher": (job(ROLES[1]), "spec.roles: framework mpi needs a role 'launcher'"),
+    "two launchers": (
+        job(role("launcher", 2), ROLES[1]),
+        "spec.roles.launcher.replicas: there is one launcher, not 2; write 1",
+    ),
+    "nobody to take ranks": (job(ROLES[0]), "spec.options.launcherAsWorker: without a role 'worker'"),
+}
+
+
+@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(made: Workload, want: str) -> None:
+    found = [str(problem) for problem in MPI.check(made)]
+    assert len(found) == 1
+    assert found[0].startswith(want)
+
+
+def test_a_launcher_that_takes_all_ranks_needs_no_worker() -> None:
+    made = job(ROLES[0], launcherAsWorker=True)
+    assert list(MPI.check(made)) == []
+    assert launcher(made).files == {HOST_FILE: "job-launcher-0 slots=1\n"}

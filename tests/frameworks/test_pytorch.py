@@ -1,0 +1,85 @@
+import pytest
+from msgspec.structs import replace
+
+from argosy.frameworks.pytorch import PyTorch
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Elastic, Resize, Role, Scope, Workload
+
+TORCH = PyTorch()
+SUFFIX = "ns.svc.cluster.local"
+GPUS = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    return TORCH.defaults(replace(workload(*roles), framework="pytorch", options=options))
+
+
+def env(made: Workload, name: str, index: int) -> dict[str, str]:
+    return dict(TORCH.inject(made, made.roles[name], index).env)
+
+
+def test_static_workers_alone() -> None:
+    given = env(job(role("worker", 3)), "worker", 2)
+    assert {name: given[name] for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")} == {
+        "MASTER_ADDR": f"job-worker-0.job-worker.{SUFFIX}",
+        "MASTER_PORT": "29500",
+        "WORLD_SIZE": "3",
+        "RANK": "2",
+    }
+    assert (given["PET_NNODES"], given["PET_NODE_RANK"], given["LOCAL_RANK"]) == ("3", "2", "0")
+
+
+def test_a_master_is_rank_0_and_workers_follow() -> None:
+    made = job(role("worker", 2), role("master", 1))
+    places = (("master", 0), ("worker", 0), ("worker", 1))
+    assert [env(made, name, index)["RANK"] for name, index in places] == ["0", "1", "2"]
+    assert env(made, "worker", 1)["MASTER_ADDR"] == f"job-master-0.job-master.{SUFFIX}"
+    assert TORCH.rules(made).succeeded_when == (("master", "worker"),)
+
+
+def test_several_processes_in_a_pod() -> None:
+    for made in (
+        job(role("worker", 3), procsPerNode=2),
+        job(replace(role("worker", 3), slots=2)),
+        job(replace(role("worker", 3), template=GPUS)),
+    ):
+        given = env(made, "worker", 1)
+        assert (given["WORLD_SIZE"], given["RANK"], given["LOCAL_WORLD_SIZE"]) == ("6", "2", "2")
+        assert given["PET_NPROC_PER_NODE"] == "2"
+        assert "LOCAL_RANK" not in given
+
+
+def test_elastic_meets_at_the_first_worker() -> None:
+    made = job(role("worker", 4, elastic=Elastic(2, 8)), port=1234)
+    given = env(made, "worker", 3)
+    assert given["PET_NNODES"] == "2:8"
+    assert given["PET_RDZV_BACKEND"] == "c10d"
+    assert given["PET_RDZV_ENDPOINT"] == f"job-worker-0.job-worker.{SUFFIX}:1234"
+    assert given["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert "RANK" not in given
+
+
+def test_rules_follow_from_whether_it_is_elastic() -> None:
+    static, elastic = job(role("worker", 2)), job(role("worker", 2, elastic=Elastic(1, 2)))
+    assert (TORCH.rules(static).restart_scope, TORCH.rules(static).resize) == (Scope.JOB, Resize.RESTART)
+    assert (TORCH.rules(elastic).restart_scope, TORCH.rules(elastic).resize) == (Scope.POD, Resize.LIVE)
+
+
+PROBLEMS = {
+    "neither master nor worker": ([role("chief")], "spec.roles: framework pytorch needs a role 'worker'"),
+    "two masters": (
+        [role("master", 2)],
+        "spec.roles.master.replicas: there is one master, not 2; write 1",
+    ),
+    "a master of an elastic group": (
+        [role("master", 1), role("worker", 2, elastic=Elastic(1, 2))],
+        "spec.roles.master: an elastic group meets at a worker",
+    ),
+}
+
+
+@pytest.mark.parametrize(("roles", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(roles: list[Role], want: str) -> None:
+    found = [str(problem) for problem in TORCH.check(job(*roles))]
+    assert len(found) == 1
+    assert found[0].startswith(want)
