@@ -1,10 +1,14 @@
 """TrainingRuns through their lives, against both API servers; a pod's fate is what the test says it is."""
 
+import msgspec
+import pytest
+
 from argosy.engine.client import PatchType
-from argosy.kinds.kubernetes import Pod, PodGroup, Service
+from argosy.kinds.kubernetes import Namespace, Pod, PodGroup, Service
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.builders import pod_template, run
 from argosy.testing.scene import Scene
+from argosy.testing.servers import Server
 
 WORKERS = ("mnist-worker-0", "mnist-worker-1")
 
@@ -180,3 +184,54 @@ async def test_a_wiped_status_is_rebuilt_from_the_pods(scene: Scene) -> None:
         await scene.until_phase("Running")
         after = await scene.pods()
         assert {one.metadata.uid for one in before.values()} == {one.metadata.uid for one in after.values()}
+
+
+async def test_pods_of_every_framework_pass_the_restricted_standard(
+    real_apiserver: Server, scene: Scene
+) -> None:
+    if scene.server is not real_apiserver:
+        pytest.skip("only a real API server enforces pod security")
+    enforce = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    await scene.client.patch(Namespace, scene.namespace, enforce)
+    security = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    template = pod_template(securityContext=security)
+    async with scene.operator():
+        mpi = run("mpi", framework="mpi").role("launcher", 1, template=template)
+        await scene.apply(mpi.role("worker", 2, template=template))
+        await scene.apply(run("torch", framework="pytorch").role("worker", 1, template=template))
+        await scene.until_pods("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1", "torch-worker-0")
+
+
+async def test_remote_start_may_reach_the_jobs_own_pods_and_no_others(scene: Scene) -> None:
+    async with scene.operator():
+        mpi = run("mpi", framework="mpi").role("launcher", 1).role("worker", 2)
+        await scene.apply(mpi)
+        await scene.until_pods("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1")
+        user = f"system:serviceaccount:{scene.namespace}:mpi-launcher"
+        for pod, subresource, verb, want in (
+            ("mpi-worker-0", "", "get", True),
+            ("mpi-worker-1", "exec", "create", True),
+            ("another-pod", "exec", "create", False),
+            ("mpi-worker-0", "", "delete", False),
+            ("mpi-worker-0", "log", "get", False),
+        ):
+            attributes = {
+                "namespace": scene.namespace,
+                "verb": verb,
+                "resource": "pods",
+                "subresource": subresource,
+                "name": pod,
+            }
+            review = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {"user": user, "resourceAttributes": attributes},
+            }
+            path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            answer = msgspec.json.decode(await scene.client.request("POST", path, body=review))
+            assert answer["status"]["allowed"] is want, (pod, subresource, verb)

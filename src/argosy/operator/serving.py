@@ -65,7 +65,7 @@ class Serving:
 
     def add(self, dialect: Dialect[T]) -> None:
         """Serve the jobs of this dialect."""
-        jobs = Cache(self.client, dialect.kind, namespace=self.namespace)
+        jobs = Cache(self.client, dialect.kind, namespace=self.namespace, transform=dialect.shed)
         reconciler = Reconciler(
             dialect, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
         )

@@ -72,6 +72,7 @@ def local_settings(state: Path, kubeconfig: Path | None = None) -> Settings:
     """The settings in the local control plane of a state folder: the same operator behind a unix socket."""
     return Settings(
         kubeconfig=kubeconfig or state / "kubeconfigs" / "operator",
+        identity="local",  # there is one: started again, it takes its own lease back without waiting
         endpoint="",
         endpoint_socket=state / "operator.sock",
         publish_service=True,
