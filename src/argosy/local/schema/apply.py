@@ -132,7 +132,8 @@ def _attribute(
     resets: Filter | None,
 ) -> dict[Identity, Entry]:
     """The entries after `manager` changed old into new."""
-    change = compare(_owned_part(old), _owned_part(new), shape_of(schema))
+    before = _empty_part(schema) if old is empty_object(schema) else _owned_part(old)
+    change = compare(before, _owned_part(new), shape_of(schema))
     if resets is not None:
         change.added, change.modified = resets(change.added), resets(change.modified)
         change.removed = resets(change.removed)
@@ -314,6 +315,13 @@ def empty_object(schema: Schema) -> Json:
     made = schema.compiled.get("empty")
     if made is None:
         made = schema.compiled["empty"] = _zero(schema, ())
+    return cast("Json", made)
+
+
+def _empty_part(schema: Schema) -> Json:
+    made = schema.compiled.get("empty_part")
+    if made is None:
+        made = schema.compiled["empty_part"] = _owned_part(empty_object(schema))
     return cast("Json", made)
 
 

@@ -77,6 +77,16 @@ def is_qualified_name(value: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def is_label(value: str) -> bool:
+    return not label_problems(value)
+
+
+@lru_cache(maxsize=4096)
+def is_variable_name(value: str) -> bool:
+    return not env_name_problems(value)
+
+
+@lru_cache(maxsize=4096)
 def is_label_value(value: str) -> bool:
     return not label_value_problems(value)
 

@@ -1,6 +1,7 @@
 """Validation of pods and of the templates they are made from, as far as our own kinds and users meet it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from argosy.local.schema.errors import (
     FieldError,
@@ -14,14 +15,16 @@ from argosy.local.schema.errors import (
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import (
     env_name_problems,
+    is_label,
     is_qualified_name,
+    is_variable_name,
     label_problems,
     port_name_problems,
     port_problems,
     qualified_name_problems,
     subdomain_problems,
 )
-from argosy.local.schema.printing import part, parts, text
+from argosy.local.schema.printing import part, text
 from argosy.local.schema.quantities import value_of
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -35,6 +38,11 @@ _UPDATABLE = (
     "`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
     "(allow it to be set to 1 if it was previously negative)"
 )
+
+
+def parts(owner: Json, field: str) -> Sequence[Json]:
+    """The objects of a list; decoding has seen to it that there is nothing else in it."""
+    return cast("Sequence[Json]", owner.get(field) or ())
 
 
 def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
@@ -60,7 +68,7 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     if spec.get("dnsPolicy") not in DNS_POLICIES:
         yield not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), DNS_POLICIES)
     for field in ("hostname", "subdomain"):
-        if spec.get(field):
+        if spec.get(field) and not is_label(text(spec, field)):
             for problem in label_problems(text(spec, field)):
                 yield invalid(f"{path}.{field}", spec[field], problem)
     for field in ("serviceAccountName", "nodeName", "priorityClassName"):
@@ -117,7 +125,7 @@ def _fixed(spec: Json, before: Json) -> Json:
 
 
 def _container_list(
-    containers: list[Json], path: str, volumes: set[object], names: set[object], *, init: bool = False
+    containers: Sequence[Json], path: str, volumes: set[object], names: set[object], *, init: bool = False
 ) -> Iterator[FieldError]:
     for index, container in enumerate(containers):
         where = f"{path}[{index}]"
@@ -125,8 +133,9 @@ def _container_list(
         if not name:
             yield required(f"{where}.name")
         else:
-            for problem in label_problems(name):
-                yield invalid(f"{where}.name", name, problem)
+            if not is_label(name):
+                for problem in label_problems(name):
+                    yield invalid(f"{where}.name", name, problem)
             if name in names:
                 yield duplicate(f"{where}.name", name)
             names.add(name)
@@ -141,10 +150,12 @@ def _container_errors(container: Json, path: str, volumes: set[object], init: bo
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     if "ports" in container:
         yield from _port_errors(parts(container, "ports"), f"{path}.ports")
-    for index, variable in enumerate(parts(container, "env") if "env" in container else ()):
-        yield from _variable_errors(variable, f"{path}.env[{index}]")
+    for index, variable in enumerate(parts(container, "env")):
+        name = variable.get("name")
+        if not (isinstance(name, str) and is_variable_name(name)) or "valueFrom" in variable:
+            yield from _variable_errors(variable, f"{path}.env[{index}]")
     seen: set[object] = set()
-    for index, mount in enumerate(parts(container, "volumeMounts") if "volumeMounts" in container else ()):
+    for index, mount in enumerate(parts(container, "volumeMounts")):
         where = f"{path}.volumeMounts[{index}]"
         if not mount.get("name"):
             yield required(f"{where}.name")
@@ -166,7 +177,7 @@ def _container_errors(container: Json, path: str, volumes: set[object], init: bo
         yield not_supported(f"{path}.restartPolicy", restart, ("Always",))
 
 
-def _port_errors(ports: list[Json], path: str) -> Iterator[FieldError]:
+def _port_errors(ports: Sequence[Json], path: str) -> Iterator[FieldError]:
     names: set[object] = set()
     for index, port in enumerate(ports):
         where = f"{path}[{index}]"
@@ -194,7 +205,7 @@ def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
     name = text(variable, "name")
     if not name:
         yield required(f"{path}.name")
-    else:
+    elif not is_variable_name(name):
         for problem in env_name_problems(name):
             yield invalid(f"{path}.name", name, problem)
     source = variable.get("valueFrom")
@@ -253,7 +264,7 @@ def _amount_errors(name: str, amount: object, path: str) -> Iterator[FieldError]
             yield invalid(path, amount, "must be an integer")
 
 
-def _volume_errors(volumes: list[Json], path: str) -> Iterator[FieldError]:
+def _volume_errors(volumes: Sequence[Json], path: str) -> Iterator[FieldError]:
     names: set[object] = set()
     for index, volume in enumerate(volumes):
         where = f"{path}[{index}]"
@@ -264,7 +275,7 @@ def _volume_errors(volumes: list[Json], path: str) -> Iterator[FieldError]:
         name = text(volume, "name")
         if not name:
             yield required(f"{where}.name")
-        else:
+        elif not is_label(name):
             for problem in label_problems(name):
                 yield invalid(f"{where}.name", name, problem)
         if name in names:
@@ -282,7 +293,7 @@ def _source_errors(volume: Json, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.persistentVolumeClaim.claimName")
 
 
-def _toleration_errors(tolerations: list[Json], path: str) -> Iterator[FieldError]:
+def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[FieldError]:
     for index, toleration in enumerate(tolerations):
         where = f"{path}[{index}]"
         operator, key = text(toleration, "operator"), text(toleration, "key")
