@@ -22,7 +22,7 @@ from argosy.testing.simulator import (
     next_step,
     pod_status,
 )
-from argosy.testing.until import until
+from argosy.testing.until import connections_closed, until
 
 
 def pod(
@@ -111,3 +111,4 @@ async def test_pods_run_and_end_without_scheduler_or_kubelet(api: Server, namesp
             await client.delete(Pod, f"p{number}", namespace)
         await until(phases, "deleted pods vanish")
         await simulator.remove()
+    await connections_closed()

@@ -20,3 +20,16 @@ async def until(what: Callable[[], Awaitable[R | None]], why: str, seconds: floa
         if loop.time() > deadline:
             raise AssertionError(f"waited in vain for {seconds:g} s: {why}")
         await asyncio.sleep(0.05)
+
+
+async def connections_closed(seconds: float = 5.0) -> None:
+    """Until the loop has no sockets left.
+
+    A request that is cancelled says goodbye to its TLS peer and waits for the answer; a loop that ends before
+    that has an unclosed socket, and a warning is an error in our tests.
+    """
+    loop = asyncio.get_running_loop()
+    selector = getattr(loop, "_selector", None)
+    deadline = loop.time() + seconds
+    while selector is not None and len(selector.get_map()) > 1 and loop.time() < deadline:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0.01)

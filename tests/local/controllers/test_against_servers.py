@@ -30,7 +30,7 @@ from argosy.local.controllers.kinds import (
 from argosy.local.controllers.run import Timings, run
 from argosy.testing.servers import Server
 from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS, Simulator
-from argosy.testing.until import until
+from argosy.testing.until import connections_closed, until
 
 Json = dict[str, object]
 F = TypeVar("F", bound=Fetchable)
@@ -48,8 +48,7 @@ FAST = Timings(
 async def client(api: Server) -> AsyncIterator[Client]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         yield client
-    # A connection cancelled in its TLS handshake is closed by the loop, some turns later.
-    await asyncio.sleep(0.05)
+    await connections_closed()
 
 
 @pytest.fixture
@@ -116,11 +115,12 @@ async def test_pods_are_placed_or_told_why_not(client: Client, namespace: str) -
 
         async def refused() -> str | None:
             conditions = (await client.get(Pod, "large", namespace)).status.conditions
-            return next((c.message for c in conditions if c.type == "PodScheduled" and c.message), None)
+            messages = (c.message for c in conditions if c.type == "PodScheduled")
+            return next((message for message in messages if "2 Insufficient" in message), None)
 
         await until(running, "the small pod runs")
         message = await until(refused, "the large pod says why it waits")
-        assert "2 Insufficient cpu" in message
+        assert message == "0/2 nodes are available: 2 Insufficient cpu."
 
         async def told() -> bool:
             events = await client.list(Event, namespace)

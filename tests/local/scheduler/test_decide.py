@@ -9,7 +9,8 @@ import pytest
 from msgspec import Struct
 
 from argosy.local.controllers.kinds import Node, Pod
-from argosy.local.scheduler.decide import Decision, Gang, decide, queueable
+from argosy.local.scheduler.decide import decide, queueable
+from argosy.local.scheduler.gangs import Decision, Gang
 from argosy.local.scheduler.world import PodFacts, World
 from argosy.testing.objects import Json, node, pod
 
@@ -353,4 +354,15 @@ def test_a_thousand_pods_on_a_thousand_nodes_take_well_under_a_second() -> None:
     start = time.process_time()
     decision = decide(world, waiting, {})
     assert len(decision.bind) == 1000
+    assert time.process_time() - start < 0.5
+
+
+def test_many_gangs_that_do_not_fit_cost_little() -> None:
+    world = World([node(f"n{i}", gpu=8) for i in range(200)])
+    waiting = [PodFacts.of(pod(f"g{g}-{i}", group=f"g{g}", gpu=8)) for g in range(500) for i in range(8)]
+    gangs = {("default", f"g{g}"): Gang(8) for g in range(500)}
+    start = time.process_time()
+    decision = decide(world, waiting, gangs)
+    assert len(decision.bind) == 200
+    assert len(decision.refused) == 3800
     assert time.process_time() - start < 0.5

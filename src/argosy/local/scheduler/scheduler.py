@@ -19,7 +19,8 @@ from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from argosy.local.controllers.kinds import Namespace, Node, Pod, PodGroup
 from argosy.local.controllers.shared import Shared, group_of
-from argosy.local.scheduler.decide import Gang, GangOutcome, GroupKey, decide, least_resources, queueable
+from argosy.local.scheduler.decide import decide, least_resources, queueable
+from argosy.local.scheduler.gangs import Gang, GangOutcome, GroupKey
 from argosy.local.scheduler.groups import group_status, status_patch
 from argosy.local.scheduler.world import VOLCANO_TASK_ANNOTATION, PodFacts, World
 

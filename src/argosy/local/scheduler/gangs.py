@@ -1,0 +1,156 @@
+"""Placing a gang whole, or not at all.
+
+What was tried is taken back before the next in line is looked at, so two gangs can never hold half a cluster
+each and wait for the other.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from argosy.local.scheduler.filters import depends_on_pods
+from argosy.local.scheduler.fit import Fitting, Refusal
+from argosy.local.scheduler.resources import Amounts, add, missing
+from argosy.local.scheduler.world import PodFacts, World
+
+Signature = tuple[object, ...]
+GroupKey = tuple[str, str]
+
+
+class Gang(Struct, frozen=True):
+    """A PodGroup and where its pods stand, the waiting ones aside."""
+
+    minimum: int
+    tasks: Mapping[str, int] = {}
+    """Minimum per task, for groups that declare it."""
+    bound: Mapping[str, int] = {}
+    """How many pods of each task already have a node or are done."""
+    queued: bool = True
+    """False while the cluster could not hold what the group declares as its least resources."""
+
+    @property
+    def begun(self) -> bool:
+        return 0 < sum(self.bound.values()) < self.minimum
+
+
+class GangOutcome(Struct, frozen=True):
+    placed: bool
+    message: str = ""
+
+
+class Decision(Struct):
+    bind: list[tuple[PodFacts, str]] = field(default_factory=list)
+    refused: list[tuple[PodFacts, str]] = field(default_factory=list)
+    gangs: dict[GroupKey, GangOutcome] = field(default_factory=dict)
+
+
+class Gangs:
+    """Places gangs during one pass, and remembers which kinds of gang there was no room for.
+
+    Within a pass room only shrinks, so a gang that asks for just what another was refused is refused too,
+    without trying: a thousand waiting gangs of one kind cost one trial.
+    """
+
+    def __init__(self, world: World, fitting: Fitting) -> None:
+        self._world = world
+        self._fitting = fitting
+        self._hopeless: dict[Signature, Trial] = {}
+
+    def place(self, key: GroupKey, gang: Gang, members: Sequence[PodFacts], decision: Decision) -> None:
+        """The gang's minimum or nothing; members beyond the minimum come along if there is room."""
+        trial = self._trial(gang, members)
+        if trial.enough:
+            decision.bind.extend(trial.placed)
+            decision.refused.extend((members[index], text) for index, text in trial.refused.items())
+            decision.gangs[key] = GangOutcome(placed=True)
+            return
+        message = _gang_message(gang, members, trial)
+        decision.gangs[key] = GangOutcome(placed=False, message=message)
+        decision.refused.extend(
+            (facts, trial.refused.get(index, message)) for index, facts in enumerate(members)
+        )
+
+    def _trial(self, gang: Gang, members: Sequence[PodFacts]) -> "Trial":
+        needed = gang.minimum - sum(gang.bound.values())
+        if not gang.queued or needed > len(members):
+            return Trial()
+        signature = self._signature(gang, members)
+        if signature is not None and signature in self._hopeless:
+            return self._hopeless[signature]
+        trial = self._try(gang, members, range(len(members)), pack=False)
+        if not trial.enough and needed > 0 and len({facts.shape for facts in members}) > 1:
+            self._fitting.take_back([facts.uid for facts, _ in trial.placed])
+            if needed < len(members) or _total_fits(members, self._world):
+                trial = self._try(gang, members, _bulkiest_first(members), pack=True)
+        if not trial.enough:
+            self._fitting.take_back([facts.uid for facts, _ in trial.placed])
+            if signature is not None:
+                self._hopeless[signature] = trial
+        return trial
+
+    def _try(self, gang: Gang, members: Sequence[PodFacts], order: Iterable[int], *, pack: bool) -> "Trial":
+        trial = Trial()
+        bound = sum(gang.bound.values())
+        for index in order:
+            node = self._fitting.place(members[index], pack=pack)
+            if isinstance(node, Refusal):
+                trial.refused[index] = node.message
+                if bound + len(members) - len(trial.refused) < gang.minimum:
+                    break
+            else:
+                trial.placed.append((members[index], node))
+        tasks = Counter(gang.bound)
+        tasks.update(facts.task for facts, _ in trial.placed)
+        trial.enough = tasks.total() >= gang.minimum and all(
+            tasks[task] >= least for task, least in gang.tasks.items()
+        )
+        return trial
+
+    def _signature(self, gang: Gang, members: Sequence[PodFacts]) -> Signature | None:
+        if any(depends_on_pods(facts, self._world) for facts in members):
+            return None
+        asked = tuple((facts.shape, facts.task) for facts in members)
+        return (gang.minimum, tuple(gang.tasks.items()), tuple(sorted(gang.bound.items())), asked)
+
+
+class Trial(Struct):
+    """How an attempt to place a gang went; `refused` is by position in the gang."""
+
+    placed: list[tuple[PodFacts, str]] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    enough: bool = False
+
+
+def _bulkiest_first(members: Sequence[PodFacts]) -> list[int]:
+    return sorted(
+        range(len(members)), key=lambda index: sorted(members[index].requests.values()), reverse=True
+    )
+
+
+def _total_fits(members: Sequence[PodFacts], world: World) -> bool:
+    asked: Amounts = {}
+    free: Amounts = {}
+    for facts in members:
+        add(asked, facts.requests)
+    for room in world.rooms.values():
+        add(free, room.allocatable)
+        add(free, {name: -value for name, value in room.used.items()})
+    return not missing(asked, {}, free)
+
+
+def _gang_message(gang: Gang, members: Sequence[PodFacts], trial: Trial) -> str:
+    """Volcano's sentence about a gang that cannot start."""
+    bound = sum(gang.bound.values())
+    counts = {
+        "Schedulable": len(trial.placed),
+        "Undetermined": len(members) - len(trial.placed) - len(trial.refused),
+        "Unschedulable": len(trial.refused),
+    }
+    pending = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    known = f"{bound} Bound, {len(members)} Pending" if bound else f"{len(members)} Pending"
+    lacking = max(gang.minimum - bound, 0)
+    return (
+        f"{lacking}/{bound + len(members)} tasks in gang unschedulable: pod group is not ready, "
+        f"{known}, {gang.minimum} minAvailable" + (f"; Pending: {pending}" if pending else "")
+    )
