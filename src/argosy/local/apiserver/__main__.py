@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import gc
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 
 from argosy.local.apiserver.server import serve
@@ -24,13 +25,23 @@ def main() -> int:
     gc.set_threshold(50_000, 20, 100)
     limits = Limits(events=options.history_count, seconds=options.history_seconds)
     try:
-        asyncio.run(serve(options.state, options.port, limits))
+        _run(serve(options.state, options.port, limits))
     except OSError as error:
         sys.stderr.write(f"{options.state}: {error}\n")
         return 1
     except KeyboardInterrupt:
         pass
     return 0
+
+
+def _run(main: Coroutine[None, None, None]) -> None:
+    """Run on uvloop where it is installed, which halves the cost of TLS."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.app import App
 from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.bootstrap import bootstrap
 from argosy.local.apiserver.crds import Definitions
+from argosy.local.apiserver.gathering import GatheringTransport
 from argosy.local.apiserver.registry import Registry
 from argosy.local.apiserver.store import Limits, Store
 from argosy.local.apiserver.tokens import Signer
@@ -58,10 +60,17 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's protocol on a transport that gathers writes."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(GatheringTransport(transport, self.loop))
+
+
 def _config(app: App, state: Path) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=_Protocol,
         ws="wsproto",
         lifespan="off",
         log_config=None,
