@@ -1,0 +1,247 @@
+"""What becomes of an action, by what the API has under that name and what it answers."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
+from argosy.engine.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    LeaseExpired,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from argosy.engine.objects import Fetchable
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile.memory import Memory
+from argosy.reconcile.perform import Performer
+from argosy.reconcile.pods import UnrenderableError
+from argosy.testing.builders import role, workload
+from argosy.workload.observed import Result
+from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeleteJob, DeletePod, EnsureService
+
+JOB = workload(role("worker", 2))
+CREATE = CreatePod("worker", 0, attempt=2, replacement=1)
+
+
+class Api:
+    """An API server of one pod, which says what it is told to say."""
+
+    def __init__(self, there: Pod | None, answer: Exception | None) -> None:
+        self.there = there
+        self.answer = answer
+        self.done: list[str] = []
+
+    async def create(self, kind: type[Fetchable], body: dict[str, object], namespace: str) -> object:
+        self._say()
+        if self.there is not None and kind is Pod:
+            raise AlreadyExists(409, "AlreadyExists", "it is there")
+        metadata = body["metadata"]
+        assert isinstance(metadata, dict)
+        self.done.append(f"create {kind.resource.kind} {metadata['name']}")
+        return kind(metadata=ObjectMeta(name=str(metadata["name"]), namespace=namespace))  # type: ignore[call-arg]
+
+    async def get(self, kind: type[Fetchable], name: str, namespace: str) -> Pod:
+        del kind, name, namespace
+        if self.there is None:
+            raise NotFound(404, "NotFound", "it is not there")
+        return self.there
+
+    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+        del namespace
+        self._say()
+        told = " ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+        self.done.append(f"delete {kind.resource.kind} {name} {told}".strip())
+
+    def _say(self) -> None:
+        if self.answer is not None:
+            raise self.answer
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def saw(self, obj: Fetchable) -> None:
+        self.names.append(obj.metadata.name)
+
+
+@dataclass
+class Case:
+    action: Action
+    there: Pod | None = None
+    answer: Exception | None = None
+    want_done: list[str] = field(default_factory=list)
+    want_result: Result | None = None
+    want_message: str = ""
+    want_seen: list[str] = field(default_factory=list)
+    want_absent: set[tuple[str, int]] = field(default_factory=set)
+
+
+def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: bool = False) -> Pod:
+    return Pod(
+        ObjectMeta(
+            name="mnist-worker-0",
+            uid="a",
+            labels={labels.ATTEMPT: str(attempt), labels.REPLACEMENT: str(replacement)},
+            owner_references=[OwnerReference(uid=owner, controller=True)],
+            deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC) if leaving else None,
+        )
+    )
+
+
+NAME = "mnist-worker-0"
+CASES = {
+    "a free name is taken": Case(CREATE, want_done=[f"create Pod {NAME}"], want_seen=[NAME]),
+    "a pod that is ours and meant is found": Case(CREATE, pod(), want_seen=[NAME]),
+    "a pod on its way out is waited for": Case(
+        CREATE,
+        pod(leaving=True),
+        want_result=Result.FAILED,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+        want_seen=[NAME],
+    ),
+    "a pod of an older attempt is waited for": Case(
+        CREATE,
+        pod(attempt=1),
+        want_result=Result.FAILED,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+        want_seen=[NAME],
+    ),
+    "a pod that was replaced is waited for": Case(
+        CREATE,
+        pod(replacement=0),
+        want_result=Result.FAILED,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+        want_seen=[NAME],
+    ),
+    "somebody else's pod is told about and left alone": Case(
+        CREATE,
+        pod(owner="b"),
+        want_result=Result.FOREIGN,
+        want_message=f"Pod {NAME} exists and does not belong to this job",
+    ),
+    "a refusal for good": Case(
+        CREATE,
+        answer=Invalid(422, "Invalid", "bad name"),
+        want_result=Result.INVALID,
+        want_message="bad name",
+    ),
+    "a refusal for now": Case(
+        CREATE,
+        answer=Forbidden(403, "Forbidden", "exceeded quota"),
+        want_result=Result.REFUSED,
+        want_message="exceeded quota",
+    ),
+    "no answer": Case(
+        CREATE,
+        answer=Unavailable(0, "Timeout", "no answer"),
+        want_result=Result.FAILED,
+        want_message="no answer",
+    ),
+    "too many requests": Case(
+        CREATE,
+        answer=Throttled(429, "TooManyRequests", "later"),
+        want_result=Result.FAILED,
+        want_message="later",
+    ),
+    "a pod is deleted by its uid": Case(DeletePod(NAME, "a"), want_done=[f"delete Pod {NAME} uid=a"]),
+    "a pod on a lost node is deleted by force": Case(
+        DeletePod(NAME, "a", grace=0), want_done=[f"delete Pod {NAME} uid=a grace_seconds=0"]
+    ),
+    "a pod that is gone needs no deletion": Case(DeletePod(NAME, "a"), answer=NotFound(404, "NotFound", "")),
+    "another pod under the name is not deleted": Case(
+        DeletePod(NAME, "a"), answer=Conflict(409, "Conflict", "")
+    ),
+    "an empty place is confirmed": Case(ConfirmPod("worker", 0, 2, 1), want_absent={("worker", 0)}),
+    "a place with a pod is not empty": Case(ConfirmPod("worker", 0, 2, 1), pod(), want_seen=[NAME]),
+    "a service is made": Case(
+        EnsureService("worker", "mnist-worker"),
+        want_done=["create Service mnist-worker"],
+        want_seen=["mnist-worker"],
+    ),
+    "the job goes with its children": Case(
+        DeleteJob("old"), want_done=["delete TrainingRun mnist uid=uid-of-mnist propagation=Background"]
+    ),
+}
+
+
+def performer(api: Api, memory: Memory, seen: Seen) -> Performer:
+    return Performer(
+        cast("Client", api),
+        SystemClock(),
+        seen,
+        JOB,
+        TrainingRun,
+        memory,
+        lambda action, name: {"metadata": {"name": name}},
+        lambda role, index, attempt, replacement: JOB.hostname(role, index),
+    )
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+async def test_actions(case: Case) -> None:
+    api, memory, seen = Api(case.there, case.answer), Memory(uid=JOB.uid), Seen()
+    await performer(api, memory, seen).perform([case.action])
+    assert api.done == case.want_done
+    assert seen.names == case.want_seen
+    assert memory.absent == case.want_absent
+    outcomes = list(memory.outcomes.values())
+    assert [one.result for one in outcomes] == ([case.want_result] if case.want_result else [])
+    assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
+
+
+async def test_pods_wait_for_children_that_could_not_be_made() -> None:
+    api = Api(None, Unavailable(0, "Timeout", "no answer"))
+    memory = Memory(uid=JOB.uid)
+    await performer(api, memory, Seen()).perform([CREATE, EnsureService("worker", "mnist-worker")])
+    assert list(memory.outcomes) == [("Service", "mnist-worker")]
+
+
+async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
+    api, memory = Api(None, Forbidden(403, "Forbidden", "exceeded quota")), Memory(uid=JOB.uid)
+    at_work = performer(api, memory, Seen())
+    await at_work.perform([CREATE])
+    api.answer = None
+    await at_work.perform([CREATE])
+    assert (api.done, len(memory.outcomes)) == ([], 1)
+    memory.forgive()
+    await at_work.perform([CREATE])
+    assert (api.done, len(memory.outcomes)) == ([f"create Pod {NAME}"], 0)
+
+
+async def test_a_lost_lease_ends_the_pass() -> None:
+    api = Api(None, LeaseExpired())
+    with pytest.raises(LeaseExpired):
+        await performer(api, Memory(uid=JOB.uid), Seen()).perform([CREATE])
+
+
+async def test_an_adapter_that_fails_is_told_about() -> None:
+    def broken(action: CreatePod, name: str) -> dict[str, object]:
+        raise UnrenderableError("framework x failed: KeyError('a')")
+
+    memory = Memory(uid=JOB.uid)
+    at_work = performer(Api(None, None), memory, Seen())
+    at_work.render = broken
+    await at_work.perform([CREATE])
+    outcome = memory.outcomes["Pod", NAME]
+    assert (outcome.result, outcome.message) == (Result.INVALID, "framework x failed: KeyError('a')")
+
+
+def test_every_error_of_the_engine_has_a_result() -> None:
+    from argosy.reconcile.perform import _result
+
+    for kind in ApiError.__subclasses__():
+        if kind is not LeaseExpired:
+            assert _result(kind(500, "X", "x")) in Result

@@ -1,0 +1,219 @@
+"""The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import msgspec
+import pytest
+
+from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Fetchable, Key
+from argosy.frameworks.registry import find_framework
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.run import Reconciler
+from argosy.reconcile.site import Helper, Site
+from argosy.testing.builders import RunBuilder, run
+from argosy.workload.record import Record
+
+KEY = Key("default", "mnist")
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class Api:
+    """Keeps what is written and says what happened, one line a write."""
+
+    def __init__(self) -> None:
+        self.version = 100
+        self.log: list[str] = []
+        self.refuse: ApiError | None = None
+        self.prunes = False
+        self.run: dict[str, object] = {}
+
+    async def replace(
+        self, kind: type[TrainingRun], body: Mapping[str, object], namespace: str, *, subresource: str
+    ) -> TrainingRun:
+        assert (kind, namespace, subresource) == (TrainingRun, "default", "status")
+        if self.refuse is not None:
+            raise self.refuse
+        wire = msgspec.json.decode(msgspec.json.encode(body))
+        if self.prunes:
+            wire["status"].pop("argosy")
+        self.version += 1
+        self.run = {**self.run, "status": wire["status"]}
+        self.log.append(f"status {wire['status'].get('phase')}")
+        return self.stored()
+
+    async def create(self, kind: type[Fetchable], body: dict[str, object], namespace: str) -> object:
+        del namespace
+        self.version += 1
+        metadata = {**cast("dict[str, object]", body["metadata"]), "resourceVersion": str(self.version)}
+        metadata["uid"] = f"uid-{self.version}"
+        self.log.append(f"create {kind.resource.kind} {metadata['name']}")
+        return msgspec.convert({**body, "metadata": metadata}, kind)
+
+    def stored(self) -> TrainingRun:
+        metadata = {**cast("dict[str, object]", self.run["metadata"]), "resourceVersion": str(self.version)}
+        return msgspec.convert({**self.run, "metadata": metadata}, TrainingRun)
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def event(self, obj: Fetchable, type: str, reason: str, message: str) -> None:
+        del obj, type
+        self.events.append((reason, message))
+
+    def passed(self, kind: str, key: Key, before: Record | None, after: Record) -> None: ...
+    def forgotten(self, kind: str, key: Key) -> None: ...
+
+
+class Stage:
+    def __init__(self, builder: RunBuilder) -> None:
+        self.api, self.clock, self.silent = Api(), FakeClock(), Silent()
+        nowhere = Client(Connection(server="https://127.0.0.1:1"))
+        self.caches = Caches(nowhere)
+        self.jobs = Cache(nowhere, TrainingRun)
+        self.api.run = builder.build()
+        meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
+        self.api.run["metadata"] = meta
+        self.jobs.put(self.api.stored())
+        self.reconciler = Reconciler(
+            TrainingRunDialect(),
+            self.jobs,
+            self.caches,
+            cast("Client", self.api),
+            self.clock,
+            cast("Recorder", self.silent),
+            PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid, find_framework),
+            self.silent,
+        )
+
+    async def go(self) -> float | None:
+        """One pass; what it wrote is in `api.log` afterwards, alone."""
+        self.api.log.clear()
+        wake = await self.reconciler.reconcile(KEY)
+        return wake.after if wake else None
+
+    def pods_become(self, phase: str, *indexes: int) -> None:
+        for index in indexes:
+            pod = self.caches.pods.get("default", f"mnist-worker-{index}")
+            assert pod is not None
+            raw = msgspec.to_builtins(pod)
+            raw["status"]["phase"] = phase
+            self.api.version += 1
+            raw["metadata"]["resourceVersion"] = str(self.api.version)
+            self.caches.pods.put(msgspec.convert(raw, Pod))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(run().role("worker", 3))
+
+
+async def until_quiet(stage: Stage) -> None:
+    for _ in range(10):
+        wake = await stage.go()
+        if not stage.api.log and wake is None:
+            return
+        stage.clock.seconds += wake or 0.0
+    raise AssertionError("it does not come to rest")
+
+
+async def test_the_record_is_written_before_anything_is_made(stage: Stage) -> None:
+    await stage.go()
+    assert stage.api.log[0] == "status Starting"
+    assert set(stage.api.log[1:]) >= {f"create Pod mnist-worker-{index}" for index in range(3)}
+
+
+@pytest.mark.parametrize("refusal", [Conflict(409, "Conflict", ""), NotFound(404, "NotFound", "")])
+async def test_a_refused_write_means_that_nothing_is_done(stage: Stage, refusal: ApiError) -> None:
+    stage.api.refuse = refusal
+    assert await stage.go() == 1.0
+    assert stage.api.log == []
+    assert stage.silent.events == []
+
+
+async def test_a_pod_that_was_just_made_is_not_made_again_though_no_watch_has_brought_it(
+    stage: Stage,
+) -> None:
+    await stage.go()
+    await stage.go()
+    assert not any(line.startswith("create") for line in stage.api.log)
+
+
+async def test_a_quiet_job_is_not_written(stage: Stage) -> None:
+    await until_quiet(stage)
+    await stage.go()
+    assert stage.api.log == []
+
+
+async def test_counts_wait_for_their_second_and_are_written_before_rest(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.clock.seconds += 5
+    stage.pods_become("Running", 0)
+    await stage.go()
+    assert stage.api.log == ["status Starting"], "the first count after a quiet time goes out at once"
+    stage.clock.seconds += 0.25
+    stage.pods_become("Running", 1)
+    assert await stage.go() == pytest.approx(0.75)
+    assert stage.api.log == []
+    stage.clock.seconds += 0.75
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+    stage.clock.seconds += 0.1
+    stage.pods_become("Running", 2)
+    await stage.go()
+    assert stage.api.log == ["status Running"], "a phase does not wait"
+
+
+async def test_a_record_that_does_not_come_back_stops_everything(stage: Stage) -> None:
+    stage.api.prunes = True
+    wake = await stage.go()
+    assert wake is not None
+    assert wake > 1
+    assert [line for line in stage.api.log if line.startswith("create")] == []
+    assert "trainingruns.argosy.dev" in stage.api.stored().status.message
+    await stage.go()
+    assert stage.api.log == [], "it does not write again and again"
+
+
+async def test_a_finished_job_leaves_nothing_behind(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.pods_become("Succeeded", 0, 1, 2)
+    await until_quiet(stage)
+    assert stage.api.stored().status.phase == "Succeeded"
+    assert stage.reconciler.memories == {}
+
+
+async def test_events_come_after_the_write_and_once(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.pods_become("Running", 0, 1, 2)
+    await until_quiet(stage)
+    await stage.go()
+    assert [reason for reason, _ in stage.silent.events].count("Running") == 1
+
+
+async def test_a_job_that_is_gone_is_forgotten(stage: Stage) -> None:
+    await stage.go()
+    assert stage.reconciler.memories
+    assert await stage.reconciler.reconcile(Key("default", "nobody")) is None
