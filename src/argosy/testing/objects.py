@@ -1,6 +1,4 @@
-"""Builders for pods, nodes and PodGroups, as the scheduler's and the controllers' tests want them: only
-what a test is about is written, the rest is sensible.
-"""
+"""Builders of pods, nodes and PodGroups: a test writes what it is about, the rest is sensible."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

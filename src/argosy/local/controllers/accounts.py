@@ -1,5 +1,4 @@
-"""Every namespace has the ServiceAccount `default` and the ConfigMap with the cluster's certificate
-authority.
+"""Every namespace has the ServiceAccount `default` and the cluster's certificate authority as a ConfigMap.
 
 Both are put back when somebody deletes or empties them, as long as the namespace lives.
 """

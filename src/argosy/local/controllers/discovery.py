@@ -1,6 +1,4 @@
-"""Which kinds the API server serves now, including those of CRDs: for the garbage collector and for
-namespaces.
-"""
+"""Which kinds the API server serves now, those of CRDs included."""
 
 import msgspec
 from msgspec import Struct, field

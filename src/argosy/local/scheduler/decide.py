@@ -34,9 +34,7 @@ def decide(world: World, waiting: Iterable[PodFacts], gangs: Mapping[GroupKey, G
 
 
 def queueable(world: World, least: Amounts, *, overcommit: float = 1.2) -> bool:
-    """Whether the cluster has the group's least resources, counting a little more than is free, as Volcano
-    does.
-    """
+    """Whether the cluster has a group's least resources; like Volcano, counts a little more than is free."""
     free: Amounts = {}
     for room in world.rooms.values():
         if not room.node.spec.unschedulable:

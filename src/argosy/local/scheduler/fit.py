@@ -84,8 +84,7 @@ class Fitting:
 
 
 def score(facts: PodFacts, room: Room) -> float:
-    """How good a node is for the pod: its free share after placing it, and what the pod prefers or should
-    avoid.
+    """How good a node is for the pod: the share it would leave free, and what the pod prefers or avoids.
 
     Falls with every pod placed, which `Fitting` relies on.
     """

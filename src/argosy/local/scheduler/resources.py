@@ -7,9 +7,10 @@ two.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING
 from functools import lru_cache
 
+from argosy.kinds.quantity import parse_quantity
 from argosy.local.controllers.kinds import Container, Pod, Quantities, Requirements
 
 Amounts = dict[str, int]
@@ -17,27 +18,7 @@ Measure = Callable[[Container], Amounts]
 
 DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
-"""What a container without requests is taken to use when nodes are compared (never when they are filtered).
-"""
-
-_SUFFIXES = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-    "k": Decimal(10) ** 3,
-    "M": Decimal(10) ** 6,
-    "G": Decimal(10) ** 9,
-    "T": Decimal(10) ** 12,
-    "P": Decimal(10) ** 15,
-    "E": Decimal(10) ** 18,
-    "Ki": Decimal(2) ** 10,
-    "Mi": Decimal(2) ** 20,
-    "Gi": Decimal(2) ** 30,
-    "Ti": Decimal(2) ** 40,
-    "Pi": Decimal(2) ** 50,
-    "Ei": Decimal(2) ** 60,
-}
+"""What a container without requests is taken to use when nodes are compared, never when they are filtered."""
 
 
 def amounts(quantities: Quantities) -> Amounts:
@@ -47,7 +28,7 @@ def amounts(quantities: Quantities) -> Amounts:
 @lru_cache(maxsize=4096)
 def amount(name: str, text: str) -> int:
     """A quantity as a whole number: thousandths for cpu, units for the rest, rounded up."""
-    value = _decimal(text) * (1000 if name == "cpu" else 1)
+    value = parse_quantity(text) * (1000 if name == "cpu" else 1)
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
@@ -124,10 +105,3 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
 
 def _larger(left: Amounts, right: Amounts) -> Amounts:
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
-
-
-def _decimal(text: str) -> Decimal:
-    if text and text[-1].isdigit():
-        return Decimal(text)
-    number = text.rstrip("numkKMGTPEi")
-    return Decimal(number) * _SUFFIXES[text[len(number) :]]

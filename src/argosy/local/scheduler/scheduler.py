@@ -39,7 +39,7 @@ class Scheduler:
         self._binding: set[str] = set()
         """Decided, and not yet seen with their node."""
         self._told: dict[str, str] = {}
-        """What each waiting pod was last told, so that it is told once."""
+        """What each waiting pod or bad group was last told, so that it is told once."""
         self._touched: set[GroupKey] = set()
         self._controller = Controller("scheduler", self._pass, concurrency=1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,7 +142,15 @@ class Scheduler:
             for pod in self._shared.pods.by("group", f"{key[0]}/{key[1]}")
             if self._holds_place(pod)
         )
-        least = least_resources(group.spec.min_resources)
+        try:
+            least = least_resources(group.spec.min_resources)
+        except ValueError as error:
+            # Nothing checks this field of a custom resource; one bad group must not stop the others.
+            least = {}
+            text = f"spec.minResources: {error}"
+            if self._told.get(group.metadata.uid) != text:
+                self._told[group.metadata.uid] = text
+                self._shared.events.event(group, "Warning", "InvalidResources", text)
         started = group.status.phase in ("Inqueue", "Running", "Unknown", "Completed")
         queued = started or not least or queueable(self._world, least)
         return Gang(group.spec.min_member, group.spec.min_task_member, bound, queued)

@@ -1,5 +1,4 @@
-"""The garbage collector at work: follows the metadata of every kind that can be deleted, also of CRDs made
-later.
+"""The garbage collector at work: follows the metadata of every kind there is, also of CRDs made later.
 
 Deletes carry the uid, edits the resourceVersion, so that an object that was replaced or claimed meanwhile
 is left alone and looked at again. Nothing is decided before every kind known at the start is in: an owner
