@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from argosy.testing.workloads import role, workload
+from argosy.testing.workloads import USUAL, role, workload
 from argosy.testing.world import World
 from argosy.workload.memory import current
 from argosy.workload.model import (
@@ -32,16 +32,18 @@ class Life(RuleBasedStateMachine):
 
     world: World
     wiped = False
+    in_place = 0
 
     @initialize(
         scope=st.sampled_from(Scope),
-        restart=st.sampled_from([Restart.NEVER, Restart.ON_FAILURE, Restart.EXIT_CODE]),
+        restart=st.sampled_from(Restart),
         resize=st.sampled_from(Resize),
         gang=st.booleans(),
         elastic=st.booleans(),
         cleanup=st.sampled_from(Cleanup),
         restarts=st.sampled_from([0, 2, None]),
         two_roles=st.booleans(),
+        node_down_as_failed=st.booleans(),
     )
     def begin(
         self,
@@ -53,8 +55,10 @@ class Life(RuleBasedStateMachine):
         cleanup: Cleanup,
         restarts: int | None,
         two_roles: bool,
+        node_down_as_failed: bool,
     ) -> None:
-        workers = role("worker", 3, restart, elastic=Elastic(2, 5) if elastic else None)
+        policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
+        workers = role("worker", 3, restart, policy, elastic=Elastic(2, 5) if elastic else None)
         chief = (role("chief", 1, restart),) if two_roles else ()
         rules = replace(RULES, restart_scope=scope, resize=resize, services=("worker",))
         if not two_roles:
@@ -116,6 +120,14 @@ class Life(RuleBasedStateMachine):
         pod = data.draw(st.sampled_from(self.world.live("Running")))
         self.world.update(replace(pod, phase="Succeeded", exit_code=0))
 
+    @precondition(lambda self: self.world.live("Running"))
+    @rule(data=st.data())
+    def container_restarts_in_place(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(self.world.live("Running")))
+        if self._restarts_in_place():
+            self.world.update(replace(pod, in_place_restarts=pod.in_place_restarts + 1))
+            self.in_place += 1
+
     @precondition(lambda self: self.world.live("Pending", "Running"))
     @rule(data=st.data())
     def pod_is_evicted(self, data: st.DataObject) -> None:
@@ -158,6 +170,12 @@ class Life(RuleBasedStateMachine):
         wanted = self._wanted()
         self.world.edit(replace(wanted, suspended=not wanted.suspended))
 
+    @precondition(lambda self: self.world.job)
+    @rule()
+    def break_or_mend_the_definition(self) -> None:
+        self.world.broken = not self.world.broken
+        self.world.edit(self._wanted())
+
     @rule()
     def wipe_status(self) -> None:
         self.world.wipe()
@@ -183,6 +201,7 @@ class Life(RuleBasedStateMachine):
     def left_alone_it_converges(self) -> None:
         world = self.world
         world.nodes_down.clear()
+        world.broken = False
         world.settle()
         writes, pods = world.writes, dict(world.pods)
         world.sync()
@@ -201,8 +220,8 @@ class Life(RuleBasedStateMachine):
         record = self._record()
         if record is None or self.wiped:
             return
-        assert record.restarts <= len(self.world.failed)
-        if self._wanted().rules.restart_scope is Scope.POD and record.attempt == 1:
+        assert record.restarts <= len(self.world.failed) + self.in_place
+        if self._wanted().rules.restart_scope is Scope.POD and record.attempt == 1 and not self.in_place:
             replaced = sum(sum(one.replaced.values()) for one in record.roles.values())
             assert replaced == record.restarts + record.disruptions
 
@@ -227,6 +246,9 @@ class Life(RuleBasedStateMachine):
                 done = index in last.done or last.phase is Phase.SUCCEEDED
                 assert index in there or done or gone_for_good, f"{name}-{index} is missing"
 
+    def _restarts_in_place(self) -> bool:
+        return bool(self.world.job) and self._wanted().roles["worker"].restart is Restart.ALWAYS
+
     def _wanted(self) -> Workload:
         assert self.world.job
         return self.world.job.workload
@@ -239,8 +261,8 @@ class LongLife(Life):
     """The same, many more times."""
 
 
-_COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck))
-Life.TestCase.settings = settings(_COMMON, max_examples=150, stateful_step_count=40)
+_COMMON = settings(deadline=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
+Life.TestCase.settings = settings(_COMMON, max_examples=150, stateful_step_count=35)
 LongLife.TestCase.settings = settings(_COMMON, max_examples=3000, stateful_step_count=60)
 TestLife = Life.TestCase
 TestLongLife = pytest.mark.long(pytest.mark.timeout(1800)(LongLife.TestCase))

@@ -60,7 +60,8 @@ ROLES = {
     "an unknown pod in a running role": Case("RU", R, last=R, replicas=2),
     "an elastic role runs with its least number": Case("RRPP", R, replicas=4, elastic=Elastic(2, 8)),
     "an elastic role below its least number is starting": Case("RPPP", S, replicas=4, elastic=Elastic(2, 8)),
-    "nothing there yet": Case("", S),
+    "nothing there yet": Case("", P),
+    "the first pod is there": Case("P", S),
     "Starting never goes back to Pending": Case("", S, last=S),
 }
 

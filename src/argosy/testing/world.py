@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW
-from argosy.workload.decide import decide
+from argosy.workload.decide import decide, refuse
 from argosy.workload.memory import remember
-from argosy.workload.model import Workload
+from argosy.workload.model import Problem, Problems, Workload
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import (
     Action,
@@ -23,6 +23,7 @@ from argosy.workload.plan import (
     DeleteChild,
     DeleteJob,
     DeletePod,
+    Emit,
     EnsureChild,
     EnsurePodGroup,
     EnsureService,
@@ -30,6 +31,7 @@ from argosy.workload.plan import (
 )
 from argosy.workload.record import Record, decode, encode, survived
 
+_BROKEN = Problems((Problem("spec", "is broken"),))
 NODES = ("node-1", "node-2", "node-3")
 
 
@@ -54,6 +56,8 @@ class World:
         self.group: ObservedGroup | None = None
         self.nodes_down: set[str] = set()
         self.prunes = False
+        self.broken = False
+        """The definition has problems; a pass can only say so."""
         self.count = 0
         self.writes = 0
         self.failed: set[str] = set()
@@ -72,8 +76,12 @@ class World:
             return None
         seen = self.observe()
         before = decode(job.status)
-        plan = decide(job.workload, before, seen, self.now)
-        self._check(job.workload, before, plan, seen)
+        if self.broken:
+            plan = refuse(before, _BROKEN, job.workload.generation, self.now)
+            assert not [action for action in plan.actions if not isinstance(action, Emit)]
+        else:
+            plan = decide(job.workload, before, seen, self.now)
+            self._check(job.workload, before, plan, seen)
         self.absent.clear()
         requests = 0
 

@@ -70,7 +70,7 @@ def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime)
     gate = gang.gate(workload, record, seen)
     missing = pods.missing(workload, record, seen, now) if gate.open else pods.Missing()
     if missing.create and record.began is None:
-        record = replace(record, began=now, started=record.started or now)
+        record = phases.begun(record, now)
     record = _phase(workload, record, seen, now)
     record = waits.waiting(workload, record, seen, gate, missing, now)
     forced, look_again = pods.stuck(seen, now)

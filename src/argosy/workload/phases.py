@@ -33,6 +33,13 @@ class Counts(Struct, frozen=True):
     bad: ObservedPod | None = None
     """The first failed pod."""
 
+    @property
+    def any(self) -> bool:
+        """Whether there is, or was, a pod at all."""
+        return bool(
+            self.pending or self.active or self.unknown or self.terminating or self.succeeded or self.failed
+        )
+
 
 class Verdict(Struct, frozen=True):
     """A phase, and why if it is a bad one."""
@@ -110,7 +117,7 @@ def of_role(role: Role, last: RoleRecord, counts: Counts) -> Verdict:
         return Verdict(Phase.SUCCEEDED)
     if counts.active and counts.active + counts.succeeded >= needed:
         return Verdict(Phase.RUNNING)
-    if last.phase is Phase.PENDING:
+    if last.phase is Phase.PENDING and counts.any:
         return Verdict(Phase.STARTING)
     if role.restart is Restart.NEVER and last.phase is Phase.RUNNING and counts.lost:
         left = min(size, last.created) - len(counts.lost)
@@ -146,6 +153,15 @@ def of_job(workload: Workload, record: Record, seen: Observed) -> Phase:
     if steady and all(phase in (Phase.RUNNING, Phase.SUCCEEDED) for phase in phases):
         return Phase.RUNNING
     return Phase.STARTING if record.started else record.phase
+
+
+def begun(record: Record, now: datetime) -> Record:
+    """The record of an attempt whose pods are now being asked for."""
+    roles = {
+        name: replace(role, phase=Phase.STARTING, since=now) if role.phase is Phase.PENDING else role
+        for name, role in record.roles.items()
+    }
+    return replace(record, began=now, started=record.started or now, roles=roles)
 
 
 def _steady(role: Role, record: Record, seen: Observed) -> bool:

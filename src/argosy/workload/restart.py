@@ -100,7 +100,7 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
             continue
         if _is_lost(role, pod, seen) or (pod.terminating and whole):
             lived = (now - pod.created).total_seconds() if pod.created else None
-            counted = not (pod.disrupted or pod.terminating) and pod.ended
+            counted = pod.phase == "Failed" and not (pod.disrupted or pod.terminating)
             losses.append(Loss(role.name, pod.index, counted, _fate(pod), lived))
     if whole and last.phase is Phase.RUNNING:
         for index in range(min(last.size, last.created)):
