@@ -21,6 +21,7 @@ from argosy.local.apiserver.http import (
     reply_error,
     send_response,
 )
+from argosy.local.apiserver.impersonation import impersonated
 from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patching import patch_object
 from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
@@ -120,6 +121,8 @@ class App:
         if request.path.split("/")[1] in ("healthz", "livez", "readyz"):
             return self._health(request)
         request.user = self._authenticator.user(request)
+        if b"impersonate-user" in request.headers:
+            request.user = impersonated(request, self._authorizer)
         target = parse_target(request.path)
         if target is None:
             self._authorize(request, None, "")

@@ -6,7 +6,6 @@ An answer is written in several parts (head, body, events); each would cost an e
 import asyncio
 from collections.abc import Iterable
 
-
 _LARGEST = 256 * 1024  # from here on the transport's own flow control must know
 
 

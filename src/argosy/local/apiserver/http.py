@@ -43,6 +43,7 @@ class Request:
         )
         headers = scope["headers"]
         assert isinstance(headers, list)
+        self.raw_headers: list[tuple[bytes, bytes]] = headers
         self.headers: dict[bytes, bytes] = dict(headers)
         self.user = ANONYMOUS
         self.warnings: list[str] = []

@@ -1,0 +1,86 @@
+"""Whatever arrives, the answer is a Status and the server goes on."""
+
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+
+import pytest
+
+from argosy.testing.servers import Server
+
+PATH = "/api/v1/namespaces/default/configmaps"
+BODIES: dict[str, tuple[bytes, str, int]] = {
+    "nothing at all": (b"", "application/json", 400),
+    "half an object": (b'{"metadata": {', "application/json", 400),
+    "a list": (b"[]", "application/json", 400),
+    "a number": (b"7", "application/json", 400),
+    "no JSON": (b"hello", "application/json", 400),
+    "nesting without end": (b'{"data":' * 100_000, "application/json", 400),
+    "invalid UTF-8": (b'{"metadata":{"name":"\xff\xfe"}}', "application/json", 400),
+    "an unknown content type": (b"{}", "text/plain", 415),
+    "broken YAML": (b"a: [", "application/yaml", 400),
+    "YAML that is no object": (b"- a\n- b\n", "application/yaml", 400),
+    "protobuf without its mark": (b"abc", "application/vnd.kubernetes.protobuf", 400),
+    "broken protobuf": (b"k8s\0\xff\xff\xff\xff\xff\xff", "application/vnd.kubernetes.protobuf", 400),
+    "a name of 254 characters": (
+        json.dumps({"metadata": {"name": "x" * 254}}).encode(),
+        "application/json",
+        422,
+    ),
+    "labels that are a number": (b'{"metadata":{"name":"a","labels":7}}', "application/json", 400),
+    "metadata that is a list": (b'{"metadata":[]}', "application/json", 400),
+    "more than three megabytes": (
+        b'{"metadata":{"name":"big"},"data":{"a":"' + b"x" * (4 << 20) + b'"}}',
+        "application/json",
+        413,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BODIES.values(), ids=BODIES)
+def test_a_bad_body_gets_a_status(local_apiserver: Server, case: tuple[bytes, str, int]) -> None:
+    body, content_type, code = case
+    answer = send(local_apiserver, "POST", PATH, body, content_type)
+    assert (answer["kind"], answer["status"], answer["code"]) == ("Status", "Failure", code)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        PATH + "?limit=x",
+        PATH + "?continue=nonsense",
+        PATH + "?labelSelector=a%3D%3D%3D",
+        PATH + "?resourceVersion=-1",
+        PATH + "/" + "x" * 5000,
+        "/apis/apps/v1/namespaces/default/deployments/none/scale",
+    ],
+)
+def test_a_bad_question_gets_a_status(local_apiserver: Server, path: str) -> None:
+    answer = send(local_apiserver, "GET", path)
+    assert (answer["kind"], answer["status"]) == ("Status", "Failure")
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\x16\x03\x01garbage\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4096], ids=repr
+)
+def test_noise_on_the_socket_harms_nobody(local_apiserver: Server, raw: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", local_apiserver.port), timeout=5) as noise:
+        noise.sendall(raw)
+    assert send(local_apiserver, "GET", "/api/v1/namespaces/default")["kind"] == "Namespace"
+
+
+def send(
+    server: Server, method: str, path: str, body: bytes | None = None, content_type: str = ""
+) -> dict[str, object]:
+    headers = {"Authorization": f"Bearer {server.token}", "Content-Type": content_type}
+    request = urllib.request.Request(server.url + path, data=body, headers=headers, method=method)
+    context = ssl.create_default_context(cafile=str(server.ca_file))
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+            content = answer.read()
+    except urllib.error.HTTPError as error:
+        content = error.read()
+    decoded: dict[str, object] = json.loads(content)
+    return decoded

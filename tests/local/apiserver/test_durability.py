@@ -1,0 +1,137 @@
+"""Acknowledged writes survive the death of the server; watches go on across it."""
+
+import asyncio
+import json
+import signal
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from argosy.testing.eventually import eventually
+from argosy.testing.servers import Server, free_port, start_local
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class Restartable:
+    """A server that can be killed and started again on the same folder and port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.server = self.start()
+
+    def start(self, *options: str) -> Server:
+        return start_local(self.folder, self.port, self.processes, options)
+
+    def kill(self) -> None:
+        process = self.processes.pop()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def restartable(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[Restartable]:
+    made = Restartable(short_folder / f"d{abs(hash(request.node.name)) % 10**6}")
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+@asynccontextmanager
+async def client(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
+    context = ssl.create_default_context(cafile=str(server.ca_file))
+    headers = {"Authorization": f"Bearer {server.token}"}
+    async with aiohttp.ClientSession(
+        server.url, connector=aiohttp.TCPConnector(ssl=context, limit=0), headers=headers
+    ) as session:
+        yield session
+
+
+async def create(session: aiohttp.ClientSession, name: str) -> int:
+    async with session.post(CONFIG_MAPS, json={"metadata": {"name": name}}) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def test_what_was_acknowledged_is_there_after_kill_9(restartable: Restartable) -> None:
+    acknowledged: set[str] = set()
+
+    async def write(session: aiohttp.ClientSession, worker: int) -> None:
+        for number in range(10_000):
+            name = f"w{worker}-{number}"
+            if await create(session, name) == 201:
+                acknowledged.add(name)
+
+    async with client(restartable.server) as session:
+        writers = [asyncio.ensure_future(write(session, worker)) for worker in range(16)]
+        await eventually(lambda: len(acknowledged) >= 300, seconds=30)
+        restartable.kill()
+        await asyncio.gather(*writers, return_exceptions=True)
+    restartable.start()
+    async with client(restartable.server) as session, session.get(CONFIG_MAPS) as answer:
+        there = {item["metadata"]["name"] for item in (await answer.json())["items"]}
+    assert acknowledged <= there
+
+
+async def test_of_two_writers_on_one_version_exactly_one_wins(restartable: Restartable) -> None:
+    async with client(restartable.server) as session:
+        await create(session, "a")
+        for turn in range(20):
+            async with session.get(f"{CONFIG_MAPS}/a") as answer:
+                current = await answer.json()
+
+            async def write(value: int, current: dict[str, object] = current) -> int:
+                body = {**current, "data": {"value": str(value)}}
+                async with session.put(f"{CONFIG_MAPS}/a", json=body) as answer:
+                    return answer.status
+
+            codes = await asyncio.gather(*[write(turn * 100 + value) for value in range(8)])
+            assert sorted(codes) == [200] + [409] * 7
+
+
+async def test_a_watch_resumes_across_a_restart(restartable: Restartable) -> None:
+    async with client(restartable.server) as session:
+        async with session.get(CONFIG_MAPS) as answer:
+            version = (await answer.json())["metadata"]["resourceVersion"]
+        await create(session, "before")
+    restartable.kill()
+    restartable.start()
+    query = {"watch": "true", "resourceVersion": version}
+    async with client(restartable.server) as session:
+        await create(session, "after")
+        async with asyncio.timeout(10), session.get(CONFIG_MAPS, params=query) as stream:
+            events = [json.loads(await stream.content.readline()) for _ in range(2)]
+    assert [event["object"]["metadata"]["name"] for event in events] == ["before", "after"]
+
+
+async def test_a_version_that_left_the_history_is_gone(restartable: Restartable) -> None:
+    restartable.kill()
+    restartable.start("--history-count", "5")
+    async with client(restartable.server) as session:
+        for number in range(20):
+            await create(session, f"c{number}")
+        query = {"watch": "true", "resourceVersion": "2"}
+        async with asyncio.timeout(10), session.get(CONFIG_MAPS, params=query) as stream:
+            event = json.loads(await stream.content.readline())
+    assert event["type"] == "ERROR"
+    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
+
+
+async def test_the_unix_socket_serves_with_the_same_certificate(restartable: Restartable) -> None:
+    server = restartable.server
+    context = ssl.create_default_context(cafile=str(server.ca_file))
+    path = str(restartable.folder / "apiserver.sock")
+    reader, writer = await asyncio.open_unix_connection(path, ssl=context, server_hostname="localhost")
+    writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"ok")
+    writer.close()
+    await writer.wait_closed()
