@@ -274,10 +274,11 @@ class World:
             if before.finished:
                 assert record == before, "terminal is terminal"
                 assert not creates
+        limit = workload.limits.restarts
         if record.finished or workload.suspended:
             assert not creates
-        limit = workload.limits.restarts
-        assert limit is None or record.finished or record.restarts <= limit
+        else:
+            assert limit is None or record.restarts <= limit
         began = remember(workload, before, seen, self.now).began
         if workload.gang and creates and began is None:
             self._check_gang(workload, record, seen, creates)
