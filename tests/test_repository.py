@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LOCKS = sorted(ROOT.glob("requirements*.lock")) + sorted(ROOT.glob("kubernetes/**/*.lock"))
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
 SCRIPTS = [*sorted(path for path in (ROOT / "scripts").iterdir() if not path.suffix), ROOT / ".ci" / "run"]
 PINNED = re.compile(r"^[a-zA-Z0-9._-]+(?:\[[\w,]+\])?==\S+")
 

