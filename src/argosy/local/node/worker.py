@@ -80,7 +80,7 @@ class Worker:
 
     def update(self, pod: Pod) -> None:
         """A newer version of the pod."""
-        if int(pod.metadata.resource_version or 0) >= int(self.pod.metadata.resource_version or 0):
+        if _newer(pod, self.pod):
             self.pod = pod
             self._wake.set()
 
@@ -268,8 +268,8 @@ class Worker:
             subresource="status",
         )
         self._last = status
-        self.update(written)
-        self._wake.clear()
+        if _newer(written, self.pod):
+            self.pod = written
         self._written_pod(written)
 
     def _tell_starts(self, report: Report) -> None:
@@ -307,6 +307,10 @@ class Worker:
 
     def _name(self) -> str:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+
+def _newer(pod: Pod, held: Pod) -> bool:
+    return int(pod.metadata.resource_version or 0) > int(held.metadata.resource_version or 0)
 
 
 def _only_creating(status: Json) -> bool:

@@ -6,6 +6,7 @@ children, and it reaps them. Should it die, shims live on (their reports and loc
 and the agent starts another zygote. Standard library only, and little of that.
 """
 
+import errno
 import gc
 import json
 import os
@@ -26,6 +27,7 @@ PID_FILE: Final = "zygote.json"
 def main(folder: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kernel.become_subreaper()
     loop = Loop()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     listener = control.listen(folder, SOCKET)
@@ -42,6 +44,7 @@ class Zygote:
         self._loop = loop
         self._listener = listener
         self._own_pid_namespace = own_pid_namespace
+        self._may_return = _may_enter(own_pid_namespace)
         self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
         loop.on_readable(listener.fileno(), self._accept)
 
@@ -80,17 +83,44 @@ class Zygote:
                 return
 
     def _fork(self, folder: Path) -> int:
-        """The next child is PID 1 of a new PID namespace; later children must not be in that one too."""
         lock = shim.take_lock(folder)
         try:
-            kernel.unshare(kernel.NEW_PID)
-            pid = os.fork()
-            if pid == 0:
-                self._run_shim(folder, lock)
-            kernel.setns(self._own_pid_namespace, kernel.NEW_PID)
+            return self._fork_directly(folder, lock) if self._may_return else self._fork_twice(folder, lock)
         finally:
             os.close(lock)
+
+    def _fork_directly(self, folder: Path, lock: int) -> int:
+        """The next child is PID 1 of a new PID namespace; later children must not be in that one too."""
+        kernel.unshare(kernel.NEW_PID)
+        pid = os.fork()
+        if pid == 0:
+            self._run_shim(folder, lock)
+        kernel.setns(self._own_pid_namespace, kernel.NEW_PID)
         return pid
+
+    def _fork_twice(self, folder: Path, lock: int) -> int:
+        """A user namespace gives no way back to the machine's PID namespace: a child goes there for good.
+
+        It ends at once, and its child becomes ours because orphans come to us.
+        """
+        reader, writer = os.pipe()
+        between = os.fork()
+        if between == 0:
+            try:
+                kernel.unshare(kernel.NEW_PID)
+                pid = os.fork()
+                if pid == 0:
+                    self._run_shim(folder, lock)
+                os.write(writer, str(pid).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        answer = os.read(reader, 32)
+        os.close(reader)
+        os.waitpid(between, 0)
+        if not answer:
+            raise OSError(errno.EPERM, "no PID namespace could be made for the pod")
+        return int(answer)
 
     def _run_shim(self, folder: Path, lock: int) -> NoReturn:
         code = 1
@@ -107,6 +137,14 @@ class Zygote:
             traceback.print_exception(error, file=sys.stderr)
         finally:
             os._exit(code)
+
+
+def _may_enter(pid_namespace: int) -> bool:
+    try:
+        kernel.setns(pid_namespace, kernel.NEW_PID)
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

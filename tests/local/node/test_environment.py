@@ -1,0 +1,200 @@
+from decimal import Decimal
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from argosy.local.node.environment import MissingError, Sources, command_line, environment, expand
+from argosy.local.node.kinds import Json, Pod, Service
+
+
+def pod(*env: Json, **container: object) -> Pod:
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "p",
+                "namespace": "ns",
+                "uid": "u-1",
+                "labels": {"app": "x", "tier": 'a"b'},
+                "annotations": {"note": "hi"},
+            },
+            "spec": {
+                "nodeName": "node-2",
+                "serviceAccountName": "robot",
+                "containers": [{"name": "c", "env": list(env), **container}],
+            },
+        },
+        Pod,
+    )
+
+
+def service(name: str, namespace: str = "ns", address: str = "10.96.0.7") -> Service:
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "clusterIP": address,
+                "ports": [{"name": "web-1", "port": 80}, {"name": "m", "port": 9, "protocol": "UDP"}],
+            },
+        },
+        Service,
+    )
+
+
+def sources(*services: Service) -> Sources:
+    return Sources(
+        config_map={"settings": {"color": b"blue", "size": b"9"}}.get,
+        secret={"keys": {"token": b"s3cret"}}.get,
+        services=services,
+        node_name="node-2",
+        host_ip="10.88.0.1",
+        pod_ip="10.88.0.9",
+        node_allocatable={"cpu": Decimal(2), "memory": Decimal(1 << 30)},
+    )
+
+
+EXPANSIONS = {
+    "a known name is replaced": ("$(A)-x", "1-x"),
+    "an unknown name stays": ("$(NOPE)", "$(NOPE)"),
+    "two dollars are one and begin no reference": ("$$(A)", "$(A)"),
+    "a lone dollar stays": ("cost $5", "cost $5"),
+    "references next to each other": ("$(A)$(A)", "11"),
+    "an unclosed reference stays": ("$(A", "$(A"),
+}
+
+
+@pytest.mark.parametrize("sentence", EXPANSIONS)
+def test_expand(sentence: str) -> None:
+    given, want = EXPANSIONS[sentence]
+    assert expand(given, {"A": "1"}) == want
+
+
+class Case(NamedTuple):
+    env: list[Json]
+    want: dict[str, str]
+    container: Json | None = None
+
+
+CASES = {
+    "a variable may use those before it": Case(
+        [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}], {"A": "1", "B": "12"}
+    ),
+    "a variable may not use those after it": Case(
+        [{"name": "B", "value": "$(A)"}, {"name": "A", "value": "1"}], {"B": "$(A)", "A": "1"}
+    ),
+    "fields of the pod": Case(
+        [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in {
+                "N": "metadata.name",
+                "S": "metadata.namespace",
+                "U": "metadata.uid",
+                "L": "metadata.labels['app']",
+                "O": "spec.nodeName",
+                "R": "spec.serviceAccountName",
+                "I": "status.podIP",
+                "H": "status.hostIP",
+            }.items()
+        ],
+        {
+            "N": "p",
+            "S": "ns",
+            "U": "u-1",
+            "L": "x",
+            "O": "node-2",
+            "R": "robot",
+            "I": "10.88.0.9",
+            "H": "10.88.0.1",
+        },
+    ),
+    "a limit in units of its divisor, rounded up": Case(
+        [{"name": "M", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}}],
+        {"M": "2"},
+        {"resources": {"limits": {"memory": "1500Ki"}}},
+    ),
+    "an absent limit is what the node has": Case(
+        [{"name": "C", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}], {"C": "2"}
+    ),
+    "keys of a config map and a secret": Case(
+        [
+            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}},
+            {"name": "T", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}},
+        ],
+        {"C": "blue", "T": "s3cret"},
+    ),
+    "what is optional and missing is left out": Case(
+        [
+            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "x", "optional": True}}},
+            {
+                "name": "D",
+                "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "x", "optional": True}},
+            },
+        ],
+        {},
+    ),
+    "all of a config map with a prefix, and own variables win": Case(
+        [{"name": "P_color", "value": "red"}],
+        {"P_color": "red", "P_size": "9"},
+        {"envFrom": [{"prefix": "P_", "configMapRef": {"name": "settings"}}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_environment(sentence: str) -> None:
+    case = CASES[sentence]
+    given = pod(*case.env, **(case.container or {}))
+    assert environment(given, given.spec.containers[0], sources()) == case.want
+
+
+MISSING = {
+    "a config map": ({"configMapKeyRef": {"name": "none", "key": "x"}}, 'configmap "none" not found'),
+    "a key of a config map": (
+        {"configMapKeyRef": {"name": "settings", "key": "x"}},
+        "couldn't find key x in ConfigMap ns/settings",
+    ),
+    "a secret": ({"secretKeyRef": {"name": "none", "key": "x"}}, 'secret "none" not found'),
+}
+
+
+@pytest.mark.parametrize("what", MISSING)
+def test_what_is_missing_is_named(what: str) -> None:
+    source, want = MISSING[what]
+    given = pod({"name": "A", "valueFrom": source})
+    with pytest.raises(MissingError) as caught:
+        environment(given, given.spec.containers[0], sources())
+    assert str(caught.value) == want
+
+
+def test_services_of_the_namespace_and_the_api_server_are_variables() -> None:
+    given = pod()
+    found = environment(
+        given,
+        given.spec.containers[0],
+        sources(
+            service("my-web"), service("kubernetes", "default", "10.96.0.1"), service("far", "elsewhere")
+        ),
+    )
+    assert found["MY_WEB_SERVICE_HOST"] == "10.96.0.7"
+    assert found["MY_WEB_SERVICE_PORT"] == "80"
+    assert found["MY_WEB_SERVICE_PORT_WEB_1"] == "80"
+    assert found["MY_WEB_PORT_9_UDP"] == "udp://10.96.0.7:9"
+    assert found["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+    assert not any(name.startswith("FAR_") for name in found)
+
+
+def test_a_pod_may_do_without_service_links_but_not_without_the_api_server() -> None:
+    given = pod()
+    given.spec.enable_service_links = False
+    found = environment(
+        given,
+        given.spec.containers[0],
+        sources(service("web"), service("kubernetes", "default", "10.96.0.1")),
+    )
+    assert "KUBERNETES_SERVICE_HOST" in found
+    assert "WEB_SERVICE_HOST" not in found
+
+
+def test_command_and_arguments_are_expanded() -> None:
+    given = pod(command=["run", "$(A)"], args=["$(B)", "$$(A)"]).spec.containers[0]
+    assert command_line(given, {"A": "1"}) == ["run", "1", "$(B)", "$(A)"]

@@ -1,0 +1,111 @@
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from argosy.local.node.environment import MissingError, Sources
+from argosy.local.node.kinds import HostPath, Json, Pod, VolumeMount
+from argosy.local.node.volumes import VolumeError, check_host_path, content_of, mount_source, write_content
+
+
+def sources() -> Sources:
+    return Sources(
+        config_map={"settings": {"color": b"blue", "size": b"9"}}.get,
+        secret={"keys": {"token": b"s3cret"}}.get,
+        services=(),
+        node_name="node-1",
+        host_ip="",
+        pod_ip="",
+        node_allocatable={"cpu": Decimal(1)},
+    )
+
+
+def pod(volume: Json) -> Pod:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "labels": {"a": "1"}},
+            "spec": {"containers": [{"name": "c"}], "volumes": [{"name": "v", **volume}]},
+        },
+        Pod,
+    )
+
+
+CASES: dict[str, tuple[Json, dict[str, tuple[bytes, int]]]] = {
+    "every key of a config map": (
+        {"configMap": {"name": "settings"}},
+        {"color": (b"blue", 0o644), "size": (b"9", 0o644)},
+    ),
+    "some keys under other names": (
+        {"configMap": {"name": "settings", "items": [{"key": "color", "path": "deep/c", "mode": 0o400}]}},
+        {"deep/c": (b"blue", 0o400)},
+    ),
+    "a secret with a mode": (
+        {"secret": {"secretName": "keys", "defaultMode": 0o400}},
+        {"token": (b"s3cret", 0o400)},
+    ),
+    "what is optional and missing is an empty folder": (
+        {"configMap": {"name": "none", "optional": True}},
+        {},
+    ),
+    "the downward API": (
+        {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {"labels": (b'a="1"', 0o644)},
+    ),
+    "several sources in one": (
+        {
+            "projected": {
+                "sources": [
+                    {"configMap": {"name": "settings", "items": [{"key": "size", "path": "s"}]}},
+                    {"secret": {"name": "keys"}},
+                    {"serviceAccountToken": {"path": "tok"}},
+                ]
+            }
+        },
+        {"s": (b"9", 0o644), "token": (b"s3cret", 0o644), "tok": (b"jwt", 0o644)},
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_content(sentence: str) -> None:
+    volume, want = CASES[sentence]
+    given = pod(volume)
+    assert content_of(given, given.spec.volumes[0], sources(), {"tok": "jwt"}) == want
+
+
+def test_a_missing_source_is_named() -> None:
+    given = pod({"secret": {"secretName": "none"}})
+    with pytest.raises(MissingError, match='secret "none" not found'):
+        content_of(given, given.spec.volumes[0], sources(), {})
+
+
+def test_files_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "v"
+    assert write_content(folder, {"a": (b"1", 0o644), "deep/b": (b"2", 0o600)}, "one")
+    before = (folder / "..data").readlink()
+    assert (folder / "a").read_bytes() == b"1"
+    assert (folder / "deep" / "b").read_bytes() == b"2"
+    assert not write_content(folder, {"a": (b"1", 0o644), "deep/b": (b"2", 0o600)}, "two")
+    assert write_content(folder, {"c": (b"3", 0o644)}, "three")
+    assert (folder / "..data").readlink() != before
+    assert {path.name for path in folder.iterdir()} == {"..data", "..three", "c"}
+
+
+def test_a_sub_path_is_made_and_may_not_leave_the_volume(tmp_path: Path) -> None:
+    mount = VolumeMount(name="v", mount_path="/x", sub_path_expr="$(NAME)/logs")
+    assert mount_source(mount, tmp_path, {"NAME": "p"}) == str(tmp_path / "p" / "logs")
+    (tmp_path / "out").symlink_to("/etc")
+    for bad in ("../x", "/etc", "out"):
+        with pytest.raises(VolumeError):
+            mount_source(VolumeMount(name="v", mount_path="/x", sub_path=bad), tmp_path, {})
+
+
+def test_host_paths_are_checked_by_type(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert check_host_path(HostPath(str(tmp_path / "new" / "dir"), "DirectoryOrCreate")).is_dir()
+    assert check_host_path(HostPath(str(tmp_path / "file"), "File")).is_file()
+    with pytest.raises(VolumeError, match="is not a directory"):
+        check_host_path(HostPath(str(tmp_path / "file"), "Directory"))
+    with pytest.raises(VolumeError, match="No such file"):
+        check_host_path(HostPath(str(tmp_path / "none"), ""))
