@@ -173,8 +173,8 @@ async def running(cache: Cache[ConfigMap] | Cache[ServiceAccount]) -> AsyncItera
 
 
 HARMS = {
-    "cut": Mischief(after_bytes=8000, then="cut"),
-    "silent": Mischief(after_bytes=15_000, then="stall"),
+    "cut": Mischief(after_bytes=6000, then="cut"),
+    "silent": Mischief(after_bytes=6000, then="stall"),
     "slow": Mischief(delay=0.001, piece=300),
 }
 
@@ -192,7 +192,7 @@ async def test_a_cache_behind_a_bad_connection_ends_up_with_the_truth(
 
     connection = Connection.from_kubeconfig(api.kubeconfig)
     async with FaultProxy("127.0.0.1", api.port) as proxy:
-        proxy.mischief = HARMS[harm]
+        proxy.prepare(*[HARMS[harm]] * 6)
         bad = Connection(
             f"https://127.0.0.1:{proxy.port}",
             credentials=connection.credentials,

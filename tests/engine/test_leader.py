@@ -187,16 +187,16 @@ async def stopped_and_woken(server: FakeServer, duration: float, stopped: float)
         return int(data.get(identity, "0"))
 
     async with process(server, "a", duration) as a:
-        await eventually(lambda: counted("a") > 20)
+        await eventually(lambda: counted("a") > 20, 30)
         async with process(server, "b", duration):
-            await eventually(lambda: requests("b-lease"))
+            await eventually(lambda: requests("b-lease"), 30)
             a.send_signal(signal.SIGSTOP)
             began = asyncio.get_running_loop().time()
-            await eventually(lambda: counted("b") > 20, duration * 3 + 10)
+            await eventually(lambda: counted("b") > 20, duration * 3 + 30)
             await asyncio.sleep(max(began + stopped - asyncio.get_running_loop().time(), 0))
             count, sent, looked = counted("a"), writes("a"), len(requests("a-lease"))
             a.send_signal(signal.SIGCONT)
-            await eventually(lambda: len(requests("a-lease")) >= looked + 3)
+            await eventually(lambda: len(requests("a-lease")) >= looked + 3, duration * 3 + 10)
             assert counted("a") == count
             assert writes("a") <= sent + 1
             assert lease(server)["holderIdentity"] == "b"

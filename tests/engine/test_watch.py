@@ -194,6 +194,11 @@ async def fall_silent_within_an_event(proxy: FaultProxy) -> None:
     proxy.meddle_all(Mischief(after_bytes=100, then="stall"))
 
 
+async def die_before_answering(proxy: FaultProxy) -> None:
+    proxy.prepare(Mischief(after_bytes=0, then="stall"))
+    proxy.cut_all()
+
+
 async def trickle(proxy: FaultProxy) -> None:
     proxy.meddle_all(Mischief(delay=0.3, piece=5))
 
@@ -207,6 +212,7 @@ HARMS: dict[str, Harm] = {
     "the connection is cut in the middle of an event": cut_within_an_event,
     "the peer dies and the connection stays": fall_silent,
     "the peer dies in the middle of an event and the connection stays": fall_silent_within_an_event,
+    "the peer dies before it answers": die_before_answering,
     "bytes trickle in that never make an event": trickle,
     "bytes come slowly": slow_down,
 }

@@ -7,7 +7,7 @@ better: the first byte of each message names the channel.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import quote
 
 import msgspec
@@ -62,16 +62,23 @@ async def watch(
 ) -> AsyncGenerator[Sequence[WatchEvent[T] | Bookmark | Undecodable], None]:
     """Events in batches. A line cut off by the end of the stream is dropped: the watch resumes before it."""
     loop = asyncio.get_running_loop()
-    async with opener.open() as stream:
+    heard = loop.time()
+
+    @asynccontextmanager
+    async def watchdog() -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout_at(None if idle_seconds is None else heard + idle_seconds()):
+                yield
+        except TimeoutError as error:
+            raise Unavailable(0, "Silent", "the watch went silent: no event and no bookmark") from error
+
+    async with AsyncExitStack() as stack:
+        async with watchdog():
+            stream = await stack.enter_async_context(opener.open())
         pending: list[bytes] = []
-        heard = loop.time()
         while True:
-            limit = None if idle_seconds is None else heard + idle_seconds()
-            try:
-                async with asyncio.timeout_at(limit):
-                    chunk = await stream.chunk()
-            except TimeoutError as error:
-                raise Unavailable(0, "Silent", "the watch went silent: no event and no bookmark") from error
+            async with watchdog():
+                chunk = await stream.chunk()
             if not chunk:
                 return
             pending.append(chunk)

@@ -104,16 +104,17 @@ class HttpTransport:
     @asynccontextmanager
     async def websocket(self, request: Request, protocols: Sequence[str]) -> AsyncIterator[Socket]:
         try:
-            handshake = await self._ready().ws_connect(
-                self._url(request),
-                protocols=tuple(protocols),
-                headers={**request.headers, **request.identity.headers},
-                ssl=self._tls(request.identity.certificate),
-                server_hostname=self._connection.server_name,
-                proxy=self._connection.proxy,
-                max_msg_size=0,
-                autoping=True,
-            )
+            async with asyncio.timeout(request.timeout):
+                handshake = await self._ready().ws_connect(
+                    self._url(request),
+                    protocols=tuple(protocols),
+                    headers={**request.headers, **request.identity.headers},
+                    ssl=self._tls(request.identity.certificate),
+                    server_hostname=self._connection.server_name,
+                    proxy=self._connection.proxy,
+                    max_msg_size=0,
+                    heartbeat=HEARTBEAT,
+                )
         except aiohttp.WSServerHandshakeError as error:
             raise _refused(request, error) from error
         except FAILURES as error:
@@ -166,6 +167,8 @@ class HttpTransport:
 
 
 CONNECT_TIMEOUT = 10.0
+HEARTBEAT = 30.0
+"""Seconds between pings of a WebSocket; a peer that does not answer one is dead."""
 READ_BUFFER = 1 << 20
 FAILURES = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
@@ -231,7 +234,7 @@ class _HttpSocket:
 def _connector(connection: Connection) -> aiohttp.TCPConnector:
     # No limit on connections: watches hold theirs for minutes, and writes have a limiter of their own.
     if connection.unix_socket is None:
-        return aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_keepalive_socket)
     path = connection.unix_socket
     return aiohttp.TCPConnector(
         limit=0,
@@ -239,6 +242,17 @@ def _connector(connection: Connection) -> aiohttp.TCPConnector:
         resolver=_NoResolver(),
         socket_factory=lambda _address: _UnixSocket(path),
     )
+
+
+def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """One that notices within about a minute that its peer is gone, though nothing is ever sent: a log."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}.items():
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
 
 
 class _UnixSocket(socket.socket):
