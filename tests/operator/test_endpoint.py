@@ -13,6 +13,7 @@ from aiohttp import web
 
 import argosy.helper
 from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
@@ -48,7 +49,7 @@ class Stage:
     def __init__(self, trust: Trust) -> None:
         self.trust = trust
         self.jobs = Jobs()
-        self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")))
+        self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
         self.readings = Readings(self.caches, "cluster.local")
         self.readings.sources.append(self.jobs)
         self.not_ready = ""

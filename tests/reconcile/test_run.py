@@ -91,7 +91,7 @@ class Stage:
     def __init__(self, builder: RunBuilder) -> None:
         self.api, self.clock, self.silent = Api(), FakeClock(), Silent()
         nowhere = Client(Connection(server="https://127.0.0.1:1"))
-        self.caches = Caches(nowhere)
+        self.caches = Caches(nowhere, self.clock)
         self.jobs = Cache(nowhere, TrainingRun)
         self.api.run = builder.build()
         meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}

@@ -57,7 +57,7 @@ class Serving:
         self.statistics = statistics
         self.concurrency = concurrency
         self.definitions = Cache(client, CustomResourceDefinition)
-        self.caches = Caches(client, namespace)
+        self.caches = Caches(client, clock, namespace)
         self.triggers = Triggers(self.caches)
         self.readings = Readings(self.caches, cluster_domain)
         self.gate = Gate()

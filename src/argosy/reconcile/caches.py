@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
+from argosy.engine.clock import Clock
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
@@ -21,11 +22,13 @@ OWNER = "owner"
 NODE = "node"
 OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"
 
-Child = Service | ServiceAccount | Role | RoleBinding | ConfigMap
+NODE_GRACE = 5.0
+"""Seconds that a node which pods are on may be missing before it counts as gone."""
 
 
 class Caches:
-    def __init__(self, client: Client, namespace: str | None = None) -> None:
+    def __init__(self, client: Client, clock: Clock, namespace: str | None = None) -> None:
+        self._clock = clock
         by_owner = {OWNER: _owners}
         self.pods = Cache(
             client, Pod, namespace=namespace, labels=OURS, indexes={OWNER: _owners, NODE: _nodes}
@@ -38,6 +41,7 @@ class Caches:
         self.bindings = Cache(client, RoleBinding, namespace=namespace, labels=OURS, indexes=by_owner)
         self.configs = Cache(client, ConfigMap, namespace=namespace, labels=OURS, indexes=by_owner)
         self._views: dict[str, ObservedPod] = {}
+        self._missed: dict[str, float] = {}
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self.pods.subscribe(self._pod_changed)
 
@@ -69,9 +73,10 @@ class Caches:
     def observe(self, uid: str, memory: Memory) -> Observed:
         pods = self._pods(uid, memory)
         absent, memory.absent = frozenset(memory.absent), set()
+        memory.look_at = None
         return Observed(
             pods=pods,
-            nodes_down=frozenset(name for name in {pod.node for pod in pods} if name and self._is_down(name)),
+            nodes_down=frozenset(self._down({pod.node for pod in pods if pod.node}, memory)),
             children=self._children(uid),
             group=self._group(uid),
             group_served=self.groups.synced,
@@ -102,9 +107,21 @@ class Caches:
             for listener in self._pod_listeners:
                 listener(pod)
 
-    def _is_down(self, name: str) -> bool:
-        node = self.nodes.get("", name)
-        return node is None or is_down(node)
+    def _down(self, names: Iterable[str], memory: Memory) -> Iterable[str]:
+        """A node that is not in the cache may be new: it counts as gone when it stays away for a while."""
+        for name in names:
+            node = self.nodes.get("", name)
+            if node is not None:
+                self._missed.pop(name, None)
+                if is_down(node):
+                    yield name
+                continue
+            now = self._clock.monotonic()
+            gone_at = self._missed.setdefault(name, now) + NODE_GRACE
+            if now >= gone_at:
+                yield name
+            elif memory.look_at is None or gone_at < memory.look_at:
+                memory.look_at = gone_at
 
     def _children(self, uid: str) -> Mapping[tuple[str, str], str]:
         found: dict[tuple[str, str], str] = {}

@@ -37,6 +37,8 @@ class Memory(Struct):
     """When status was last written, on the monotonic clock."""
     flush_at: float | None = None
     """Counts are waiting to be written; at the latest then."""
+    look_at: float | None = None
+    """Something seen is in doubt; look again then."""
     pruned_until: float = float("-inf")
     """The CRD drops the Record: nothing is tried before this time."""
 

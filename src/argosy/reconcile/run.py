@@ -34,6 +34,9 @@ from argosy.workload.record import Record
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
+SETTLE = 0.05
+"""Seconds after a pass that changed the Record to the next, which finds out whether the job is at rest."""
+
 PRUNED_PAUSE = 60.0
 """Seconds until a CRD that dropped the Record is tried again."""
 
@@ -110,6 +113,8 @@ class Reconciler(Generic[T]):
         self._tell(written, plan.actions)
         if workload is not None:
             await self._performer(workload, memory).perform(plan.actions)
+        if plan.record != before:
+            return Wake(SETTLE)  # what was remembered just now may itself ask for something
         return self._next(key, plan, seen, memory, now)
 
     def definition_changed(self) -> list[Key]:
@@ -207,7 +212,8 @@ class Reconciler(Generic[T]):
         if memory.absent or tuple(memory.outcomes.values()) != seen.outcomes:
             return Wake(0.0)  # answers that the next pass must hear
         monotonic = self.clock.monotonic()
-        delays = [at - monotonic for at in (memory.flush_at, memory.next_try()) if at is not None]
+        times = (memory.flush_at, memory.look_at, memory.next_try())
+        delays = [at - monotonic for at in times if at is not None]
         if plan.wake_at is not None:
             delays.append((plan.wake_at - now).total_seconds())
         if plan.record.finished and not delays:

@@ -1,0 +1,100 @@
+"""What a pass sees: pods by their owner, nodes that do not answer, deletions that no watch brought yet."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Node, NodeStatus, Pod, PodSpec, PodStatus, Service
+from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
+from argosy.reconcile.caches import NODE_GRACE, Caches
+from argosy.reconcile.memory import Memory
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def caches(clock: FakeClock) -> Caches:
+    return Caches(Client(Connection(server="https://127.0.0.1:1")), clock)
+
+
+def meta(name: str, owner: str = "job", version: int = 1) -> ObjectMeta:
+    return ObjectMeta(
+        name=name,
+        namespace="default",
+        uid=f"uid-of-{name}",
+        resource_version=str(version),
+        labels={labels.ROLE: "worker", labels.INDEX: "0", labels.ATTEMPT: "1", labels.REPLACEMENT: "0"},
+        owner_references=[OwnerReference(uid=owner, controller=True)],
+    )
+
+
+def pod(name: str = "a", owner: str = "job", version: int = 1, node: str = "", phase: str = "Running") -> Pod:
+    return Pod(meta(name, owner, version), PodSpec(node_name=node), PodStatus(phase=phase))
+
+
+def node(ready: str) -> Node:
+    return Node(
+        ObjectMeta(name="n1", resource_version="1"), status=NodeStatus(conditions=[Condition("Ready", ready)])
+    )
+
+
+@pytest.mark.parametrize(("ready", "want"), [("True", set()), ("False", set()), ("Unknown", {"n1"})])
+def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, want: set[str]) -> None:
+    caches.pods.put(pod(node="n1"))
+    caches.nodes.put(node(ready))
+    assert caches.observe("job", Memory(uid="job")).nodes_down == want
+
+
+def test_a_node_that_is_not_known_yet_is_given_a_while(caches: Caches, clock: FakeClock) -> None:
+    memory = Memory(uid="job")
+    caches.pods.put(pod(node="n1"))
+    assert caches.observe("job", memory).nodes_down == set()
+    clock.seconds += memory.look_at or 0.0
+    assert clock.seconds == NODE_GRACE
+    assert caches.observe("job", memory).nodes_down == {"n1"}
+    caches.nodes.put(node("True"))
+    assert caches.observe("job", memory).nodes_down == set()
+
+
+def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
+    caches.pods.put(pod("a"))
+    caches.pods.put(pod("b", owner="other"))
+    caches.services.put(Service(meta("s")))
+    seen = caches.observe("job", Memory(uid="job"))
+    assert [one.name for one in seen.pods] == ["a"]
+    assert dict(seen.children) == {("Service", "s"): ""}
+
+
+def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:
+    memory = Memory(uid="job", deleted={"uid-of-a", "uid-of-gone"})
+    caches.pods.put(pod("a"))
+    assert [one.terminating for one in caches.observe("job", memory).pods] == [True]
+    assert memory.deleted == {"uid-of-a"}
+
+
+def test_only_changes_that_matter_are_told(caches: Caches) -> None:
+    told: list[str] = []
+    caches.when_pod_matters(lambda pod: told.append(pod.metadata.resource_version))
+    caches.pods.put(pod(version=1, phase="Pending"))
+    caches.pods.put(pod(version=2, phase="Pending", node="n1"))
+    caches.pods.put(pod(version=3, phase="Pending", node="n1"))
+    caches.pods.put(pod(version=4, phase="Running", node="n1"))
+    assert told == ["1", "4"]
+    assert caches.observe("job", Memory(uid="job")).pods[0].node == "n1"
