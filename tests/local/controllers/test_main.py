@@ -39,7 +39,8 @@ async def test_the_process_works_until_it_is_told_to_end(local_apiserver: Server
         process.send_signal(signal.SIGTERM)
         _, errors = await asyncio.wait_for(process.communicate(), 20)
         assert process.returncode == 0, errors.decode()
-        assert b"Traceback" not in errors, errors.decode()
+        # uvloop may complain of TLS connections that were cut; no line of ours may.
+        assert b"src/argosy/" not in errors, errors.decode()
     finally:
         if process.returncode is None:
             process.kill()
