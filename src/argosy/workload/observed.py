@@ -178,6 +178,10 @@ _DISRUPTED = frozenset(
 )
 
 
+_SAME_WAIT = {"ErrImagePull": "ImagePullBackOff"}
+"""A node goes back and forth between these; to a reader, and to the status, they are one wait."""
+
+
 def _disrupted(pod: Pod) -> bool:
     if pod.status.phase == "Failed" and pod.status.reason in _DISRUPTED:
         return True
@@ -196,7 +200,8 @@ def _held(statuses: list[ContainerStatus]) -> bool:
 def _waiting(pod: Pod) -> tuple[str, str]:
     for one in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         if one.state.waiting and one.state.waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
-            return one.state.waiting.reason, one.state.waiting.message
+            reason = one.state.waiting.reason
+            return _SAME_WAIT.get(reason, reason), one.state.waiting.message
     if pod.status.phase in ("", "Pending") and not pod.spec.node_name:
         for condition in pod.status.conditions:
             if condition.type == "PodScheduled" and condition.status == "False":

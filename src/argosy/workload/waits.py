@@ -10,6 +10,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload import words
+from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
 from argosy.workload.memory import current
 from argosy.workload.model import Phase, Workload
@@ -69,6 +70,9 @@ def _cause(
         return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
     if record.phase is Phase.RUNNING:
         return None
+    for name, role in workload.roles.items():
+        if record.role(name).below_min_since:
+            return "BelowMin", f"{name} needs at least {words.many(role.needed, 'running pod')} to go on"
     pods = _current(record, seen)
     if any(pod.waiting == "Unschedulable" for pod in pods):
         return "Unschedulable", ""
@@ -77,7 +81,8 @@ def _cause(
         return bad.waiting, ""
     for role in workload.roles.values():
         for want in role.depends_on or ():
-            if any(pod.held for pod in seen.by_role.get(role.name, ())):
+            held = any(pod.held for pod in seen.by_role.get(role.name, ()))
+            if held and not reached(record.role(want.role).phase, want.phase):
                 return "WaitingForRole", f"{role.name} waits for {want.role} to be {want.phase}"
     return "PodsStarting", ""
 

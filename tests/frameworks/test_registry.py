@@ -1,0 +1,83 @@
+"""Every built-in adapter is held to the conformance kit, which is what a foreign one would be held to."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.frameworks.custom import Custom
+from argosy.frameworks.mpi import Mpi
+from argosy.frameworks.pytorch import PyTorch
+from argosy.frameworks.registry import installed
+from argosy.testing.frameworks import check_framework
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Elastic, Problem, Role, Rules, Workload
+
+WORKER, LAUNCHER = role("worker", 3, policy=None), role("launcher", 1, policy=None)
+
+CASES = {
+    "pytorch, static": ("pytorch", workload(WORKER)),
+    "pytorch, with a master": ("pytorch", workload(role("master", 1, policy=None), WORKER)),
+    "pytorch, elastic": ("pytorch", workload(replace(WORKER, elastic=Elastic(1, 4)))),
+    "pytorch, with another role": ("pytorch", workload(WORKER, role("board", 1, policy=None))),
+    "mpi": ("mpi", workload(LAUNCHER, WORKER)),
+    "mpi, launcher alone": ("mpi", replace(workload(LAUNCHER), options={"launcherAsWorker": True})),
+    "mpi, with another role": ("mpi", workload(LAUNCHER, WORKER, role("board", 1, policy=None))),
+    "custom": ("custom", workload(role("ps", 2, policy=None), WORKER)),
+    "custom, large": ("custom", workload(role("worker", 600, policy=None))),
+}
+
+
+@pytest.mark.parametrize(("name", "job"), CASES.values(), ids=CASES.keys())
+def test_conformance(name: str, job: Workload) -> None:
+    check_framework(installed()[name], replace(job, framework=name))
+
+
+def test_entry_points_name_what_is_built_in() -> None:
+    assert {type(installed()[name]) for name in ("custom", "mpi", "pytorch")} == {Custom, Mpi, PyTorch}
+
+
+class Loose(Struct):
+    pass
+
+
+class Careless(Custom):
+    """Breaks a rule at a time."""
+
+    name: ClassVar[str] = "careless"
+
+
+class IgnoresTypingErrors(Careless):
+    Options: ClassVar[type[Struct]] = Loose
+
+
+class SpeaksOfOthers(Careless):
+    def rules(self, workload: Workload) -> Rules:
+        return Rules(succeeded_when=(("chief",),))
+
+
+class FindsProblems(Careless):
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        yield Problem("spec", "wrong")
+
+
+class LeavesPoliciesOpen(Careless):
+    def defaults(self, workload: Workload) -> Workload:
+        return workload
+
+
+BROKEN: dict[str, tuple[Careless, str]] = {
+    "options that take anything": (IgnoresTypingErrors(), "forbid_unknown_fields"),
+    "rules about roles that are not there": (SpeaksOfOthers(), r"\['chief'\]"),
+    "a workload that is refused": (FindsProblems(), "spec: wrong"),
+    "policies left open": (LeavesPoliciesOpen(), "leaves no policy open"),
+}
+
+
+@pytest.mark.parametrize(("framework", "message"), BROKEN.values(), ids=BROKEN.keys())
+def test_the_kit_finds_faults(framework: Careless, message: str) -> None:
+    one: Role = WORKER
+    with pytest.raises(AssertionError, match=message):
+        check_framework(framework, workload(one))

@@ -1,0 +1,116 @@
+import pytest
+from msgspec import Struct
+
+from argosy.testing.workloads import NOW, later, pod, role, seen, workload
+from argosy.workload import pods
+from argosy.workload.model import Phase, Restart, Rules, Scope
+from argosy.workload.observed import ObservedPod
+from argosy.workload.plan import CreatePod
+from argosy.workload.record import Record, RoleRecord
+
+RUNNING = RoleRecord(phase=Phase.RUNNING, size=3, created=3)
+STARTING = RoleRecord(phase=Phase.STARTING, size=3, created=3)
+
+
+class Case(Struct):
+    pods: tuple[ObservedPod, ...] = ()
+    last: RoleRecord = STARTING
+    restart: Restart = Restart.ON_FAILURE
+    scope: Scope = Scope.POD
+    attempt: int = 1
+    begun: bool = True
+    create: tuple[int, ...] = ()
+    confirm: tuple[int, ...] = ()
+    stopping: tuple[int, ...] = ()
+
+
+def last(**fields: object) -> RoleRecord:
+    return RoleRecord(**{"phase": Phase.RUNNING, "size": 3, "created": 3, **fields})  # type: ignore[arg-type]
+
+
+CASES = {
+    "all are missing": Case(create=(0, 1, 2)),
+    "one is missing": Case((pod(0), pod(2)), create=(1,)),
+    "a place is not filled while its pod still stops": Case(
+        (pod(0), pod(1, terminating=True), pod(2)), stopping=(1,)
+    ),
+    "nor while the pod to be replaced is there": Case(
+        (pod(0), pod(1, "Failed"), pod(2)), last(replaced={1: 1}), stopping=(1,)
+    ),
+    "a place that succeeded stays empty": Case((pod(0),), last(done={1: 1}), create=(2,)),
+    "a place given up stays empty": Case((pod(0),), last(gone={1: 1}), create=(2,)),
+    "nothing is created in a role that succeeded": Case((), last(phase=Phase.SUCCEEDED)),
+    "a role that never restarts is filled while it starts": Case(
+        (pod(0),), restart=Restart.NEVER, create=(1, 2)
+    ),
+    "and asked about when it ran": Case((pod(0),), RUNNING, Restart.NEVER, confirm=(1, 2)),
+    "what was never there is created even then": Case(
+        (pod(0), pod(1)), last(created=2), Restart.NEVER, create=(2,)
+    ),
+    "a job that starts anew waits for all of its old pods": Case(
+        (pod(0),), scope=Scope.JOB, attempt=2, begun=False, stopping=(0,)
+    ),
+    "so does one that was suspended": Case(
+        (pod(0, terminating=True),), attempt=2, begun=False, stopping=(0,)
+    ),
+    "a pod missing from a running whole is asked about": Case(
+        (pod(0), pod(1)), RUNNING, scope=Scope.JOB, confirm=(2,)
+    ),
+    "a role that starts anew waits for its own old pods": Case(
+        (pod(0), pod(1)),
+        last(phase=Phase.PENDING, replaced={0: 1, 1: 1, 2: 1}),
+        scope=Scope.ROLE,
+        stopping=(0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_missing(case: Case) -> None:
+    job = workload(role(restart=case.restart), rules=Rules(restart_scope=case.scope))
+    record = Record(attempt=case.attempt, began=NOW if case.begun else None, roles={"worker": case.last})
+    found = pods.missing(job, record, seen(*case.pods), NOW)
+    assert tuple(one.index for one in found.create) == case.create
+    assert tuple(one.index for one in found.confirm) == case.confirm
+    assert found.stopping == tuple(f"job-worker-{index}" for index in case.stopping)
+
+
+def test_a_pod_knows_its_attempt_and_replacement() -> None:
+    record = Record(attempt=4, began=NOW, roles={"worker": last(replaced={1: 2})})
+    found = pods.missing(workload(role(restart=Restart.ON_FAILURE)), record, seen(pod(0, attempt=4)), NOW)
+    assert found.create == (CreatePod("worker", 1, 4, 2), CreatePod("worker", 2, 4, 0))
+
+
+def test_the_delay_is_for_places_that_keep_failing() -> None:
+    record = Record(began=NOW, roles={"worker": last(replaced={1: 2, 2: 1}, retry_at=later(10))})
+    job = workload(role(restart=Restart.ON_FAILURE))
+    found = pods.missing(job, record, seen(pod(0)), later(5))
+    assert [one.index for one in found.create] == [2]
+    assert found.retry_at == later(10)
+    assert [one.index for one in pods.missing(job, record, seen(pod(0)), later(10)).create] == [1, 2]
+
+
+OBSOLETE = {
+    "the right ones stay": ((pod(0), pod(1)), ()),
+    "an older attempt goes": ((pod(0, attempt=0),), (0,)),
+    "a replaced one goes": ((pod(2, replacement=0),), (2,)),
+    "one too many goes": ((pod(7),), (7,)),
+    "one of a role that is gone goes": ((pod(0, role="chief"),), (0,)),
+    "what is going already is left to go": ((pod(7, terminating=True),), ()),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), OBSOLETE.values(), ids=OBSOLETE.keys())
+def test_obsolete(there: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
+    record = Record(roles={"worker": last(replaced={2: 1})})
+    found = pods.obsolete(record, seen(*there))
+    assert tuple(int(one.name.rsplit("-", 1)[1]) for one in found) == want
+
+
+def test_of_two_pods_in_one_place_the_older_stays() -> None:
+    older, newer = (
+        pod(0, created=NOW),
+        ObservedPod("other", "z", "worker", 0, phase="Running", created=later(1)),
+    )
+    record = Record(roles={"worker": RUNNING})
+    assert [one.uid for one in pods.obsolete(record, seen(newer, older))] == ["z"]

@@ -1,0 +1,106 @@
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, later, pod, pods, role, workload
+from argosy.workload import waits
+from argosy.workload.gang import Gate
+from argosy.workload.model import Dependency, Phase, Workload
+from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
+from argosy.workload.pods import Missing
+from argosy.workload.record import Record, RoleRecord
+
+JOB = workload(
+    role("worker", 2), replace(role("launcher", 1), depends_on=(Dependency("worker", Phase.RUNNING),))
+)
+STARTING = {
+    "worker": RoleRecord(phase=Phase.STARTING, size=2),
+    "launcher": RoleRecord(phase=Phase.STARTING, size=1),
+}
+
+
+class Case(Struct):
+    want: str
+    pods: tuple[ObservedPod, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    gate: Gate = Gate()
+    missing: Missing = Missing()
+    phase: Phase = Phase.STARTING
+    below: bool = False
+    message: str = ""
+
+
+HELD = pod(0, "Pending", role="launcher", held=True)
+
+CASES = {
+    "pods are on their way": Case("PodsStarting", pods("PP")),
+    "no place for a pod": Case("Unschedulable", (pod(0, "Pending", waiting="Unschedulable"),)),
+    "no image": Case("ImagePullBackOff", (pod(0, "Pending", waiting="ImagePullBackOff"),)),
+    "one role waits for another": Case(
+        "WaitingForRole", (*pods("RP"), HELD), message="launcher waits for worker to be Running"
+    ),
+    "old pods": Case(
+        "PodsStopping", missing=Missing(stopping=("b", "a")), message="waits for a and b to be gone"
+    ),
+    "the back-off": Case(
+        "BackOff",
+        missing=Missing(retry_at=later(65)),
+        message="waits until 12:01:05 UTC before it starts the next try",
+    ),
+    "the queue": Case("Queued", gate=Gate(open=False, reason="Queued", message="in line"), message="in line"),
+    "a quota": Case(
+        "PodRefused",
+        outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),),
+        message="p: exceeded quota",
+    ),
+    "what is wrong for good comes first": Case(
+        "ServiceInvalid",
+        outcomes=(Outcome("Pod", "p", Result.REFUSED, "no"), Outcome("Service", "s", Result.INVALID, "bad")),
+        message="s: bad",
+    ),
+    "too few for an elastic role": Case(
+        "BelowMin",
+        phase=Phase.RESTARTING,
+        below=True,
+        message="worker needs at least 2 running pods to go on",
+    ),
+    "a running job waits for nothing": Case("", pods("RR"), phase=Phase.RUNNING),
+}
+
+
+def record_of(case: Case) -> Record:
+    record = Record(phase=case.phase, since=NOW, roles=STARTING)
+    if case.below:
+        record = record.with_role("worker", replace(STARTING["worker"], below_min_since=NOW))
+    return record
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_cause(case: Case) -> None:
+    observed = Observed(pods=case.pods, outcomes=case.outcomes)
+    after = waits.waiting(JOB, record_of(case), observed, case.gate, case.missing, NOW)
+    found = after.waiting
+    assert (found.reason if found else "", found.message if found else "") == (case.want, case.message)
+
+
+class Progress(Struct):
+    job: Workload
+    pods: tuple[ObservedPod, ...]
+    want: str
+
+
+PROGRESS = {
+    "some run": Progress(JOB, pods("RP"), "1 of 2 workers running; 0 of 1 launcher running"),
+    "all run": Progress(JOB, (*pods("RR"), *pods("R", "launcher")), ""),
+    "one is held up": Progress(
+        JOB,
+        (pod(0), pod(1, "Pending", waiting="ImagePullBackOff"), *pods("R", "launcher")),
+        "1 of 2 workers running; worker-1: ImagePullBackOff",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PROGRESS.values(), ids=PROGRESS.keys())
+def test_progress(case: Progress) -> None:
+    record = Record(phase=Phase.STARTING, roles=STARTING)
+    assert waits.progress(case.job, record, Observed(pods=case.pods)) == case.want
