@@ -1,11 +1,15 @@
 """Watches: what is told, in which order, and how a watch begins and ends."""
 
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
-from argosy.testing.differential import Step, delete, get, patch, post, watch
-from argosy.testing.manifests import CONFIG_MAPS, PODS, config_map, pod
+from argosy.testing.differential import Step, delete, get, patch, post, transcript, watch
+from argosy.testing.manifests import CONFIG_MAPS, DEFINITIONS, PODS, WIDGETS, config_map, definition, pod
+from argosy.testing.servers import Server
+from argosy.testing.servers import local_apiserver as start_local
 
 ONE = f"{CONFIG_MAPS}/a"
 MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)
@@ -86,6 +90,10 @@ CASES: dict[str, list[Step]] = {
         patch(ONE, {"metadata": {"finalizers": None}}, shown=False),
         watch(SINCE, 2),
     ],
+    "a watch as a table names the columns once": [
+        *CHANGED,
+        watch(SINCE, 3, accept=TABLE),
+    ],
     "a change of nothing is not told": [
         MADE,
         patch(ONE, {"data": {"key": "value"}}, shown=False),
@@ -112,3 +120,20 @@ CASES: dict[str, list[Step]] = {
 @pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
 def test_watch(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
     compare(steps)
+
+
+def test_a_version_that_is_no_longer_known_is_gone(real_apiserver: Server, short_folder: Path) -> None:
+    """The judge has no history of a kind before its definition; ours forgets when told to keep little."""
+    beyond = [
+        post(DEFINITIONS, definition(), shown=False),
+        get(WIDGETS, until="metadata.resourceVersion", shown=False),
+        watch(f"{WIDGETS}?resourceVersion=1", 2),
+    ]
+    (want,) = transcript(real_apiserver, "t-gone", beyond)
+    writes = [post(CONFIG_MAPS, config_map(f"m{number}"), shown=False) for number in range(30)]
+    with start_local(short_folder / "forgetful", "--history-count", "5") as ours:
+        deadline = time.monotonic() + 30
+        transcript(ours, "t-gone", writes)
+        watching = [MADE, *writes, watch(f"{SINCE}&timeoutSeconds=1", 2)]
+        while (got := transcript(ours, f"t-{time.monotonic_ns()}", watching)) != [want]:
+            assert time.monotonic() < deadline, f"{got} is not {want}"

@@ -11,9 +11,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _WEB_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
+_VERSIONS_TOO_OLD = re.compile(r"too old resource version: \d+ \(\d+\)")
 _VERSION_IN_TEXT = re.compile(
     r"(ResourceVersion in \w+(?: \w+)?:? ?\(?|resource version: |resourceVersion\W+)\d+"
 )
+_AGES = ("Age", "Last Seen", "First Seen")
 _AGE = re.compile(r"\d+(?:s|ms|m|h|d)(?:\d+s)?")
 
 
@@ -24,6 +26,7 @@ class Normaliser:
         self._url = url
         self._numbers: dict[str, dict[str, str]] = {}
         self._generated: dict[str, str] = {}
+        self._ages: list[bool] = []
 
     def normal(self, value: object) -> object:
         """A copy of an answer without what must differ."""
@@ -49,8 +52,24 @@ class Normaliser:
                 item = _without_version(item)
             normal[str(self._text("", name))] = self._value(name, item)
         if value.get("kind") == "Table":
-            _settle_table(normal)
+            self._settle_table(normal)
         return normal
+
+    def _settle_table(self, table: dict[str, object]) -> None:
+        """Ages go, and the descriptions of columns: they are Kubernetes' prose, which ours does not carry.
+
+        In a watch only the first table names the columns.
+        """
+        columns, rows = table.get("columnDefinitions"), table.get("rows")
+        if isinstance(columns, list):
+            self._ages = [column.get("name") in _AGES for column in columns]
+            for column in columns:
+                column.pop("description", None)
+        for row in rows if isinstance(rows, list) else ():
+            row["cells"] = [
+                "<age>" if is_age and _AGE.fullmatch(str(cell)) else cell
+                for is_age, cell in zip(self._ages, row["cells"], strict=False)
+            ]
 
     def _note_generated_name(self, value: dict[str, object]) -> None:
         prefix, name = value.get("generateName"), value.get("name")
@@ -76,6 +95,7 @@ class Normaliser:
         text = _UUID.sub(lambda match: self._number("uid", match[0]), text)
         text = _TOKEN_VOLUME.sub("kube-api-access-<5>", text)
         text = _WEB_TOKEN.sub("<token>", text)
+        text = _VERSIONS_TOO_OLD.sub("too old resource version: <version> (<version>)", text)
         text = _VERSION_IN_TEXT.sub(lambda match: f"{match[1]}<version>", text)
         return text.replace(self._url, "<server>") if self._url else text
 
@@ -90,18 +110,3 @@ def _without_version(item: dict[str, object]) -> dict[str, object]:
     if isinstance(metadata := hidden.get("metadata"), dict):
         hidden["metadata"] = _without_version(metadata)
     return hidden
-
-
-def _settle_table(table: dict[str, object]) -> None:
-    """Ages go, and the descriptions of columns too: they are Kubernetes' prose, which ours does not carry."""
-    columns, rows = table.get("columnDefinitions"), table.get("rows")
-    if not isinstance(columns, list) or not isinstance(rows, list):
-        return
-    for column in columns:
-        column.pop("description", None)
-    ages = [column["name"] in ("Age", "Last Seen", "First Seen") for column in columns]
-    for row in rows:
-        row["cells"] = [
-            "<age>" if is_age and _AGE.fullmatch(str(cell)) else cell
-            for is_age, cell in zip(ages, row["cells"], strict=True)
-        ]
