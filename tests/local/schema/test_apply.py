@@ -284,21 +284,23 @@ def test_times_alone_are_no_change() -> None:
     assert not same_but_for_times(first, {**later, "spec": {"a": "y"}})
 
 
-specs = st.fixed_dictionaries(
-    {"n": st.integers(0, 2)},
-    optional={
-        "a": st.sampled_from(["x", "y"]),
-        "atomic": st.lists(st.sampled_from(["p", "q"]), min_size=1, max_size=2),
-        "set": st.lists(st.sampled_from(["p", "q", "r"]), unique=True, min_size=1, max_size=3),
-        "items": st.lists(
-            st.fixed_dictionaries({"name": st.sampled_from("abc")}, optional={"v": st.integers(0, 2)}),
-            unique_by=lambda item: str(item["name"]),
-            min_size=1,
-            max_size=3,
-        ),
-        "map": st.dictionaries(st.sampled_from("kl"), st.integers(0, 2), min_size=1, max_size=2),
-    },
-)
+Fields = dict[str, st.SearchStrategy[object]]
+named: Fields = {"name": st.sampled_from("abc")}
+weighed: Fields = {"v": st.integers(0, 2)}
+always: Fields = {"n": st.integers(0, 2)}
+sometimes: Fields = {
+    "a": st.sampled_from(["x", "y"]),
+    "atomic": st.lists(st.sampled_from(["p", "q"]), min_size=1, max_size=2),
+    "set": st.lists(st.sampled_from(["p", "q", "r"]), unique=True, min_size=1, max_size=3),
+    "items": st.lists(
+        st.fixed_dictionaries(named, optional=weighed),
+        unique_by=lambda item: str(item["name"]),
+        min_size=1,
+        max_size=3,
+    ),
+    "map": st.dictionaries(st.sampled_from("kl"), st.integers(0, 2), min_size=1, max_size=2),
+}
+specs = st.fixed_dictionaries(always, optional=sometimes)
 histories = st.lists(
     st.tuples(st.sampled_from(["alice", "bob", "carol"]), specs, st.booleans()), min_size=1, max_size=8
 )

@@ -86,9 +86,12 @@ JSON_CASES = {
         [{"op": "remove", "path": "/a/x"}],
         "error in remove for path: '/a/x': Unable to remove nonexistent key: x: missing value",
     ),
-    "replacing what is not there is refused": JsonCase(
-        [{"op": "replace", "path": "/a/x", "value": 1}],
-        "replace operation does not apply: doc is missing key: /a/x: missing value",
+    "replacing what is not there adds it": JsonCase(
+        [{"op": "replace", "path": "/a/x", "value": 1}], {"a": {"b": [1, 2, 3], "x": 1}, "c/d": "x"}
+    ),
+    "replacing an item that is not there is refused": JsonCase(
+        [{"op": "replace", "path": "/a/b/7", "value": 1}],
+        "replace operation does not apply: doc is missing key: /a/b/7: missing value",
     ),
     "adding below what is not there is refused": JsonCase(
         [{"op": "add", "path": "/x/y", "value": 1}],

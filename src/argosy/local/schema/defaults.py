@@ -24,11 +24,30 @@ def apply_defaults(group: str, kind: str, obj: Json) -> None:
         defaulter(obj)
 
 
-def prepare_for_create(group: str, kind: str, obj: Json) -> None:
-    """Give a new object of a built-in kind the state that it starts in, in place."""
+def prepare_for_create(group: str, kind: str, obj: Json, *, time: str = "") -> None:
+    """Give a new object of a built-in kind the state that it starts in, in place; `time` is the present."""
     prepare = _PREPARERS.get((group, kind))
     if prepare is not None:
         prepare(obj)
+    if kind == "Pod" and part(obj, "spec").get("schedulingGates"):
+        part(obj, "status")["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": time or None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+
+
+def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
+    """Keep what an update of a built-in kind cannot take away, in place."""
+    if (group, kind) == ("", "Pod"):
+        status, before = part(new, "status"), part(old, "status")
+        if before.get("qosClass") and not status.get("qosClass"):
+            new["status"] = {**status, "qosClass": before["qosClass"]}
 
 
 def quality_of_service(spec: Json) -> str:

@@ -388,9 +388,8 @@ def remove(value: object, fields: FieldSet, shape: Shape) -> object:
             if node is None:
                 result[key] = inner
             elif not fieldsets.is_member(node):
-                rest = remove(inner, node, shape.field(key) or shape.element)
-                if rest is not None:
-                    result[key] = rest
+                # Null stays where everything below went: the field itself may still belong to someone.
+                result[key] = remove(inner, node, shape.field(key) or shape.element)
         return result or None
     if isinstance(value, list) and shape.kind in (SET, KEYED):
         items: list[object] = []

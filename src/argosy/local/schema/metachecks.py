@@ -53,6 +53,8 @@ def metadata_errors(
         errors += _finalizer_errors(metadata, custom)
     if old is not None:
         errors += _change_errors(metadata, part(old, "metadata"))
+        # Kubernetes looks at the metadata of an update twice, and tells each error twice.
+        errors += errors
     return errors
 
 

@@ -77,8 +77,7 @@ def _replace(document: object, operation: Json) -> object:
 
     def put(parent: Container, key: str) -> None:
         if isinstance(parent, dict):
-            if key not in parent:
-                raise PatchError(f"replace operation does not apply: doc is missing key: {path}: {MISSING}")
+            # Kubernetes' library does not mind that there was nothing to replace.
             parent[key] = _value(operation)
         else:
             index = _index(

@@ -12,6 +12,7 @@ from argosy.local.schema.errors import (
     not_supported,
     required,
 )
+from argosy.local.schema.metachecks import map_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import (
     env_name_problems,
@@ -29,7 +30,7 @@ from argosy.local.schema.quantities import value_of
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -80,6 +81,8 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
         yield invalid(
             f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"
         )
+    if "nodeSelector" in spec:
+        yield from map_errors(spec["nodeSelector"], f"{path}.nodeSelector")
     if "tolerations" in spec:
         yield from _toleration_errors(parts(spec, "tolerations"), f"{path}.tolerations")
 
@@ -233,6 +236,8 @@ def resource_errors(resources: Json, path: str) -> Iterator[FieldError]:
         yield from _amount_errors(name, amount, f"{path}.limits[{name}]")
     for name, amount in requests.items():
         limit = limits.get(name)
+        if limit is None and not _may_overcommit(name):
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         if isinstance(limit, str) and isinstance(amount, str) and _exceeds(name, amount, limit):
             words = "must be less than or equal to" if _may_overcommit(name) else "must be equal to"
             yield invalid(f"{path}.requests", amount, f"{words} {name} limit of {limit}")

@@ -23,6 +23,16 @@ def default_pod(pod: Json) -> None:
     if resources:
         _default_requests(resources)
     spec.setdefault("enableServiceLinks", True)
+    _default_addresses(part(pod, "status"))
+
+
+def _default_addresses(status: Json) -> None:
+    """One address and the list of addresses tell the same."""
+    addresses = parts(status, "podIPs")
+    if addresses:
+        status["podIP"] = addresses[0].get("ip", "")
+    elif status.get("podIP"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
 
 
 def default_pod_spec(spec: Json) -> None:

@@ -1,9 +1,10 @@
-"""What makes a configuration unfit for server-side apply: undeclared fields, items named twice."""
+"""What makes a configuration unfit for server-side apply: wrong types, undeclared fields, repeated items."""
 
 from collections.abc import Iterator
 
 from argosy.local.schema.merging import KEYED, SET, MergeError, Shape, shape_of, shown
 from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.strategic import go_map
 
 
 def typed_problems(config: Json, schema: Schema) -> str:
@@ -14,7 +15,33 @@ def typed_problems(config: Json, schema: Schema) -> str:
     return found[0] if found else ""
 
 
+_EXPECTED = {
+    "object": ((dict,), "map"),
+    "array": ((list,), "list"),
+    "string": ((str,), "string"),
+    "boolean": ((bool,), "boolean"),
+    "integer": ((int, float), "numeric (int or float)"),
+    "number": ((int, float), "numeric (int or float)"),
+}
+
+
+def _mismatch(value: object, schema: Schema) -> str:
+    """What was expected instead of a value of the wrong type."""
+    if value is None or schema.type not in _EXPECTED or schema.int_or_string:
+        return ""
+    kinds, word = _EXPECTED[schema.type]
+    if schema.type == "string" and schema.format not in ("", "byte"):
+        return ""
+    if isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds):
+        return ""
+    return f"expected {word}, got &{{{go_map(value)}}}"
+
+
 def _problems(value: object, schema: Schema, path: str, *, is_open: bool) -> Iterator[str]:
+    wrong = _mismatch(value, schema)
+    if wrong:
+        yield f"{path}: {wrong}"
+        return
     shape = shape_of(schema)
     if isinstance(value, dict) and schema.type == "object":
         # Where unknown fields are kept, they are also kept in everything below.

@@ -46,14 +46,37 @@ def validate(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldEr
     """Everything that is wrong with an object by its schema."""
     errors: list[FieldError] = []
     _check(obj, schema, "", errors, old if old is not None else _MISSING)
+    return errors + _further_errors(obj, schema, old, errors)
+
+
+def _further_errors(
+    obj: Json, schema: Schema, old: Json | None, before: list[FieldError]
+) -> list[FieldError]:
+    """List invariants and rules, which look at the whole object."""
+    errors: list[FieldError] = []
     if old is None or not list(_list_errors(old, schema, "")):
         errors += _list_errors(obj, schema, "")
     if has_rules(schema):
-        if any(error.type in _BLOCKING for error in errors):
+        if any(error.type in _BLOCKING for error in (*before, *errors)):
             errors.append(NOT_CHECKED)
         else:
             errors += run_rules(obj, schema, old)
     return errors
+
+
+def validate_status(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldError]:
+    """What is wrong with what a write to the status subresource brings."""
+    declared = schema.properties.get("status")
+    if declared is None or "status" not in obj:
+        return []
+    found: list[FieldError] = []
+    before = old.get("status", _MISSING) if old is not None else _MISSING
+    _check(obj["status"], declared, "", found, before)
+    errors = [
+        FieldError(e.type, "status" if e.path in ("", NO_PATH) else f"status.{e.path}", e.bad_value, e.detail)
+        for e in found
+    ]
+    return errors + _further_errors(obj, schema, old, errors)
 
 
 def check_schema(value: object, schema: Schema, path: str = "") -> list[FieldError]:
