@@ -29,6 +29,7 @@ CASES = {
     "still starting": Case(QUICK, 59, Phase.STARTING, want_next=60),
     "starting took too long": Case(QUICK, 60, Phase.STARTING, want="StartTimeout"),
     "what runs has started": Case(QUICK, 600, Phase.RUNNING),
+    "coming back took too long": Case(QUICK, 60, Phase.RESTARTING, want="StartTimeout"),
     "the next is the nearer one": Case(
         Limits(active_deadline=100, start_timeout=60), 5, Phase.STARTING, want_next=60
     ),

@@ -233,7 +233,7 @@ class LimitsSpec(Struct, frozen=True, rename="camel"):
     active_deadline: Duration | None = None
     """The run fails if it has not ended so long after its start; suspension starts the count anew."""
     start_timeout: Duration | None = None
-    """The run fails if not all its roles run so long after its start."""
+    """The run fails if not all its roles run so long after its start, or again after a restart."""
     below_min_timeout: Duration = "10m"
     """The run fails if an elastic role that ran has had fewer than its min pods for so long."""
     ttl_after_succeeded: Duration | None = None

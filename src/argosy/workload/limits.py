@@ -41,8 +41,12 @@ def _each(
 ) -> Iterator[Ending | datetime | None]:
     limits = workload.limits
     yield _after(record.started, limits.active_deadline, now, "DeadlineExceeded", "activeDeadline")
-    if record.phase in (Phase.PENDING, Phase.STARTING):
-        yield _after(record.began, limits.start_timeout, now, "StartTimeout", "startTimeout")
+    waiting_since = {
+        Phase.PENDING: record.began,
+        Phase.STARTING: record.began,
+        Phase.RESTARTING: record.since,
+    }.get(record.phase)
+    yield _after(waiting_since, limits.start_timeout, now, "StartTimeout", "startTimeout")
     yield elastic.overdue(workload, record, now)
     yield gang.ending(workload, record, seen, now)
 

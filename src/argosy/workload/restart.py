@@ -39,7 +39,8 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     """The record that replaces what was lost, or the ending if no restart is left for it."""
     limit = workload.limits.restarts
     if limit is not None and record.restarts > limit:
-        return Repair(record, _exhausted(limit, "containers kept failing in place"))
+        said = f"{words.many(record.restarts, 'restart')} were needed and {limit} allowed (limits.restarts)"
+        return Repair(record, Ending(Phase.FAILED, "RestartsExhausted", said))
     losses = [
         loss
         for role in workload.roles.values()
