@@ -2,7 +2,7 @@
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.objects import Json, child, ensure, text
-from argosy.local.apiserver.podadmission import add_tolerations, admit_pod
+from argosy.local.apiserver.podadmission import add_tolerations, admit_pod, show_gates
 from argosy.local.apiserver.services import admit_service
 from argosy.local.apiserver.status import forbidden, not_found
 from argosy.local.schema.defaults import apply_defaults, prepare_for_create
@@ -38,6 +38,8 @@ def admit_create(call: Call, obj: Json) -> Json:
             admit_service(call, obj, None)
     if call.served.builtin is not None:
         prepare_for_create(call.served.group, call.served.kind, obj)
+    if call.served.storage == "pods":
+        show_gates(obj)
     if call.served.storage == "jobs.batch":
         apply_defaults("batch", "Job", obj)  # a job takes the labels of its template, which are set only now
     return obj

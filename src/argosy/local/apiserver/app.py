@@ -34,7 +34,6 @@ from argosy.local.apiserver.status import (
     StatusError,
     internal,
     method_not_allowed,
-    method_not_supported,
     not_found,
     page_not_found,
 )
@@ -157,7 +156,7 @@ class App:
     async def _resource(self, request: Request, target: Target, verb: str) -> Response:
         served = self._api.registry.find(target.group, target.version, target.plural)
         if served is None:
-            if self._api.registry.serves(target.group, target.version):
+            if self._api.registry.serves(target.group):
                 raise page_not_found()
             return Response(b"404 page not found\n", 404, _PLAIN)
         call = Call(self._api, request, target, served)
@@ -166,6 +165,10 @@ class App:
     def _handler(self, call: Call, verb: str) -> Handler:
         served, target = call.served, call.target
         _check_scope(served, target, verb)
+        if (verb == "create" and target.name and not target.subresource) or (
+            verb in ("update", "patch") and not target.name
+        ):
+            raise method_not_allowed()
         if target.subresource:
             return self._subresource(call, verb)
         if served.plural in REVIEWS and verb == "create":
@@ -205,7 +208,7 @@ class App:
 
 def _check_scope(served: Served, target: Target, verb: str) -> None:
     if served.namespaced and not target.namespace and (target.name or verb in ("create", "deletecollection")):
-        raise page_not_found() if target.name else method_not_supported(served.group, served.plural, verb)
+        raise page_not_found() if target.name else method_not_allowed()
     if not served.namespaced and target.namespace and target.plural != "namespaces":
         raise page_not_found()
 

@@ -1,5 +1,6 @@
 """From the bytes of a request to an object, or to an error that says what is wrong with them."""
 
+import json
 import re
 
 import msgspec
@@ -7,19 +8,19 @@ import msgspec
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.media import OFFERED, content_type
 from argosy.local.apiserver.objects import Json
-from argosy.local.apiserver.status import bad_request, unsupported_media_type
+from argosy.local.apiserver.status import StatusError, bad_request, unsupported_media_type
 
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
-async def read_object(request: Request) -> Json:
-    """The body as a JSON object, from JSON, YAML or protobuf."""
-    raw, kind = await request.body(), content_type(request)
-    if kind in ("", "application/json"):
-        return parse_json(raw)
-    if kind in ("application/yaml", "application/x-yaml"):
+async def read_object(request: Request, kind: str) -> Json:
+    """The body as a JSON object, from JSON, YAML or protobuf; `kind` is what it should be."""
+    raw, media = await request.body(), content_type(request)
+    if media in ("", "application/json"):
+        return _parse_typed(raw, kind)
+    if media in ("application/yaml", "application/x-yaml"):
         return parse_yaml(raw)
-    if kind == _PROTOBUF:
+    if media == _PROTOBUF:
         from argosy.local.apiserver.protobuf import ProtobufError, decode
 
         try:
@@ -27,6 +28,28 @@ async def read_object(request: Request) -> Json:
         except ProtobufError as error:
             raise bad_request(str(error)) from error
     raise unsupported_media_type(OFFERED)
+
+
+def _parse_typed(raw: bytes, kind: str) -> Json:
+    try:
+        value = parse_value(raw, "couldn't get version/kind; json parse error: ")
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            why = f"json: cannot unmarshal {go_kind(value)} into Go value of type struct"
+            raise bad_request(f"couldn't get version/kind; json parse error: {why}")
+    except StatusError as error:
+        message = f"the object provided is unrecognized (must be of type {kind}): {error.message}"
+        raise bad_request(f"{message} ({_summary(raw)})") from error
+    return value
+
+
+def _summary(raw: bytes) -> str:
+    """The beginning of a body as Kubernetes shows it."""
+    if not raw:
+        return "<empty>"
+    shown = raw[:30].decode("utf-8", "replace") if raw[:1] == b"{" else raw[:30].hex()
+    return shown + (" ..." if len(raw) > 30 else "")
 
 
 def parse_json(raw: bytes, prefix: str = "couldn't get version/kind; json parse error: ") -> Json:
@@ -85,3 +108,45 @@ def go_kind(value: object) -> str:
     if isinstance(value, bool):
         return "bool"
     return "string" if isinstance(value, str) else "number" if value is not None else "null"
+
+
+def duplicate_fields(raw: bytes, obj: Json) -> list[str]:
+    """Paths of keys that stand twice in the same object of a JSON body."""
+    if len(_KEY.findall(raw)) <= _count_keys(obj):
+        return []
+    found: list[str] = []
+
+    def walk(value: object, path: str) -> object:
+        if isinstance(value, list):
+            return [walk(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        if not isinstance(value, _Pairs):
+            return value
+        seen: set[str] = set()
+        for key, item in value.pairs:
+            place = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(place)
+            seen.add(key)
+            walk(item, place)
+        return None
+
+    walk(json.loads(raw, object_pairs_hook=_Pairs), "")
+    return list(dict.fromkeys(found))
+
+
+_KEY = re.compile(rb'"\s*:')
+
+
+class _Pairs:
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        self.pairs = pairs
+
+
+def _count_keys(value: object) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(
+            [_count_keys(item) for item in value.values() if isinstance(item, dict | list)]
+        )
+    if isinstance(value, list):
+        return sum([_count_keys(item) for item in value if isinstance(item, dict | list)])
+    return 0

@@ -5,12 +5,12 @@ import msgspec
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_create, check_namespace
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.body import go_kind, read_object
+from argosy.local.apiserver.body import duplicate_fields, go_kind, read_object
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.fresh import fresh_metadata, prepare
 from argosy.local.apiserver.furnish import furnish
 from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.media import wanted_form
+from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import Json, ensure, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
@@ -24,7 +24,7 @@ _NAME_TRIES = 8
 async def create_object(call: Call) -> Response:
     form = wanted_form(call.request)
     options = write_options(call.request, "CreateOptions")
-    obj = check_identity(await read_object(call.request), call)
+    obj = check_identity(await read_checked(call, options), call)
     stored = await create(call, obj, options)
     if isinstance(stored, dict):
         return reply(stored, 201)
@@ -66,6 +66,17 @@ async def create(call: Call, obj: Json, options: WriteOptions, *, managed: bool 
     if served.storage == "namespaces":
         await furnish(call.api, name)
     return stored
+
+
+async def read_checked(call: Call, options: WriteOptions) -> Json:
+    """The body; fields that stand twice in it are told of as field validation asks."""
+    obj = await read_object(call.request, call.served.kind)
+    if options.validation == "Ignore" or content_type(call.request) not in ("", "application/json"):
+        return obj
+    doubled = duplicate_fields(await call.request.body(), obj)
+    problems = [f'duplicate field "{path}"' for path in doubled]
+    shape.report(problems, call.served, options.validation, call.request.warnings)
+    return obj
 
 
 def check_identity(obj: Json, call: Call) -> Json:

@@ -228,7 +228,7 @@ async def _read_options(call: Call) -> DeleteOptions:
     request = call.request
     options = DeleteOptions()
     if await request.body():
-        body = await read_object(request)
+        body = await read_object(request, "DeleteOptions")
         kind, version = body.get("kind", "DeleteOptions"), body.get("apiVersion", "v1")
         if kind != "DeleteOptions":
             where = 'in scheme "pkg/runtime/scheme.go:111"'

@@ -22,8 +22,9 @@ def invalid_error(group: str, kind: str, name: str, errors: list[FieldError]) ->
     status = invalid_status(group, kind, name, errors)
     details = status["details"]
     assert isinstance(details, dict)
-    if not name:
-        details.pop("name", None)
+    for field in ("name", "kind"):
+        if not details.get(field):
+            details.pop(field, None)
     return StatusError(422, "Invalid", str(status["message"]), details)
 
 
@@ -42,7 +43,7 @@ def write_options(request: Request, kind: str) -> WriteOptions:
         errors.append(invalid("fieldManager", manager, why))
     validation = request.parameter("fieldValidation")
     if validation not in ("", "Strict", "Warn", "Ignore"):
-        errors.append(not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn"]))
+        errors.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if errors:
         raise invalid_error("meta.k8s.io", kind, "", errors)
     return WriteOptions(

@@ -8,12 +8,17 @@ from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import Json, child, ensure, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.status import StatusError, bad_request, not_found, unsupported_media_type
+from argosy.local.apiserver.status import (
+    StatusError,
+    bad_request,
+    not_found,
+    unsupported_media_type,
+)
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
 from argosy.local.schema.errors import required
 from argosy.local.schema.patch import json_patch, merge_patch
-from argosy.local.schema.strategic import PatchError, strategic_merge_patch
+from argosy.local.schema.strategic import PatchError, go_map, strategic_merge_patch
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -40,10 +45,10 @@ async def patch_object(call: Call) -> Response:
     if head is None:
         raise not_found(served.group, served.plural, call.target.name)
     current = forms.as_served(head.decoded(), served)
-    patched = patch_json(current, raw, kind, call)
-    obj = check_identity(patched, call)
+    obj = check_identity(patch_json(current, raw, kind, call), call)
     check_name(obj, call)
-    return answer(await update(call, head, obj, options, patched=True), call, form)
+    shown = raw.decode("utf-8", "replace") if kind == JSON_PATCH else go_map(parse_json(raw, _PREFIX))
+    return answer(await update(call, head, obj, options, patched=shown), call, form)
 
 
 def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
@@ -81,9 +86,12 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
         error = required("fieldManager", "is required for apply patch")
         raise invalid_error("meta.k8s.io", "PatchOptions", "", [error])
     config = parse_yaml(raw)
+    _check_type(config)
+    given = text(config, "metadata", "namespace")
     config = check_identity(config, call)
-    ensure(config, "metadata").setdefault("name", name)
     check_name(config, call)
+    if not given:
+        ensure(config, "metadata").pop("namespace", None)
     if child(config, "metadata").get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     config = shape.check_applied(config, served, options.validation, call.request.warnings)
@@ -99,7 +107,17 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
         )
     force = call.request.flag("force")
     merged = shape.track_apply(live, config, served, options.manager, force, call.target.subresource)
+    if served.namespaced:
+        ensure(merged, "metadata")["namespace"] = call.namespace
     if head is None:
         ensure(merged, "metadata").pop("resourceVersion", None)
         return await create(call, merged, options, managed=True), True
-    return await update(call, head, merged, options, managed=True, patched=True), False
+    return await update(call, head, merged, options, managed=True, patched=""), False
+
+
+def _check_type(config: Json) -> None:
+    """An applied configuration must say what it is."""
+    api_version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+    if not api_version or not kind:
+        group, _, version = api_version.rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")

@@ -13,7 +13,7 @@ from argosy.local.apiserver.objects import Json, child, children, labels_of, str
 from argosy.local.apiserver.status import StatusError
 from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.target import Target
-from argosy.local.schema.selectors import selector_from
+from argosy.local.schema.selectors import SelectorError, parse_fields, selector_from
 
 _GROUP = "rbac.authorization.k8s.io"
 _STORAGES = tuple(
@@ -188,15 +188,20 @@ def asked_of(request: Request, target: Target | None, verb: str) -> Attributes:
     """What a request asks for."""
     if target is None:
         return Attributes(request.user, _PATH_VERBS.get(request.method, "get"), path=request.path)
+    name = target.name
+    if verb in ("list", "watch", "deletecollection"):
+        name = _pinned_name(request.parameter("fieldSelector")) or name
     return Attributes(
-        request.user,
-        verb,
-        target.group,
-        target.plural,
-        target.subresource,
-        target.name,
-        target.namespace,
+        request.user, verb, target.group, target.plural, target.subresource, name, target.namespace
     )
+
+
+def _pinned_name(selector: str) -> str | None:
+    """The name that a field selector pins, for rules that name objects."""
+    try:
+        return parse_fields(selector).exact("metadata.name") if selector else None
+    except SelectorError:
+        return None
 
 
 _PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete", "HEAD": "head"}

@@ -51,6 +51,7 @@ async def list_objects(call: Call) -> Response:
     form = wanted_form(request)
     selection = read_selection(request, served, call.namespace)
     limit, token = request.integer("limit") or 0, request.parameter("continue")
+    request.integer("timeoutSeconds")  # must be a number, though a list ends by itself
     check_list_options(request)
     rv = parse_version(request.parameter("resourceVersion"))
     after = ""

@@ -96,9 +96,9 @@ class Registry:
         """A built-in kind in version v1, which is always there."""
         return self._served[group, "v1", plural]
 
-    def serves(self, group: str, version: str) -> bool:
-        """Whether a group version is one of Kubernetes' own."""
-        return any(s.group == group and s.version == version and s.builtin for s in self._served.values())
+    def serves(self, group: str) -> bool:
+        """Whether a group is one of Kubernetes' own."""
+        return any(s.group == group and s.builtin for s in self._served.values())
 
     def find_kind(self, group: str, version: str, kind: str) -> Served | None:
         return self._by_kind.get((group, version, kind))

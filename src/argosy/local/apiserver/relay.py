@@ -38,7 +38,7 @@ async def pod_log(call: Call) -> Response:
     pod = find(call).decoded()
     container = choose_container(call.request, pod)
     if not text(pod, "spec", "nodeName"):
-        return Response(b"", content_type=_PLAIN)
+        return Response(b"", 204)
     query = {name: call.request.parameter(name) for name in _LOG_PARAMETERS if name in call.request.query}
     path = f"/containerLogs/{call.namespace}/{call.target.name}/{container}?{urlencode(query)}"
     import aiohttp

@@ -1,11 +1,13 @@
 """Questions about identity and permission: reviews are created, answered and never stored."""
 
+from argosy.local.apiserver import shape
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import check_identity
 from argosy.local.apiserver.http import Response, User, reply
 from argosy.local.apiserver.objects import Json, child, strings, text
+from argosy.local.apiserver.options import user_agent_manager
 from argosy.local.apiserver.rbac import Attributes, Authorizer
 from argosy.local.apiserver.times import now_text
 from argosy.local.apiserver.tokens import ISSUER
@@ -24,9 +26,8 @@ KINDS = frozenset(
 
 async def create_review(call: Call, authorizer: Authorizer, authenticator: Authenticator) -> Response:
     """Answer a review."""
-    review = check_identity(await read_object(call.request), call)
+    review = check_identity(await read_object(call.request, call.served.kind), call)
     metadata = child(review, "metadata")
-    metadata.setdefault("creationTimestamp", None)
     user = call.request.user
     match call.served.plural:
         case "tokenreviews":
@@ -42,14 +43,16 @@ async def create_review(call: Call, authorizer: Authorizer, authenticator: Authe
             review["status"] = _access_status(
                 authorizer, _spoken_of(child(review, "spec")), child(review, "spec")
             )
-    return reply(review, 201)
+    spec, status = {key: value for key, value in review.items() if key != "status"}, review["status"]
+    tracked = shape.track_update(None, spec, call.served, user_agent_manager(call.request), "")
+    return reply({**tracked, "status": status}, 201)
 
 
 def _token_status(spec: Json, authenticator: Authenticator) -> Json:
     token, audiences = text(spec, "token"), strings(spec, "audiences")
     user = authenticator.find(token, audiences or None)
     if user is None:
-        return {"user": {}, "error": "[invalid bearer token, unknown]"}
+        return {"user": {}, "error": "invalid bearer token"}
     return {"authenticated": True, "user": _user_info(user), "audiences": audiences or [ISSUER]}
 
 

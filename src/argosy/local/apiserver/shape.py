@@ -3,7 +3,7 @@
 The one place where the handlers meet the schema library.
 """
 
-from argosy.local.apiserver.objects import Json
+from argosy.local.apiserver.objects import Json, child, children, text
 from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request
@@ -19,7 +19,7 @@ from argosy.local.schema.validation import validate as validate_custom
 
 
 def admit_fields(
-    obj: Json, served: Served, validation: FieldValidation, warnings: list[str], *, patched: bool = False
+    obj: Json, served: Served, validation: FieldValidation, warnings: list[str], *, patched: str | None = None
 ) -> Json:
     """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read."""
     if served.custom is None:
@@ -27,15 +27,27 @@ def admit_fields(
             unknown = decode(obj, served.schema, served.kind)
         except DecodeError as error:
             raise _unreadable(served, str(error), patched) from error
-        _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
+        report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
         apply_defaults(served.group, served.kind, obj)
+        if served.storage == "pods":
+            _pod_addresses(obj)
         return obj
     try:
         unknown = structural.admit(obj, served.schema)
     except DecodeError as error:
         raise _unreadable(served, str(error), patched) from error
-    _report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
+    report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
     return obj
+
+
+def _pod_addresses(pod: Json) -> None:
+    """One address and the list of addresses say the same."""
+    status = child(pod, "status")
+    address, addresses = text(status, "podIP"), children(status, "podIPs")
+    if address and not addresses:
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        status["podIP"] = text(addresses[0], "ip")
 
 
 def validate(obj: Json, served: Served, old: Json | None, subresource: str = "") -> list[FieldError]:
@@ -101,9 +113,14 @@ def _resets(served: Served, subresource: str) -> ssa.Filter | None:
     return None
 
 
-def _report(
-    problems: list[str], served: Served, validation: FieldValidation, warnings: list[str], patched: bool
+def report(
+    problems: list[str],
+    served: Served,
+    validation: FieldValidation,
+    warnings: list[str],
+    patched: str | None = None,
 ) -> None:
+    """Warn of problems or refuse the object, as field validation asks."""
     if not problems or validation == "Ignore":
         return
     if validation == "Warn":
@@ -112,9 +129,9 @@ def _report(
     raise _unreadable(served, "strict decoding error: " + ", ".join(problems), patched)
 
 
-def _unreadable(served: Served, why: str, patched: bool) -> StatusError:
-    if patched:
-        return invalid_error("", "", "", [invalid("patch", "", why)])
+def _unreadable(served: Served, why: str, patched: str | None) -> StatusError:
+    if patched is not None:
+        return invalid_error("", "", "", [invalid("patch", patched, why)])
     return bad_request(
         f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}'
     )

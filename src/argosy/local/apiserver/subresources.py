@@ -48,7 +48,7 @@ async def scale(call: Call) -> Response:
     obj = head.decoded()
     current = _scale_of(call, obj)
     if call.request.method == "PUT":
-        wanted = await read_object(call.request)
+        wanted = await read_object(call.request, "Scale")
     else:
         kind = content_type(call.request)
         if kind == APPLY_PATCH:
@@ -124,7 +124,7 @@ def _selector_text(call: Call, obj: Json) -> str:
 async def finalize_namespace(call: Call) -> Response:
     """Replace a namespace's own finalizers; taking the last away ends it."""
     options = write_options(call.request, "UpdateOptions")
-    obj = check_identity(await read_object(call.request), call)
+    obj = check_identity(await read_object(call.request, call.served.kind), call)
     head = head_of(call)
     old = head.decoded()
     old_spec = ensure(old, "spec")
@@ -140,7 +140,7 @@ async def finalize_namespace(call: Call) -> Response:
 
 async def bind(call: Call) -> Response:
     """Assign a pod to a node, once."""
-    binding = await read_object(call.request)
+    binding = await read_object(call.request, "Binding")
     dry_run = bool(write_options(call.request, "CreateOptions").dry_run)
     node = text(binding, "target", "name")
     if not node:
@@ -181,7 +181,7 @@ def _check_binding(binding: Json, pod: Json, head: Stored) -> None:
 
 async def evict(call: Call) -> Response:
     """Delete a pod if its disruption budgets allow it."""
-    eviction = await read_object(call.request)
+    eviction = await read_object(call.request, "Eviction")
     try:
         options = msgspec.convert(child(eviction, "deleteOptions"), deletion.DeleteOptions)
     except msgspec.ValidationError as error:
@@ -228,7 +228,7 @@ async def request_token(call: Call, signer: Signer) -> Response:
     """Sign a token for a service account, bound to a pod if asked."""
     import datetime
 
-    request = await read_object(call.request)
+    request = await read_object(call.request, "TokenRequest")
     account = find(call).decoded()
     spec = ensure(request, "spec")
     seconds = spec.setdefault("expirationSeconds", 3600)

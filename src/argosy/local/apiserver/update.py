@@ -9,8 +9,7 @@ import msgspec
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_update
 from argosy.local.apiserver.api import Call, arranged
-from argosy.local.apiserver.body import read_object
-from argosy.local.apiserver.create import check_identity, create
+from argosy.local.apiserver.create import check_identity, create, read_checked
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.facts import COUNTS_GENERATIONS, CREATED_BY_UPDATE, NEEDS_VERSION
 from argosy.local.apiserver.http import Response, reply
@@ -25,7 +24,7 @@ from argosy.local.schema.errors import invalid
 async def update_object(call: Call) -> Response:
     form = wanted_form(call.request)
     options = write_options(call.request, "UpdateOptions")
-    obj = check_identity(await read_object(call.request), call)
+    obj = check_identity(await read_checked(call, options), call)
     check_name(obj, call)
     served, name = call.served, call.target.name
     head = call.api.head(served, call.namespace, name)
@@ -64,14 +63,14 @@ async def update(
     options: WriteOptions,
     *,
     managed: bool = False,
-    patched: bool = False,
+    patched: str | None = None,
 ) -> Stored | Json:
     """Store `obj` over `head`; a dry run answers what would have been stored."""
     served, subresource = call.served, call.target.subresource
     old = head.decoded()
     if served.group == "events.k8s.io":
         obj = to_core(obj)
-    _check_version(call, head, old, obj, patched=patched)
+    _check_version(call, head, old, obj, patched=patched is not None)
     obj = shape.admit_fields(obj, served, options.validation, call.request.warnings, patched=patched)
     _keep(obj, old, call)
     if not managed:
@@ -142,6 +141,8 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
                 metadata["managedFields"] = managed
         else:
             _copy(metadata, old_metadata, "ownerReferences")
+        if served.storage == "pods":
+            _copy(ensure(obj, "status"), child(old, "status"), "qosClass")
     elif served.has_status:
         _copy(obj, old, "status")
     for field in _KEPT_METADATA:
