@@ -101,13 +101,17 @@ class Serving:
         """Work until cancelled; then let the passes under way come to their end."""
         await self.wait_ready()
         self.gate.open()
-        async with asyncio.TaskGroup() as tasks:
-            controllers = [tasks.create_task(kind.work()) for kind in self._kinds]
-            try:
-                await asyncio.gather(*controllers)
-            except asyncio.CancelledError:
-                await self.gate.drain(DRAIN_SECONDS)
-                raise
+        controllers = [asyncio.create_task(kind.work()) for kind in self._kinds]
+        try:
+            # Not gather: that would cancel the passes under way together with us.
+            await asyncio.wait(controllers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await self.gate.drain(DRAIN_SECONDS)
+            for controller in controllers:
+                controller.cancel()
+            await asyncio.gather(*controllers, return_exceptions=True)
+        for controller in controllers:
+            controller.result()
 
     async def wait_ready(self) -> None:
         while missing := self.not_ready():

@@ -1,0 +1,57 @@
+"""The gate that passes go through: shut, it lets those under way come to their end and no other begin."""
+
+import asyncio
+
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.objects import Key
+from argosy.operator.serving import Gate
+
+KEY, OTHER = Key("default", "a"), Key("default", "b")
+
+
+async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
+    gate, entered, leave = Gate(), asyncio.Event(), asyncio.Event()
+    ended: list[Key] = []
+
+    async def slow(key: Key) -> Wake | None:
+        entered.set()
+        await leave.wait()
+        ended.append(key)
+        return None
+
+    controller: Controller[Key] = Controller("test", gate.guard(slow))
+    gate.open()
+    working = asyncio.create_task(controller.run())
+    controller.enqueue(KEY)
+    await entered.wait()
+    shutting = asyncio.create_task(gate.drain(10.0))
+    await asyncio.sleep(0)
+    controller.enqueue(OTHER)
+    leave.set()
+    await shutting
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert ended == [KEY]
+
+
+async def test_a_pass_that_does_not_end_is_not_waited_for_for_ever() -> None:
+    gate, entered = Gate(), asyncio.Event()
+
+    async def endless(key: Key) -> Wake | None:
+        entered.set()
+        await asyncio.Event().wait()
+        return None
+
+    gate.open()
+    stuck = asyncio.ensure_future(gate.guard(endless)(KEY))
+    await entered.wait()
+    await gate.drain(0.05)
+    assert not stuck.done()
+    stuck.cancel()
+
+
+async def test_a_gate_that_is_not_open_lets_nothing_through() -> None:
+    async def never(key: Key) -> Wake | None:
+        raise AssertionError
+
+    assert await Gate().guard(never)(KEY) == Wake(1.0)
