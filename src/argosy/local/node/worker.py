@@ -251,7 +251,7 @@ class Worker:
             host_address=self._host_address,
             now=datetime.now(UTC),
             waiting=self._waiting,
-            outcome=self._outcome if not self._running() else None,
+            outcome=self._outcome if self._over() else None,
         )
         if self.report:
             self._tell_starts(self.report)
@@ -281,6 +281,9 @@ class Worker:
 
     def _running(self) -> bool:
         return self._following is not None and not self._following.done()
+
+    def _over(self) -> bool:
+        return not self._running() or bool(self.report and self.report["finished"])
 
     def _follow(self) -> None:
         self._following = asyncio.get_running_loop().create_task(

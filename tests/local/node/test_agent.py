@@ -1,0 +1,238 @@
+"""The agent with a real API server and real pods."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from argosy.kinds.kubernetes import ConfigMap, Pod, Service
+from argosy.local.node import holder, pods, report
+from argosy.testing.agents import Machine, machine
+
+pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here() -> AsyncIterator[Machine]:
+    """One machine for all tests of this module; each leaves it as it was."""
+    async with machine() as running:
+        yield running
+
+
+FOREVER = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
+
+
+async def test_a_pod_runs_and_its_end_its_log_and_its_address_are_known(here: Machine) -> None:
+    await here.run("one", "echo hello from $HOSTNAME; echo bad >&2; exit 3")
+    pod = await here.phase("one", "Failed")
+    ended = pod.status.container_statuses[0].state.terminated
+    assert ended is not None
+    assert (ended.exit_code, ended.reason) == (3, "Error")
+    assert pod.status.pod_ip.startswith("10.88.0.")
+    assert sorted((await here.logs("one")).splitlines()) == ["bad", "hello from one"]
+    await here.client.delete(Pod, "one", "default")
+    await here.gone("one")
+
+
+async def test_pods_find_each_other_by_service_and_by_their_own_name_and_see_the_api_server(
+    here: Machine,
+) -> None:
+    await here.client.create(
+        Service,
+        {
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8000}]},
+        },
+        "default",
+    )
+    await here.client.create(
+        Service,
+        {
+            "metadata": {"name": "peers"},
+            "spec": {"clusterIP": "None", "selector": {"app": "web"}, "ports": [{"port": 8000}]},
+        },
+        "default",
+    )
+    await here.run(
+        "web",
+        "mkdir /srv/www && cd /srv/www && echo served > x && exec python3 -m http.server 8000",
+        labels={"app": "web"},
+        hostname="w0",
+        subdomain="peers",
+        container={"readinessProbe": {"httpGet": {"port": 8000}, "periodSeconds": 1}},
+    )
+    await here.wait(
+        "web", lambda pod: any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+    )
+    await here.run(
+        "client",
+        "python3 - <<'E'\n"
+        "import socket, ssl, urllib.request as u\n"
+        "for name in ('web', 'peers:8000', 'w0.peers.default.svc.cluster.local:8000'):\n"
+        "    print(u.urlopen(f'http://{name}/x', timeout=5).read().decode().strip())\n"
+        "ca = '/var/run/secrets/kubernetes.io/serviceaccount/ca.crt'\n"
+        "context = ssl.create_default_context(cafile=ca)\n"
+        "context.check_hostname = False\n"
+        "url = 'https://kubernetes.default/readyz'\n"
+        "print(u.urlopen(url, context=context, timeout=5).read().decode())\n"
+        "E",
+    )
+    await here.wait("client", lambda pod: pod.status.phase in ("Succeeded", "Failed"))
+    assert (await here.logs("client")).split() == ["served", "served", "served", "ok"]
+
+
+async def test_a_pod_outlives_its_agent_and_the_next_agent_goes_on_with_it(here: Machine) -> None:
+    await here.run("steady", FOREVER)
+    before = await here.phase("steady", "Running")
+    here.kill()
+    here.start()
+    await here.run("later", "exit 0")
+    await here.phase("later", "Succeeded")
+    after = await here.phase("steady", "Running")
+    assert after.status.container_statuses[0].restart_count == 0
+    started = before.status.container_statuses[0].state.running
+    assert after.status.container_statuses[0].state.running == started
+    code = await here.client.exec("steady", "default", ["sh", "-c", "exit 7"])
+    assert code == 7
+    await here.client.delete(Pod, "steady", "default", grace_seconds=5)
+    await here.gone("steady")
+
+
+async def test_a_pod_deleted_while_the_agent_was_away_is_ended_when_it_comes_back(here: Machine) -> None:
+    await here.run("doomed", FOREVER)
+    pod = await here.phase("doomed", "Running")
+    here.kill()
+    await here.client.delete(Pod, "doomed", "default", grace_seconds=0)
+    folder = here.state / "pods" / pod.metadata.uid
+    assert pods.alive(folder)
+    here.start()
+    await _until(lambda: not folder.exists())
+
+
+async def test_a_killed_shim_is_a_lost_pod_and_restarts_when_that_is_asked(here: Machine) -> None:
+    await here.run("again", FOREVER, restartPolicy="Always")
+    await here.run("once", FOREVER)
+    for name in ("again", "once"):
+        pod = await here.phase(name, "Running")
+        state = report.read(here.state / "pods" / pod.metadata.uid)
+        assert state is not None
+        os.kill(state["pid"], signal.SIGKILL)
+    failed = await here.phase("once", "Failed")
+    ended = failed.status.container_statuses[0].state.terminated
+    assert ended is not None
+    assert ended.exit_code == 137
+    await here.wait("again", lambda pod: pod.status.container_statuses[0].restart_count == 1)
+    await here.phase("again", "Running")
+
+
+async def test_a_missing_config_map_holds_a_pod_up_and_a_changed_one_is_seen_inside(here: Machine) -> None:
+    await here.run(
+        "reader",
+        "while ! grep -q two /etc/settings/value; do sleep 0.05; done; echo saw it",
+        volumes=[{"name": "v", "configMap": {"name": "settings"}}],
+        container={
+            "volumeMounts": [{"name": "v", "mountPath": "/etc/settings"}],
+            "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "value"}}}],
+        },
+    )
+
+    def held_up(pod: Pod) -> bool:
+        states = pod.status.container_statuses
+        waiting = states[0].state.waiting if states else None
+        return waiting is not None and waiting.reason == "CreateContainerConfigError"
+
+    await here.wait("reader", held_up)
+    await here.client.create(
+        ConfigMap, {"metadata": {"name": "settings"}, "data": {"value": "one"}}, "default"
+    )
+    await here.phase("reader", "Running")
+    await here.client.patch(ConfigMap, "settings", {"data": {"value": "two"}}, "default")
+    await here.phase("reader", "Succeeded")
+
+
+async def test_a_pod_reads_neither_the_state_folder_nor_another_pods_files(here: Machine) -> None:
+    await here.run("spy", f"cat {here.state}/tokens.json; ls {here.state} | wc -l; ls -A /root /home")
+    await here.phase("spy", "Succeeded")
+    text = await here.logs("spy")
+    assert "testing-admin" not in text
+
+
+async def test_a_deadline_ends_a_pod(here: Machine) -> None:
+    await here.run("slow", FOREVER, activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)
+    pod = await here.phase("slow", "Failed")
+    assert pod.status.reason == "DeadlineExceeded"
+
+
+async def test_nothing_is_left_when_the_machine_is_stopped() -> None:
+    async with machine() as here:
+        await here.run("one", FOREVER)
+        pod = await here.phase("one", "Running")
+        here.kill(signal.SIGTERM)
+        folder = here.state / "pods" / pod.metadata.uid
+        assert pods.alive(folder), "an agent that is told to end leaves its pods"
+        here.stop_pods()
+        assert not pods.alive(folder)
+        assert holder.find(here.state / "pods") is None
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
+async def test_many_pods_leave_nothing_behind(here: Machine, count: int) -> None:
+    before = _traces(here)
+    slots = asyncio.Semaphore(30)
+
+    async def live(number: int) -> None:
+        async with slots:
+            name = f"pod-{number}"
+            await here.run(name, "exit 0")
+            await here.wait(name, lambda pod: pod.status.phase == "Succeeded", 60)
+            await here.client.delete(Pod, name, "default")
+            await here.gone(name, 60)
+
+    await asyncio.gather(*(live(number) for number in range(count)))
+    await _until(lambda: _traces(here) == before)
+
+
+def _traces(here: Machine) -> dict[str, object]:
+    """What pods could leave: folders, interfaces, mounts, processes, zombies."""
+    keeper = holder.find(here.state / "pods")
+    links = subprocess.run(
+        ["nsenter", "-t", str(keeper), "-n", "cat", "/proc/net/dev"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    space = Path(f"/proc/{keeper}/ns/net").readlink()
+    mine, zombies = 0, 0
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes()
+            if str(here.state).encode() in line and b"zygote" in line:
+                mine += 1
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()
+            if parent[0] == "Z" and Path(f"/proc/{parent[1]}/ns/net").readlink() == space:
+                zombies += 1
+        except OSError:
+            continue
+    return {
+        "folders": sorted(path.name for path in (here.state / "pods").iterdir() if path.is_dir()),
+        "links": sorted(line.split(":")[0].strip() for line in links.splitlines() if ":" in line),
+        "mounts": sum(str(here.state) in line for line in Path("/proc/mounts").read_text().splitlines()),
+        "zombies": zombies,
+        "processes": min(mine, 1),
+    }
+
+
+async def _until(condition: object, seconds: float = 20.0) -> None:
+    assert callable(condition)
+    for _ in range(int(seconds / 0.05)):
+        if condition():
+            return
+        await asyncio.sleep(0.05)
+    assert condition()

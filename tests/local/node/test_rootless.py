@@ -1,0 +1,104 @@
+"""Pods of a user without any privilege, in a user namespace: the same shims, the same behaviour."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import argosy
+from argosy.local.node.holder import why_forbidden
+
+NOBODY = 65534
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from argosy.local.node import holder, network
+from argosy.local.node.logs import log_path, read_lines
+from argosy.testing.launches import container_plan, finished, launch_plan, pod_network, stage
+
+folder = Path(sys.argv[1])
+try:
+    holder.enter(holder.ensure(folder, rootless=True), rootless=True)
+    network.ensure_bridge("argosy0", "10.88.0.1", 24)
+    with stage(folder) as pods:
+        launch = launch_plan(
+            container_plan("root", "id -u; touch /usr/mine && echo written; ls -A /root /home; hostname"),
+            container_plan("user", "id -u; grep CapEff /proc/self/status", uid=1234, gid=1234),
+            container_plan("net", "grep -c eth0 /proc/net/dev"),
+            uid="pod", rootless=True, hidden=["/home", "/root", str(folder)], address="10.88.0.9",
+            network=pod_network("argosy0", "10.88.0.9", "pod", "10.88.0.1"),
+        )
+        place = pods.run(launch)
+        state = finished(place)
+        text = {name: b"".join(l.shown(False) for l in read_lines(log_path(place, name, 0))).decode()
+                for name in state["containers"]}
+        print(json.dumps({"ends": {n: c["ended"] for n, c in state["containers"].items()}, "text": text}))
+finally:
+    holder.stop(folder)
+"""
+
+
+def interpreter() -> str | None:
+    """A Python that an unprivileged user may run."""
+    for candidate in (sys.executable, "/usr/bin/python3"):
+        check = [candidate, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+        try:
+            done = subprocess.run(check, user=NOBODY, group=NOBODY, extra_groups=[], check=False, cwd="/")
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return candidate
+    return None
+
+
+@pytest.mark.root
+def test_a_pod_of_an_unprivileged_user() -> None:
+    python = interpreter()
+    if python is None:
+        pytest.skip("no Python 3.11 that an unprivileged user may run")
+    with tempfile.TemporaryDirectory(prefix="ay-", dir="/tmp") as name:
+        folder = Path(name)
+        os.chown(folder, NOBODY, NOBODY)
+        folder.chmod(0o700)
+        source = str(Path(argosy.__file__).parents[1])
+        done = subprocess.run(
+            [python, "-c", SCRIPT, name],
+            env={"PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {name: ended["exit_code"] for name, ended in found["ends"].items()} == {
+        "root": 0,
+        "user": 0,
+        "net": 0,
+    }
+    assert found["text"]["root"].split() == ["0", "written", "/home:", "/root:", "pod"]
+    assert found["text"]["user"].split() == ["1234", "CapEff:", "0000000000000000"]
+    assert found["text"]["net"] == "1\n"
+
+
+CASES = {
+    "kernel/unprivileged_userns_clone": ("0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    "user/max_user_namespaces": ("0", "sysctl -w user.max_user_namespaces=15000"),
+    "kernel/apparmor_restrict_unprivileged_userns": ("1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+}
+
+
+@pytest.mark.parametrize("setting", CASES)
+def test_the_setting_that_forbids_namespaces_is_named_with_the_remedy(setting: str, tmp_path: Path) -> None:
+    value, want = CASES[setting]
+    (tmp_path / setting).parent.mkdir()
+    (tmp_path / setting).write_text(f"{value}\n")
+    assert want in why_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)
