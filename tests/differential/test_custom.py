@@ -212,7 +212,7 @@ CASES: dict[str, list[Step]] = {
     "a bad name of a resource": [*DEFINED, post(WIDGETS, widget("Big")), post(WIDGETS, widget(""))],
     "a resource of another kind or version": [
         *DEFINED,
-        post(WIDGETS, {**widget(), "kind": "Gadget"}),
+        post(WIDGETS, {"apiVersion": "$ns.example.com/v1", "kind": "Gadget", "metadata": {"name": "a"}}),
         post(WIDGETS, {**widget(), "apiVersion": "$ns.example.com/v2"}),
         post(WIDGETS, {"metadata": {"name": "a"}}),
     ],

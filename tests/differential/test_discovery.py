@@ -46,7 +46,6 @@ CASES: dict[str, list[Step]] = {
                 "paths./api/v1/namespaces/{namespace}/pods.get.x-kubernetes-action",
             ),
         ),
-        get("/openapi/v3/apis/none/v1"),
     ],
 }
 

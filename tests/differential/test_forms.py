@@ -180,7 +180,7 @@ CASES: dict[str, list[Step]] = {
             shown=False,
         ),
         get(f"{NODES}/node-$ns", accept=TABLE),
-        get(f"{NODES}/node-$ns"),
+        get(f"{NODES}/node-$ns", hide=("spec",)),
         delete(f"{NODES}/node-$ns", shown=False),
     ],
     "events as a table": [

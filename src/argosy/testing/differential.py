@@ -198,7 +198,10 @@ class Caller:
         content = response.read()
         if response.will_close:
             connection.close()
-        return Answer(response.status, _headers(response), _decoded(content))
+        shown = _headers(response)
+        is_yaml = shown.get("content-type", "").startswith("application/yaml")
+        body = yaml.load(content, yaml.BaseLoader) if is_yaml else _decoded(content)  # noqa: S506 - all is text
+        return Answer(response.status, shown, body)
 
     def _watch(self, step: Step) -> Answer:
         connection = self._connect()
@@ -220,7 +223,7 @@ class Caller:
             headers["Authorization"] = f"Bearer {step.user.token}"
         content = step.body.encode() if isinstance(step.body, str) else None
         if step.body is not None and content is None:
-            content = json.dumps(step.body).encode()
+            content = json.dumps(step.body, separators=(",", ":")).encode()
         if content is not None and step.type:
             headers["Content-Type"] = step.type
         connection.request(step.method, step.path, content, headers)

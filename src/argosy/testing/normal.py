@@ -53,6 +53,8 @@ class Normaliser:
             normal[str(self._text("", name))] = self._value(name, item)
         if value.get("kind") == "Table":
             self._settle_table(normal)
+        if value.get("kind") == "Status":
+            _settle_causes(normal)
         return normal
 
     def _settle_table(self, table: dict[str, object]) -> None:
@@ -73,8 +75,8 @@ class Normaliser:
 
     def _note_generated_name(self, value: dict[str, object]) -> None:
         prefix, name = value.get("generateName"), value.get("name")
-        if isinstance(prefix, str) and isinstance(name, str) and name.startswith(prefix) and len(name) > 5:
-            self._generated[name] = f"{name[:-5]}<{len(name) - len(prefix)}>"
+        if isinstance(prefix, str) and isinstance(name, str) and prefix.startswith(name[:-5]):
+            self._generated[name] = f"{name[:-5]}<5>"
 
     def _text(self, key: str, text: str) -> object:
         if key == "uid" and _UUID.fullmatch(text):
@@ -110,3 +112,12 @@ def _without_version(item: dict[str, object]) -> dict[str, object]:
     if isinstance(metadata := hidden.get("metadata"), dict):
         hidden["metadata"] = _without_version(metadata)
     return hidden
+
+
+def _settle_causes(status: dict[str, object]) -> None:
+    """Causes are put in order, and left out of the message that repeats them: Go's maps come in any order."""
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    if isinstance(details, dict) and isinstance(causes, list) and len(causes) > 1:
+        details["causes"] = sorted(causes, key=str)
+        status["message"] = str(status.get("message")).partition(": [")[0]
