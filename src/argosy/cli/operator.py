@@ -14,6 +14,8 @@ import click
 @click.option("--context", help="A context of the kubeconfig.")
 @click.option("--namespace", help="Serve the jobs of this namespace only.")
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
+@click.option("--identity", help="Name of this replica in the election; host name and process by default.")
+@click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote start.")
 @click.option(
     "--endpoint", default="0.0.0.0:8443", show_default=True, help="Where helpers in pods are answered."
 )
@@ -40,6 +42,8 @@ def operator(
     context: str | None,
     namespace: str | None,
     leader_elect: bool,
+    identity: str | None,
+    helper_image: str | None,
     endpoint: str,
     advertise_url: str | None,
     health: str,
@@ -50,6 +54,8 @@ def operator(
 ) -> None:
     """Run the operator against any cluster."""
     from dataclasses import replace
+
+    import msgspec
 
     from argosy.engine.loop import run as run_loop
     from argosy.operator.main import run
@@ -69,6 +75,10 @@ def operator(
             cluster_domain=cluster_domain,
             log_format="text" if log_format == "text" else "json",
         )
+    if identity:
+        settings = replace(settings, identity=identity)
+    if helper_image:
+        settings = replace(settings, helper=msgspec.structs.replace(settings.helper, image=helper_image))
     if advertise_url:
         settings = replace(settings, advertise_url=advertise_url)
     run_loop(run(settings))
