@@ -7,6 +7,7 @@ import msgspec
 
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.objects import Json, labels_of
+from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.apiserver.status import StatusError, internal
 from argosy.local.apiserver.store import NotDurableError, Store, Stored
@@ -19,6 +20,7 @@ class Api(msgspec.Struct, frozen=True, eq=False):
     store: Store
     registry: Registry
     state: Path
+    authorizer: Authorizer
 
     def head(self, served: Served, namespace: str, name: str) -> Stored | None:
         """What a write must be based on."""

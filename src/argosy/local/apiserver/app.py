@@ -24,7 +24,7 @@ from argosy.local.apiserver.http import (
 from argosy.local.apiserver.impersonation import impersonated
 from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patching import patch_object
-from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
+from argosy.local.apiserver.rbac import asked_of, denied
 from argosy.local.apiserver.read import get_object, list_objects
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.relay import pod_log, pod_stream, refuse
@@ -50,7 +50,7 @@ Handler = Callable[[Call], Awaitable[Response]]
 class App:
     def __init__(self, api: Api, authenticator: Authenticator, signer: Signer, address: str) -> None:
         self._api, self._authenticator, self._signer, self._address = api, authenticator, signer, address
-        self._authorizer = Authorizer(api.store)
+        self._authorizer = api.authorizer
         self._lines = Lines()
         self._documents = Documents(api.registry)
         self._handlers: dict[str, Handler] = {

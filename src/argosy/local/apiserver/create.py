@@ -6,6 +6,7 @@ from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_create, check_namespace
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import duplicate_fields, go_kind, read_object
+from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.fresh import fresh_metadata, prepare
 from argosy.local.apiserver.furnish import furnish
@@ -56,6 +57,8 @@ async def create(call: Call, obj: Json, options: WriteOptions, *, managed: bool 
     if not name:
         why = required("metadata.name", "name or generateName is required")
         raise invalid_error(served.group, served.kind, "", [why])
+    if served.group == "rbac.authorization.k8s.io":
+        check_grant(call, obj, call.api.authorizer)
     if errors := shape.validate(obj, served, None):
         raise invalid_error(served.group, served.kind, name, errors)
     if call.api.head(served, call.namespace, name) is not None:

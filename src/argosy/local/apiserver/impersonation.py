@@ -1,7 +1,8 @@
 """Asking in someone else's name (`kubectl --as`), which needs a right for each name."""
 
 from argosy.local.apiserver.http import Request, User
-from argosy.local.apiserver.rbac import Attributes, Authorizer, denied
+from argosy.local.apiserver.rbac import Attributes, Authorizer, asked_of, denied
+from argosy.local.apiserver.target import parse_target
 
 _ACCOUNT = "system:serviceaccount:"
 
@@ -16,7 +17,9 @@ def impersonated(request: Request, authorizer: Authorizer) -> User:
     wanted += [Attributes(request.user, "impersonate", "", "groups", name=group) for group in groups]
     for asked in wanted:
         if not authorizer.allowed(asked)[0]:
-            raise denied(asked)
+            error = denied(asked)
+            error.details = denied(asked_of(request, parse_target(request.path), "")).details
+            raise error
     if name.startswith(_ACCOUNT) and not groups:
         namespace = name.removeprefix(_ACCOUNT).split(":")[0]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]

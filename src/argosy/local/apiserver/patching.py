@@ -11,12 +11,13 @@ from argosy.local.apiserver.options import WriteOptions, invalid_error, write_op
 from argosy.local.apiserver.status import (
     StatusError,
     bad_request,
+    conflict,
     not_found,
     unsupported_media_type,
 )
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
-from argosy.local.schema.errors import required
+from argosy.local.schema.errors import forbidden, required
 from argosy.local.schema.patch import json_patch, merge_patch
 from argosy.local.schema.strategic import PatchError, go_map, strategic_merge_patch
 
@@ -37,6 +38,9 @@ async def patch_object(call: Call) -> Response:
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     form = wanted_form(call.request)
     options = write_options(call.request, "PatchOptions")
+    if kind != APPLY_PATCH and "force" in call.request.query:
+        error = forbidden("force", "may not be specified for non-apply patch")
+        raise invalid_error("meta.k8s.io", "PatchOptions", "", [error])
     raw = await call.request.body()
     if kind == APPLY_PATCH:
         written, created = await _apply(call, raw, options)
@@ -102,9 +106,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
         raise not_found(served.group, served.plural, name)
     if live is None and uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        raise StatusError(
-            409, "Conflict", f'Operation cannot be fulfilled on {served.plural} "{name}": {why}'
-        )
+        raise conflict(served.group, served.plural, name, why)
     force = call.request.flag("force")
     merged = shape.track_apply(live, config, served, options.manager, force, call.target.subresource)
     if served.namespaced:

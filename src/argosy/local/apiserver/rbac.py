@@ -129,9 +129,11 @@ class Authorizer:
             [stored.decoded() for stored in self._store.collection(storage).listed(None)]
             for storage in _STORAGES
         )
-        known = {("", text(role, "metadata", "name")): _rules(role, cluster_roles) for role in cluster_roles}
+        known = {
+            ("", text(role, "metadata", "name")): rules_of(role, cluster_roles) for role in cluster_roles
+        }
         for role in roles:
-            known[text(role, "metadata", "namespace"), text(role, "metadata", "name")] = _rules(role, ())
+            known[text(role, "metadata", "namespace"), text(role, "metadata", "name")] = rules_of(role)
         found: dict[str, list[_Binding]] = {}
         for binding in [*cluster_bindings, *bindings]:
             namespace = text(binding, "metadata", "namespace")
@@ -139,7 +141,8 @@ class Authorizer:
         return found
 
 
-def _rules(role: Json, cluster_roles: Iterable[Json]) -> tuple[Rule, ...]:
+def rules_of(role: Json, cluster_roles: Iterable[Json] = ()) -> tuple[Rule, ...]:
+    """The rules of a role, with those that it aggregates."""
     raw = children(role, "rules")
     for selector in children(role, "aggregationRule", "clusterRoleSelectors"):
         wanted = selector_from(selector)

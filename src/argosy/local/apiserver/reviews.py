@@ -7,10 +7,12 @@ from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import check_identity
 from argosy.local.apiserver.http import Response, User, reply
 from argosy.local.apiserver.objects import Json, child, strings, text
-from argosy.local.apiserver.options import user_agent_manager
+from argosy.local.apiserver.options import invalid_error, user_agent_manager
 from argosy.local.apiserver.rbac import Attributes, Authorizer
+from argosy.local.apiserver.status import bad_request
 from argosy.local.apiserver.times import now_text
 from argosy.local.apiserver.tokens import ISSUER
+from argosy.local.schema.errors import invalid
 
 KINDS = frozenset(
     {
@@ -50,6 +52,8 @@ async def create_review(call: Call, authorizer: Authorizer, authenticator: Authe
 
 def _token_status(spec: Json, authenticator: Authenticator) -> Json:
     token, audiences = text(spec, "token"), strings(spec, "audiences")
+    if not token:
+        raise bad_request("token is required for TokenReview in authentication")
     user = authenticator.find(token, audiences or None)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
@@ -66,6 +70,10 @@ def _spoken_of(spec: Json) -> User:
 
 
 def _access_status(authorizer: Authorizer, user: User, spec: Json) -> Json:
+    if ("resourceAttributes" in spec) == ("nonResourceAttributes" in spec):
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        error = invalid("spec.resourceAttributes", spec.get("resourceAttributes"), why)
+        raise invalid_error("authorization.k8s.io", "", "", [error])
     if "nonResourceAttributes" in spec:
         asked = child(spec, "nonResourceAttributes")
         attributes = Attributes(user, text(asked, "verb"), path=text(asked, "path"))

@@ -21,7 +21,9 @@ from argosy.local.apiserver.app import App
 from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.bootstrap import bootstrap
 from argosy.local.apiserver.crds import Definitions
+from argosy.local.apiserver.expiry import forget_events
 from argosy.local.apiserver.gathering import GatheringTransport
+from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry
 from argosy.local.apiserver.store import Limits, Store
 from argosy.local.apiserver.tokens import Signer
@@ -31,13 +33,13 @@ async def serve(state: Path, port: int, limits: Limits) -> None:
     """Run until told to stop."""
     store = Store(state / "store.db", limits)
     store.start()
-    api = Api(store, Registry(), state)
+    api = Api(store, Registry(), state, Authorizer(store))
     signer = Signer(state / "pki" / "sa.key", store)
     app = App(api, Authenticator(state / "tokens.json", signer), signer, f"127.0.0.1:{port}")
     definitions = Definitions(api)
     definitions.restore()
     server = _Server(_config(app, state))
-    chores = [asyncio.ensure_future(definitions.run()), asyncio.ensure_future(_trim(store))]
+    chores = [asyncio.ensure_future(chore) for chore in (definitions.run(), _trim(store), forget_events(api))]
     try:
         await bootstrap(api)
         app.ready = True

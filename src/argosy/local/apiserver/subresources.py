@@ -239,7 +239,7 @@ async def request_token(call: Call, signer: Signer) -> Response:
             invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
         )
     if errors:
-        raise invalid_error("authentication.k8s.io", "TokenRequest", call.target.name, errors)
+        raise invalid_error("authentication.k8s.io", "TokenRequest", "", errors)
     assert isinstance(seconds, int)
     assert isinstance(audiences, list)
     bound = _bound(call, child(spec, "boundObjectRef"))

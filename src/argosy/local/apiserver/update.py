@@ -10,6 +10,7 @@ from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_update
 from argosy.local.apiserver.api import Call, arranged
 from argosy.local.apiserver.create import check_identity, create, read_checked
+from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.facts import COUNTS_GENERATIONS, CREATED_BY_UPDATE, NEEDS_VERSION
 from argosy.local.apiserver.http import Response, reply
@@ -77,6 +78,8 @@ async def update(
         obj = shape.track_update(old, obj, served, options.manager, subresource)
     obj = admit_update(call, obj, old)
     _count_generation(obj, old, call)
+    if served.group == "rbac.authorization.k8s.io":
+        check_grant(call, obj, call.api.authorizer)
     if errors := shape.validate(obj, served, old, subresource):
         raise invalid_error(served.group, served.kind, head.name, errors)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
