@@ -39,6 +39,8 @@ _STANDARD = frozenset(
         *("getHours", "getMinutes", "getSeconds", "getMilliseconds"),
     )
 )
+# Names before which Kubernetes puts functions of its extra libraries, as in sets.contains.
+_LIBRARIES = frozenset(("sets", "math", "base64", "strings", "optional", "lists", "format", "regex"))
 _OPERATORS = re.compile(r"[@_!\-]")
 _RESERVED = frozenset(
     (
@@ -174,6 +176,7 @@ def compile_expression(text: str) -> Program:
         _, _, rest = str(error).partition(": ")
         raise CelError("compilation failed: " + rest.replace("\n| ", "\n | ")) from None
     missing = [f for f in program.functions() if f not in _STANDARD and not _OPERATORS.match(f)]
+    missing += sorted(_LIBRARIES.intersection(program.variables()))
     if missing:
         names = ", ".join(repr(name) for name in missing)
         raise CelError(f"compilation failed: undeclared reference to {names}: not supported by this server")
