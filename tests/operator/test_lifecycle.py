@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 
 import aiohttp
 
@@ -137,6 +138,32 @@ async def test_an_operator_that_starts_before_its_definitions_serves_when_they_c
 
         await scene.until("runs can be made", applied)
         await scene.until_pods("mnist-worker-0")
+
+
+async def test_an_api_server_that_is_not_up_yet_is_waited_for(scene: Scene, tmp_path: Path) -> None:
+    """The kubeconfig names a port behind which the server appears only later."""
+    port = free_port()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(scene.server.kubeconfig.read_text().replace(str(scene.server.port), str(port)))
+    await scene.apply(run().role("worker", 1))
+    async with scene.operator(kubeconfig=kubeconfig) as operator:
+        await asyncio.sleep(0.5)  # long enough for some refused connections
+        assert not operator.done()
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there = await asyncio.open_connection("127.0.0.1", scene.server.port)
+            with suppress(ConnectionError):
+                await asyncio.gather(_copy(reader, there[1]), _copy(there[0], writer))
+
+        async with await asyncio.start_server(relay, "127.0.0.1", port):
+            await scene.until_pods("mnist-worker-0")
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(65536):
+        writer.write(chunk)
+        await writer.drain()
+    writer.close()
 
 
 async def test_a_definition_that_drops_the_record_is_named_and_nothing_is_made(scene: Scene) -> None:

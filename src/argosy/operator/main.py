@@ -1,19 +1,23 @@
 """Runs the operator until it is told to stop: connections, keys, endpoints, election."""
 
 import asyncio
+import itertools
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 from aiohttp import web
 
 from argosy.dialects.registry import built_in_dialects
+from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
+from argosy.engine.errors import Throttled, Unavailable
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
@@ -34,6 +38,8 @@ from argosy.reconcile.site import Site
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 LEASE = "argosy-operator"
+
+R = TypeVar("R")
 
 
 async def run(settings: Settings) -> None:
@@ -65,7 +71,8 @@ async def operate(settings: Settings) -> None:
         deadline = leader.deadline if settings.leader_elect else None
         client = await stack.enter_async_context(Client(connection, metrics=metrics, deadline=deadline))
         names = endpoint_names(SERVICE, settings.operator_namespace, settings.cluster_domain)
-        trust = await ensure_trust(own, settings.operator_namespace, names, clock.now())
+        home = settings.operator_namespace
+        trust = await _patiently(lambda: ensure_trust(own, home, names, clock.now()))
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
         serving = Serving(
@@ -82,7 +89,7 @@ async def operate(settings: Settings) -> None:
             serving.add(dialect)
         await stack.enter_async_context(_listening(settings, serving, trust, metrics))
         if settings.publish_service:
-            await publish_service(own, settings.operator_namespace)
+            await _patiently(lambda: publish_service(own, home))
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(serving.watch())
             try:
@@ -100,6 +107,17 @@ async def publish_service(client: Client, namespace: str) -> None:
     }
     spec = {"ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}]}
     await client.apply(Service, {"metadata": metadata, "spec": spec}, namespace, force=True)
+
+
+async def _patiently(step: Callable[[], Awaitable[R]]) -> R:
+    """An API server that is not up yet, or away for a moment, is waited for."""
+    for failures in itertools.count(1):
+        try:
+            return await step()
+        except (Unavailable, Throttled) as error:
+            log.warning("the API server does not answer, asking again", error=str(error))
+            await asyncio.sleep(Backoff(first=0.1, most=5.0).delay(failures))
+    raise AssertionError("counting does not end")
 
 
 def _connect(settings: Settings) -> Connection:
