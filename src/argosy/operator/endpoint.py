@@ -20,6 +20,8 @@ from argosy.operator.readings import Host, JobReading, Readings, RoleReading
 from argosy.operator.trust import Trust
 
 LONGEST_WAIT = 60.0
+BREATH = 0.2
+"""Seconds between a change and the answer that tells of it."""
 UNKNOWN_GRACE = 5.0
 """Seconds that a replica whose caches lag gives a job to appear before it says there is none."""
 
@@ -58,6 +60,8 @@ class Endpoint:
                     break  # the first question: tell at once where things stand
                 if not await _happens(changed, deadline):
                     break
+                # Pods come in groups, and every pod that waits asks again: let some more happen first.
+                await asyncio.sleep(BREATH)
         return _json(reading)
 
     async def hosts(self, request: web.Request) -> web.Response:

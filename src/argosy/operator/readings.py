@@ -85,6 +85,8 @@ class Readings:
         self.cluster_domain = cluster_domain
         self.sources: list[Source] = []
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+        self._known: dict[tuple[str, str], list[JobReading]] = {}
+        """Jobs as last read, until something about them changes: a thousand pods may ask the same thing."""
         caches.pods.subscribe(self._pod_changed)
 
     def add(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
@@ -93,8 +95,13 @@ class Readings:
 
     def find(self, namespace: str, name: str) -> Sequence[JobReading]:
         """The jobs of that name: at most one of each kind."""
-        found = (source.find(namespace, name) for source in self.sources)
-        return [job for job in found if job is not None]
+        known = self._known.get((namespace, name))
+        if known is None:
+            found = (source.find(namespace, name) for source in self.sources)
+            known = [job for job in found if job is not None]
+            if known:
+                self._known[namespace, name] = known
+        return known
 
     @contextmanager
     def changes(self, namespace: str, name: str) -> Iterator[asyncio.Event]:
@@ -172,6 +179,7 @@ class Readings:
             self._wake(job.metadata.namespace, job.metadata.name)
 
     def _wake(self, namespace: str, name: str) -> None:
+        self._known.pop((namespace, name), None)
         for event in self._waiting.get((namespace, name), ()):
             event.set()
 
