@@ -19,8 +19,9 @@ from argosy.local.schema.apply import (
 from argosy.local.schema.builtin import builtin_kind
 from argosy.local.schema.definitions import object_schema
 from argosy.local.schema.managed import same_but_for_times
-from argosy.local.schema.merging import all_paths, field_set, shape_of
+from argosy.local.schema.merging import all_paths, field_set
 from argosy.local.schema.model import Json
+from argosy.local.schema.shapes import shape_of
 
 SCHEMA = object_schema(
     {

@@ -15,18 +15,9 @@ from msgspec import UNSET, Struct
 from argosy.local.schema import fieldsets, managed
 from argosy.local.schema.fieldsets import FieldSet
 from argosy.local.schema.managed import APPLY, UPDATE, Entry, Identity
-from argosy.local.schema.merging import (
-    MergeError,
-    Shape,
-    compare,
-    field_set,
-    merge,
-    remove,
-    shape_of,
-    shown,
-    with_named_fields,
-)
+from argosy.local.schema.merging import compare, field_set, merge, remove, with_named_fields
 from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.shapes import MergeError, Shape, shape_of, shown
 from argosy.local.schema.typed import typed_problems
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

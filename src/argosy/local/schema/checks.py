@@ -28,7 +28,18 @@ from argosy.local.schema.names import (
 )
 from argosy.local.schema.podchecks import EFFECTS, PROTOCOLS, pod_spec_errors, pod_update_errors
 from argosy.local.schema.printing import part, parts, text, texts
-from argosy.local.schema.selectors import SelectorError, selector_from
+from argosy.local.schema.workloadchecks import (
+    at_least,
+    cron_job,
+    daemon_set,
+    deployment,
+    job,
+    job_change,
+    replica_set,
+    selector_change,
+    stateful_change,
+    stateful_set,
+)
 
 RBAC = "rbac.authorization.k8s.io"
 MAX_DATA_BYTES = 1024 * 1024
@@ -63,168 +74,6 @@ def _pod(obj: Json) -> Iterator[FieldError]:
 
 def _pod_change(new: Json, old: Json) -> Iterator[FieldError]:
     return pod_update_errors(new, old)
-
-
-def _at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
-    if isinstance(value, int) and value < least:
-        yield invalid(path, value, f"must be greater than or equal to {least}")
-
-
-def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -> Iterator[FieldError]:
-    """The selector and template of something that makes pods which always restart."""
-    selector = spec.get("selector")
-    if selector is None and required_selector:
-        yield required("spec.selector")
-    elif isinstance(selector, dict) and not any(selector.values()):
-        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
-    labels = part(spec, "template", "metadata").get("labels")
-    if not _selects(selector, labels):
-        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
-    template = part(spec, "template")
-    yield from _template_metadata(template, "spec.template")
-    inner = part(template, "spec")
-    yield from pod_spec_errors(inner, "spec.template.spec")
-    policy = inner.get("restartPolicy")
-    if policy in ("Never", "OnFailure"):
-        yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
-
-
-def _selects(selector: object, labels: object) -> bool:
-    if selector is None:
-        return False
-    if isinstance(selector, dict) and not any(selector.values()):
-        return True
-    try:
-        found = selector_from(selector if isinstance(selector, dict) else None)
-    except SelectorError:
-        return False
-    present = {k: str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
-    return found.matches(present)
-
-
-def _template_metadata(template: Json, path: str) -> Iterator[FieldError]:
-    metadata = part(template, "metadata")
-    yield from map_errors(metadata.get("labels"), f"{path}.labels")
-    yield from map_errors(metadata.get("annotations"), f"{path}.annotations")
-
-
-def _deployment(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    yield from _at_least("spec.replicas", spec.get("replicas"), 0)
-    yield from _template_errors(spec, "deployment")
-    strategy = part(spec, "strategy")
-    if strategy.get("type") not in ("Recreate", "RollingUpdate"):
-        shown = Ordered(Type=strategy.get("type", ""), RollingUpdate=strategy.get("rollingUpdate"))
-        yield not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))
-    elif strategy.get("type") == "Recreate" and "rollingUpdate" in strategy:
-        told = "may not be specified when strategy `type` is 'Recreate'"
-        yield forbidden("spec.strategy.rollingUpdate", told)
-    for field in ("revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds"):
-        yield from _at_least(f"spec.{field}", spec.get(field), 0)
-
-
-def _replica_set(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    yield from _at_least("spec.replicas", spec.get("replicas"), 0)
-    yield from _template_errors(spec, "replicaset")
-
-
-def _stateful_set(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    yield from _at_least("spec.replicas", spec.get("replicas"), 0)
-    yield from _template_errors(spec, "statefulset")
-
-
-def _daemon_set(obj: Json) -> Iterator[FieldError]:
-    yield from _template_errors(part(obj, "spec"), "daemonset", required_selector=False)
-
-
-def _selector_change(new: Json, old: Json) -> Iterator[FieldError]:
-    return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
-
-
-def _stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
-    allowed = (
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
-    )
-    after = {k: v for k, v in part(new, "spec").items() if k not in allowed}
-    before = {k: v for k, v in part(old, "spec").items() if k not in allowed}
-    if after != before:
-        told = (
-            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
-            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
-            "'minReadySeconds' are forbidden"
-        )
-        yield forbidden("spec", told)
-
-
-def _job(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    yield from _job_spec(spec, "spec")
-    manual = spec.get("manualSelector") is True
-    selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
-    uid = text(obj, "metadata", "uid")
-    own = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    if not manual and uid and selector != own:
-        yield invalid("spec.selector", selector, "`selector` not auto-generated")
-    if selector is not None and not _selects(selector, labels):
-        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
-
-
-def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
-    for field in (
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ):
-        yield from _at_least(f"{path}.{field}", spec.get(field), 0)
-    mode = spec.get("completionMode")
-    if mode is not None and mode not in ("NonIndexed", "Indexed"):
-        yield not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
-    if mode == "Indexed" and spec.get("completions") is None:
-        yield required(f"{path}.completions", "when completion mode is Indexed")
-    template = part(spec, "template")
-    yield from _template_metadata(template, f"{path}.template")
-    inner = part(template, "spec")
-    if inner.get("restartPolicy") == "Always":
-        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
-    yield from pod_spec_errors(inner, f"{path}.template.spec")
-
-
-def _job_change(new: Json, old: Json) -> Iterator[FieldError]:
-    after, before = part(new, "spec"), part(old, "spec")
-    indexed = after.get("completionMode") == "Indexed" == before.get("completionMode")
-    if not indexed:
-        yield from immutable("spec.completions", after.get("completions"), before.get("completions"))
-    for field in ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
-        if field == "template" and before.get("suspend") is True:
-            continue
-        yield from immutable(f"spec.{field}", after.get(field), before.get(field))
-
-
-def _cron_job(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    schedule = text(spec, "schedule")
-    fields = schedule.split()
-    if not schedule:
-        yield required("spec.schedule")
-    elif not schedule.startswith("@") and len(fields) != 5:
-        told = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        yield invalid("spec.schedule", schedule, told)
-    policies = ("Allow", "Forbid", "Replace")
-    if spec.get("concurrencyPolicy") not in policies:
-        yield not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy", ""), policies)
-    yield from _job_spec(part(spec, "jobTemplate", "spec"), "spec.jobTemplate.spec")
 
 
 def _service(obj: Json) -> Iterator[FieldError]:
@@ -400,7 +249,7 @@ def _lease(obj: Json) -> Iterator[FieldError]:
     duration = spec.get("leaseDurationSeconds")
     if isinstance(duration, int) and duration <= 0:
         yield invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
-    yield from _at_least("spec.leaseTransitions", spec.get("leaseTransitions"), 0)
+    yield from at_least("spec.leaseTransitions", spec.get("leaseTransitions"), 0)
 
 
 def _priority_class(obj: Json) -> Iterator[FieldError]:
@@ -447,12 +296,12 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
     ("", "Node"): _node,
     ("", "Event"): _event,
     ("", "PersistentVolumeClaim"): _claim,
-    ("apps", "Deployment"): _deployment,
-    ("apps", "ReplicaSet"): _replica_set,
-    ("apps", "StatefulSet"): _stateful_set,
-    ("apps", "DaemonSet"): _daemon_set,
-    ("batch", "Job"): _job,
-    ("batch", "CronJob"): _cron_job,
+    ("apps", "Deployment"): deployment,
+    ("apps", "ReplicaSet"): replica_set,
+    ("apps", "StatefulSet"): stateful_set,
+    ("apps", "DaemonSet"): daemon_set,
+    ("batch", "Job"): job,
+    ("batch", "CronJob"): cron_job,
     (RBAC, "Role"): _role,
     (RBAC, "ClusterRole"): _role,
     (RBAC, "RoleBinding"): _binding,
@@ -466,11 +315,11 @@ _CHANGES: Mapping[tuple[str, str], Callable[[Json, Json], Iterator[FieldError]]]
     ("", "Service"): _service_change,
     ("", "ConfigMap"): _frozen_change,
     ("", "Secret"): _frozen_change,
-    ("apps", "Deployment"): _selector_change,
-    ("apps", "ReplicaSet"): _selector_change,
-    ("apps", "DaemonSet"): _selector_change,
-    ("apps", "StatefulSet"): _stateful_change,
-    ("batch", "Job"): _job_change,
+    ("apps", "Deployment"): selector_change,
+    ("apps", "ReplicaSet"): selector_change,
+    ("apps", "DaemonSet"): selector_change,
+    ("apps", "StatefulSet"): stateful_change,
+    ("batch", "Job"): job_change,
     (RBAC, "RoleBinding"): _binding_change,
     (RBAC, "ClusterRoleBinding"): _binding_change,
 }

@@ -9,12 +9,22 @@ import base64
 from collections.abc import Callable, Mapping
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.podspec import default_pod, default_pod_spec
+from argosy.local.schema.podspec import default_pod
 from argosy.local.schema.printing import part, parts, text
 from argosy.local.schema.quantities import value_of
+from argosy.local.schema.workloaddefaults import (
+    claim_defaults,
+    cron_job_defaults,
+    daemon_set_defaults,
+    deployment_defaults,
+    job_defaults,
+    replica_set_defaults,
+    replication_controller_defaults,
+    stateful_set_defaults,
+    template_defaults,
+)
 
 RBAC = "rbac.authorization.k8s.io"
-TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 def apply_defaults(group: str, kind: str, obj: Json) -> None:
@@ -96,124 +106,6 @@ def _service(obj: Json) -> None:
                 ingress.setdefault("ipMode", "VIP")
 
 
-def _deployment(obj: Json) -> None:
-    spec = part(obj, "spec")
-    spec.setdefault("replicas", 1)
-    strategy = part(spec, "strategy")
-    strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        if isinstance(rolling, dict):
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("progressDeadlineSeconds", 600)
-    _template(spec)
-
-
-def _daemon_set(obj: Json) -> None:
-    spec = part(obj, "spec")
-    metadata = part(obj, "metadata")
-    metadata["annotations"] = {TEMPLATE_GENERATION: "1", **part(metadata, "annotations")}
-    strategy = part(spec, "updateStrategy")
-    strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        if isinstance(rolling, dict):
-            rolling.setdefault("maxUnavailable", 1)
-            rolling.setdefault("maxSurge", 0)
-    spec.setdefault("revisionHistoryLimit", 10)
-    _template(spec)
-
-
-def _stateful_set(obj: Json) -> None:
-    spec = part(obj, "spec")
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    strategy = part(spec, "updateStrategy")
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-        strategy.setdefault("rollingUpdate", {})
-    rolling = strategy.get("rollingUpdate")
-    if strategy["type"] == "RollingUpdate" and isinstance(rolling, dict):
-        rolling.setdefault("partition", 0)
-    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-    if isinstance(retention, dict):
-        retention.setdefault("whenDeleted", "Retain")
-        retention.setdefault("whenScaled", "Retain")
-    spec.setdefault("replicas", 1)
-    spec.setdefault("revisionHistoryLimit", 10)
-    for claim in parts(spec, "volumeClaimTemplates"):
-        claim.setdefault("kind", "PersistentVolumeClaim")
-        claim.setdefault("apiVersion", "v1")
-        _claim(claim)
-    _template(spec)
-
-
-def _replica_set(obj: Json) -> None:
-    spec = part(obj, "spec")
-    spec.setdefault("replicas", 1)
-    _template(spec)
-
-
-def _replication_controller(obj: Json) -> None:
-    spec = part(obj, "spec")
-    labels = part(spec, "template", "metadata", "labels")
-    if labels and not spec.get("selector"):
-        spec["selector"] = dict(labels)
-    metadata = part(obj, "metadata")
-    if labels and not metadata.get("labels"):
-        metadata["labels"] = dict(labels)
-    _replica_set(obj)
-
-
-def _template(owner: Json) -> None:
-    spec = part(owner, "template").get("spec")
-    if isinstance(spec, dict):
-        default_pod_spec(spec)
-
-
-def _job(obj: Json) -> None:
-    spec = part(obj, "spec")
-    _job_spec(spec)
-    labels = part(spec, "template", "metadata", "labels")
-    metadata = part(obj, "metadata")
-    if labels and not metadata.get("labels"):
-        metadata["labels"] = dict(labels)
-
-
-def _job_spec(spec: Json) -> None:
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 2147483647 if "backoffLimitPerIndex" in spec else 6)
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-    spec.setdefault("manualSelector", False)
-    spec.setdefault(
-        "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
-    )
-    _failure_policy(spec)
-    _template(spec)
-
-
-def _failure_policy(spec: Json) -> None:
-    for rule in parts(spec, "podFailurePolicy", "rules"):
-        for pattern in parts(rule, "onPodConditions"):
-            if not pattern.get("status"):
-                pattern["status"] = "True"
-
-
-def _cron_job(obj: Json) -> None:
-    spec = part(obj, "spec")
-    spec.setdefault("concurrencyPolicy", "Allow")
-    spec.setdefault("suspend", False)
-    spec.setdefault("successfulJobsHistoryLimit", 3)
-    spec.setdefault("failedJobsHistoryLimit", 1)
-    template = part(spec, "jobTemplate", "spec")
-    _failure_policy(template)
-    _template(template)
-
-
 def _secret(obj: Json) -> None:
     obj.setdefault("type", "Opaque")
     # What is written as text is stored as data.
@@ -232,11 +124,6 @@ def _volume(obj: Json) -> None:
     host = spec.get("hostPath")
     if isinstance(host, dict):
         host.setdefault("type", "")
-
-
-def _claim(obj: Json) -> None:
-    part(obj, "status").setdefault("phase", "Pending")
-    part(obj, "spec").setdefault("volumeMode", "Filesystem")
 
 
 def _namespace(obj: Json) -> None:
@@ -347,7 +234,7 @@ def _autoscaler(obj: Json) -> None:
 
 
 def _pod_template(obj: Json) -> None:
-    _template(obj)
+    template_defaults(obj)
 
 
 def _new_pod(obj: Json) -> None:
@@ -406,18 +293,18 @@ _DEFAULTERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
     ("", "Service"): _service,
     ("", "Secret"): _secret,
     ("", "PersistentVolume"): _volume,
-    ("", "PersistentVolumeClaim"): _claim,
+    ("", "PersistentVolumeClaim"): claim_defaults,
     ("", "Namespace"): _namespace,
     ("", "Node"): _node,
     ("", "Endpoints"): _endpoints,
     ("", "LimitRange"): _limit_range,
-    ("", "ReplicationController"): _replication_controller,
-    ("apps", "Deployment"): _deployment,
-    ("apps", "DaemonSet"): _daemon_set,
-    ("apps", "StatefulSet"): _stateful_set,
-    ("apps", "ReplicaSet"): _replica_set,
-    ("batch", "Job"): _job,
-    ("batch", "CronJob"): _cron_job,
+    ("", "ReplicationController"): replication_controller_defaults,
+    ("apps", "Deployment"): deployment_defaults,
+    ("apps", "DaemonSet"): daemon_set_defaults,
+    ("apps", "StatefulSet"): stateful_set_defaults,
+    ("apps", "ReplicaSet"): replica_set_defaults,
+    ("batch", "Job"): job_defaults,
+    ("batch", "CronJob"): cron_job_defaults,
     ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
     (RBAC, "RoleBinding"): _role_binding,
     (RBAC, "ClusterRoleBinding"): _role_binding,

@@ -1,135 +1,11 @@
-"""Comparing and merging objects as structured-merge-diff does: what changed where, and what a merge gives.
-
-How a value merges follows from its schema alone and is worked out once per schema node (`Shape`): scalars
-and atomic lists and maps are leaves, other maps merge by key, lists of type `set` by value and of type
-`map` by their key fields. Where the schema says nothing, maps merge by key and lists are leaves.
-"""
-
-from collections.abc import Mapping
-
-import msgspec
-from msgspec import UNSET
+"""Comparing and merging objects as structured-merge-diff does: what changed where, and what a merge gives."""
 
 from argosy.local.schema import fieldsets
 from argosy.local.schema.fieldsets import FieldSet
-from argosy.local.schema.model import ANY, Json, Schema
-
-LEAF, MAP, SET, KEYED, DEDUCED = range(5)
-RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+from argosy.local.schema.model import Json
+from argosy.local.schema.shapes import DEDUCED, KEYED, LEAF, MAP, SET, MergeError, Shape, shown
 
 _MEMBER: FieldSet = {}
-
-
-class MergeError(Exception):
-    """An object that cannot be merged; the text names the path."""
-
-
-class Shape:
-    """How values of one schema node merge."""
-
-    __slots__ = ("_element", "_fields", "_schema", "defaults", "keys", "kind", "names")
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._fields: dict[str, Shape | None] = {}
-        self._element: Shape | None = None
-        self.kind = _kind(schema)
-        self.keys = tuple(sorted(_keys(schema))) if self.kind == KEYED else ()
-        # The serialised name of each field, made once because every write needs them.
-        self.names: dict[str, str] = {}
-        self.defaults: Json = {}
-        if self.keys and schema.items is not None:
-            properties = schema.items.properties
-            self.defaults = {
-                key: properties[key].default
-                for key in self.keys
-                if key in properties and properties[key].default is not UNSET
-            }
-
-    def field(self, name: str) -> "Shape | None":
-        """The shape of a declared field; None for keys of a map and for what the schema does not know."""
-        try:
-            return self._fields[name]
-        except KeyError:
-            found = self._schema.properties.get(name)
-            shape = self._fields[name] = shape_of(found) if found is not None else None
-            return shape
-
-    @property
-    def element(self) -> "Shape":
-        """The shape of map values and list items."""
-        if self._element is None:
-            schema = self._schema
-            inner = schema.items if self.kind in (SET, KEYED) else schema.additional
-            self._element = shape_of(inner) if inner is not None else shape_of(ANY)
-        return self._element
-
-    def name(self, key: str) -> str:
-        try:
-            return self.names[key]
-        except KeyError:
-            name = "f:" + key
-            if self.field(key) is not None:
-                self.names[key] = name
-            return name
-
-    def item_key(self, item: object) -> str:
-        """The path element of a list's item."""
-        if self.kind == SET:
-            if isinstance(item, dict | list) or item is None:
-                raise MergeError("associative list without keys has an element that is not a scalar")
-            return "v:" + _compact(item)
-        if not isinstance(item, Mapping):
-            raise MergeError("associative list with keys may not have non-map elements")
-        found = {}
-        for key in self.keys:
-            value = item.get(key)
-            if value is None:
-                value = self.defaults.get(key)
-            if value is not None:
-                found[key] = value
-        if found:
-            return "k:" + _compact(found)
-        quoted = " ".join(f'"{key}"' for key in self.keys)
-        raise MergeError(
-            f"associative list with keys has an element that omits all key fields [{quoted}] "
-            "(and doesn't have default values for any key fields)"
-        )
-
-
-def shape_of(schema: Schema) -> Shape:
-    """The shape of a schema node, worked out once."""
-    shape = schema.compiled.get("shape")
-    if shape is None:
-        shape = schema.compiled["shape"] = Shape(schema)
-    assert isinstance(shape, Shape)
-    return shape
-
-
-def _kind(schema: Schema) -> int:
-    if schema.structure.reference == RAW_EXTENSION:
-        return LEAF
-    if schema.int_or_string or schema.one_of:
-        return LEAF
-    if schema.type == "object":
-        return LEAF if schema.map_type == "atomic" else MAP
-    if schema.type == "array":
-        if schema.list_type == "map" or (not schema.list_type and _merges(schema) and schema.patch_merge_key):
-            return KEYED
-        if schema.list_type == "set" or (not schema.list_type and _merges(schema)):
-            return SET
-        return LEAF
-    if not schema.type:
-        return DEDUCED
-    return LEAF
-
-
-def _merges(schema: Schema) -> bool:
-    return "merge" in schema.patch_strategy
-
-
-def _keys(schema: Schema) -> tuple[str, ...]:
-    return schema.list_map_keys or (schema.patch_merge_key,)
 
 
 def field_set(value: Json, shape: Shape) -> FieldSet:
@@ -418,20 +294,3 @@ def with_named_fields(fields: FieldSet, shape: Shape) -> FieldSet:
         if made is not None:
             result[key] = made
     return result
-
-
-def shown(key: str) -> str:
-    """A path element as error messages print it: `.spec`, `[name="a"]`, `["x"]`."""
-    kind, rest = key[0], key[2:]
-    if kind == "f":
-        return f".{rest}"
-    if kind == "k":
-        fields = msgspec.json.decode(rest)
-        return "[" + ",".join(f"{name}={_compact(value)}" for name, value in fields.items()) + "]"
-    if kind == "v":
-        return f"[={rest}]"
-    return f"[{rest}]"
-
-
-def _compact(value: object) -> str:
-    return msgspec.json.encode(value).decode()

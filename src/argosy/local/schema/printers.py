@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from argosy.local.schema import rows
+from argosy.local.schema import rows, storagerows
 from argosy.local.schema.model import Json
 from argosy.local.schema.podstatus import POD_COLUMNS, pod_cells
 from argosy.local.schema.printing import Column, column, number, part, selector_text
@@ -175,7 +175,7 @@ PRINTERS: Mapping[tuple[str, str], Printer] = {
             AGE,
             column("VolumeMode", wide=1),
         ),
-        rows.volume,
+        storagerows.volume,
     ),
     ("", "PersistentVolumeClaim"): Printer(
         (
@@ -194,7 +194,7 @@ PRINTERS: Mapping[tuple[str, str], Printer] = {
             AGE,
             column("VolumeMode", wide=1),
         ),
-        rows.claim,
+        storagerows.claim,
     ),
     ("", "ResourceQuota"): Printer((NAME, column("Request"), column("Limit"), AGE), rows.quota),
     ("autoscaling", "HorizontalPodAutoscaler"): _AUTOSCALER,
@@ -212,7 +212,7 @@ PRINTERS: Mapping[tuple[str, str], Printer] = {
             ),
             AGE,
         ),
-        rows.storage_class,
+        storagerows.storage_class,
     ),
     ("scheduling.k8s.io", "PriorityClass"): Printer(
         (

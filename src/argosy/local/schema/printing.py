@@ -167,3 +167,9 @@ def containers(spec: Json) -> tuple[str, str]:
 def condition(item: Json, type: str) -> str:
     """The status of an object's condition, or nothing."""
     return next((text(c, "status") for c in parts(item, "status", "conditions") if c.get("type") == type), "")
+
+
+def default_name(item: Json, annotation: str) -> str:
+    """An object's name, with a word when an annotation makes it the default."""
+    default = part(item, "metadata", "annotations").get(annotation) == "true"
+    return f"{name(item)} (default)" if default else str(name(item))

@@ -1,6 +1,6 @@
 """How each built-in kind fills its row of a table: one function a kind, cells in the order of its columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 from argosy.local.schema.model import Json
@@ -10,6 +10,7 @@ from argosy.local.schema.printing import (
     containers,
     created,
     cut,
+    default_name,
     human_duration,
     is_integer,
     labels_text,
@@ -189,13 +190,8 @@ def ingress_class(item: Json, now: datetime) -> list[object]:
     if parameters:
         group = text(parameters, "apiGroup")
         shown = f"{text(parameters, 'kind')}{'.' + group if group else ''}/{text(parameters, 'name')}"
-    marked = _default_name(item, "ingressclass.kubernetes.io/is-default-class")
+    marked = default_name(item, "ingressclass.kubernetes.io/is-default-class")
     return [marked, text(spec, "controller"), shown, created(item, now)]
-
-
-def _default_name(item: Json, annotation: str) -> str:
-    default = part(item, "metadata", "annotations").get(annotation) == "true"
-    return f"{name(item)} (default)" if default else str(name(item))
 
 
 def endpoints(item: Json, now: datetime) -> list[object]:
@@ -253,56 +249,6 @@ def _roles(labels: Json) -> list[str]:
 def _address(item: Json, type: str) -> str:
     addresses = parts(item, "status", "addresses")
     return next((text(a, "address") for a in addresses if a.get("type") == type), "<none>")
-
-
-_MODES = (
-    ("ReadWriteOnce", "RWO"),
-    ("ReadOnlyMany", "ROX"),
-    ("ReadWriteMany", "RWX"),
-    ("ReadWriteOncePod", "RWOP"),
-)
-
-
-def _access_modes(modes: Sequence[str]) -> str:
-    return ",".join(short for mode, short in _MODES if mode in modes)
-
-
-def _phase(item: Json) -> str:
-    return "Terminating" if part(item, "metadata").get("deletionTimestamp") else text(item, "status", "phase")
-
-
-def volume(item: Json, now: datetime) -> list[object]:
-    spec = part(item, "spec")
-    claim = part(spec, "claimRef")
-    return [
-        name(item),
-        str(part(spec, "capacity").get("storage", "0")),
-        _access_modes(texts(spec, "accessModes")),
-        text(spec, "persistentVolumeReclaimPolicy"),
-        _phase(item),
-        f"{text(claim, 'namespace')}/{text(claim, 'name')}" if claim else "",
-        text(spec, "storageClassName"),
-        text(spec, "volumeAttributesClassName") or "<unset>",
-        text(item, "status", "reason"),
-        created(item, now),
-        text(spec, "volumeMode") or "<unset>",
-    ]
-
-
-def claim(item: Json, now: datetime) -> list[object]:
-    spec, status = part(item, "spec"), part(item, "status")
-    bound = bool(spec.get("volumeName"))
-    return [
-        name(item),
-        _phase(item),
-        text(spec, "volumeName"),
-        str(part(status, "capacity").get("storage", "0")) if bound else "",
-        _access_modes(texts(status, "accessModes")) if bound else "",
-        text(spec, "storageClassName"),
-        text(spec, "volumeAttributesClassName") or "<unset>",
-        created(item, now),
-        text(spec, "volumeMode") or "<unset>",
-    ]
 
 
 def event(item: Json, now: datetime) -> list[object]:
@@ -384,17 +330,6 @@ def amount_of(*path: str) -> Callable[[Json], str]:
 
 def data_count(item: Json) -> int:
     return count_of("data")(item) + count_of("binaryData")(item)
-
-
-def storage_class(item: Json, now: datetime) -> list[object]:
-    return [
-        _default_name(item, "storageclass.kubernetes.io/is-default-class"),
-        text(item, "provisioner"),
-        text(item, "reclaimPolicy") or "Delete",
-        text(item, "volumeBindingMode") or "Immediate",
-        item.get("allowVolumeExpansion", False),
-        created(item, now),
-    ]
 
 
 def priority(item: Json, now: datetime) -> list[object]:

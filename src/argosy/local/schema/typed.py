@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from argosy.local.schema.merging import KEYED, SET, MergeError, Shape, shape_of, shown
 from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.shapes import KEYED, SET, MergeError, Shape, shape_of, shown
 from argosy.local.schema.strategic import go_map
 
 

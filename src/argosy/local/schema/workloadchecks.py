@@ -1,0 +1,172 @@
+"""Validation of the kinds that make pods, and of what about them may not change."""
+
+from collections.abc import Iterator
+
+from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, not_supported, required
+from argosy.local.schema.metachecks import immutable, map_errors
+from argosy.local.schema.model import Json
+from argosy.local.schema.podchecks import pod_spec_errors
+from argosy.local.schema.printing import part, text
+from argosy.local.schema.selectors import SelectorError, selector_from
+
+
+def at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
+    if isinstance(value, int) and value < least:
+        yield invalid(path, value, f"must be greater than or equal to {least}")
+
+
+def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -> Iterator[FieldError]:
+    """The selector and template of something that makes pods which always restart."""
+    selector = spec.get("selector")
+    if selector is None and required_selector:
+        yield required("spec.selector")
+    elif isinstance(selector, dict) and not any(selector.values()):
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    labels = part(spec, "template", "metadata").get("labels")
+    if not _selects(selector, labels):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    template = part(spec, "template")
+    yield from _template_metadata(template, "spec.template")
+    inner = part(template, "spec")
+    yield from pod_spec_errors(inner, "spec.template.spec")
+    policy = inner.get("restartPolicy")
+    if policy in ("Never", "OnFailure"):
+        yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+
+
+def _selects(selector: object, labels: object) -> bool:
+    if selector is None:
+        return False
+    if isinstance(selector, dict) and not any(selector.values()):
+        return True
+    try:
+        found = selector_from(selector if isinstance(selector, dict) else None)
+    except SelectorError:
+        return False
+    present = {k: str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
+    return found.matches(present)
+
+
+def _template_metadata(template: Json, path: str) -> Iterator[FieldError]:
+    metadata = part(template, "metadata")
+    yield from map_errors(metadata.get("labels"), f"{path}.labels")
+    yield from map_errors(metadata.get("annotations"), f"{path}.annotations")
+
+
+def deployment(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "deployment")
+    strategy = part(spec, "strategy")
+    if strategy.get("type") not in ("Recreate", "RollingUpdate"):
+        shown = Ordered(Type=strategy.get("type", ""), RollingUpdate=strategy.get("rollingUpdate"))
+        yield not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))
+    elif strategy.get("type") == "Recreate" and "rollingUpdate" in strategy:
+        told = "may not be specified when strategy `type` is 'Recreate'"
+        yield forbidden("spec.strategy.rollingUpdate", told)
+    for field in ("revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds"):
+        yield from at_least(f"spec.{field}", spec.get(field), 0)
+
+
+def replica_set(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "replicaset")
+
+
+def stateful_set(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "statefulset")
+
+
+def daemon_set(obj: Json) -> Iterator[FieldError]:
+    yield from _template_errors(part(obj, "spec"), "daemonset", required_selector=False)
+
+
+def selector_change(new: Json, old: Json) -> Iterator[FieldError]:
+    return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
+
+
+def stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
+    allowed = (
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    )
+    after = {k: v for k, v in part(new, "spec").items() if k not in allowed}
+    before = {k: v for k, v in part(old, "spec").items() if k not in allowed}
+    if after != before:
+        told = (
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+            "'minReadySeconds' are forbidden"
+        )
+        yield forbidden("spec", told)
+
+
+def job(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _job_spec(spec, "spec")
+    manual = spec.get("manualSelector") is True
+    selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
+    uid = text(obj, "metadata", "uid")
+    own = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    if not manual and uid and selector != own:
+        yield invalid("spec.selector", selector, "`selector` not auto-generated")
+    if selector is not None and not _selects(selector, labels):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
+    for field in (
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ):
+        yield from at_least(f"{path}.{field}", spec.get(field), 0)
+    mode = spec.get("completionMode")
+    if mode is not None and mode not in ("NonIndexed", "Indexed"):
+        yield not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
+    if mode == "Indexed" and spec.get("completions") is None:
+        yield required(f"{path}.completions", "when completion mode is Indexed")
+    template = part(spec, "template")
+    yield from _template_metadata(template, f"{path}.template")
+    inner = part(template, "spec")
+    if inner.get("restartPolicy") == "Always":
+        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    yield from pod_spec_errors(inner, f"{path}.template.spec")
+
+
+def job_change(new: Json, old: Json) -> Iterator[FieldError]:
+    after, before = part(new, "spec"), part(old, "spec")
+    indexed = after.get("completionMode") == "Indexed" == before.get("completionMode")
+    if not indexed:
+        yield from immutable("spec.completions", after.get("completions"), before.get("completions"))
+    for field in ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
+        if field == "template" and before.get("suspend") is True:
+            continue
+        yield from immutable(f"spec.{field}", after.get(field), before.get(field))
+
+
+def cron_job(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    schedule = text(spec, "schedule")
+    fields = schedule.split()
+    if not schedule:
+        yield required("spec.schedule")
+    elif not schedule.startswith("@") and len(fields) != 5:
+        told = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        yield invalid("spec.schedule", schedule, told)
+    policies = ("Allow", "Forbid", "Replace")
+    if spec.get("concurrencyPolicy") not in policies:
+        yield not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy", ""), policies)
+    yield from _job_spec(part(spec, "jobTemplate", "spec"), "spec.jobTemplate.spec")
