@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import gc
+import logging
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -22,6 +23,7 @@ def main() -> int:
         "--history-seconds", type=float, default=defaults.seconds, help="how long events are kept"
     )
     options = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     gc.set_threshold(50_000, 20, 100)
     limits = Limits(events=options.history_count, seconds=options.history_seconds)
     try:

@@ -1,9 +1,8 @@
 """The ASGI application: who asks, may they, what for; and whatever goes wrong becomes a Status."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-
-import structlog
 
 from argosy.local.apiserver.api import Api, Call
 from argosy.local.apiserver.auth import Authenticator
@@ -64,7 +63,7 @@ class App:
             "deletecollection": delete_collection,
         }
         self.ready = False
-        self.log = structlog.get_logger()
+        self._log = logging.getLogger(__name__)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -95,7 +94,7 @@ class App:
         except DisconnectedError:
             return
         except Exception as error:
-            self.log.exception("request failed", method=request.method, path=request.path)
+            self._log.exception("%s %s failed", request.method, request.path)
             response = reply_error(internal(f"{type(error).__name__}: {error}"))
         if isinstance(response.body, bytes):
             await send_response(request, response, send)
@@ -114,7 +113,7 @@ class App:
             results = await asyncio.gather(sending, gone, return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
-                self.log.error("stream failed", path=request.path, error=repr(result))
+                self._log.error("the stream of %s failed: %r", request.path, result)
 
     async def _answer(self, request: Request) -> Response:
         if request.path.split("/")[1] in ("healthz", "livez", "readyz"):

@@ -13,6 +13,7 @@ from argosy.local.schema import structural
 from argosy.local.schema.checks import validate_builtin
 from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.defaults import apply_defaults
+from argosy.local.schema.definitions import parse_crd
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.metachecks import metadata_errors
 from argosy.local.schema.validation import validate as validate_custom
@@ -57,9 +58,24 @@ def validate(obj: Json, served: Served, old: Json | None, subresource: str = "")
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
         )
         return errors + validate_custom(obj, served.schema, old)
-    return validate_builtin(
+    errors = validate_builtin(
         served.group, served.kind, obj, old, namespaced=served.namespaced, subresource=subresource
     )
+    if served.storage == _DEFINITIONS and not subresource:
+        errors += _definition_errors(obj, old)
+    return errors
+
+
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
+    parsed = parse_crd(obj)
+    errors = parsed if isinstance(parsed, list) else []
+    for field in ("group", "scope"):
+        if old is not None and text(obj, "spec", field) != text(old, "spec", field):
+            errors = [*errors, invalid(f"spec.{field}", text(obj, "spec", field), "field is immutable")]
+    return errors
 
 
 def check_applied(obj: Json, served: Served, validation: FieldValidation, warnings: list[str]) -> Json:
