@@ -44,6 +44,7 @@ class Life(RuleBasedStateMachine):
         restarts=st.sampled_from([0, 2, None]),
         two_roles=st.booleans(),
         node_down_as_failed=st.booleans(),
+        running=st.booleans(),
     )
     def begin(
         self,
@@ -56,6 +57,7 @@ class Life(RuleBasedStateMachine):
         restarts: int | None,
         two_roles: bool,
         node_down_as_failed: bool,
+        running: bool,
     ) -> None:
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
         workers = role("worker", 3, restart, policy, elastic=Elastic(2, 5) if elastic else None)
@@ -73,6 +75,8 @@ class Life(RuleBasedStateMachine):
                 cleanup=cleanup,
             )
         )
+        if running:
+            self.world.settle()
 
     # The operator.
 
@@ -85,13 +89,20 @@ class Life(RuleBasedStateMachine):
         self.world.sync()
         self.world.run()
 
-    @rule(after=st.integers(0, 6))
-    def crash(self, after: int) -> None:
+    @rule(after=st.integers(0, 6), up_to_date=st.booleans())
+    def crash(self, after: int, up_to_date: bool) -> None:
+        if up_to_date:
+            self.world.sync()
         self.world.run(crash_after=after)
 
     @rule(age=st.integers(0, 4))
     def operator_restarts(self, age: int) -> None:
         self.world.restart(age)
+
+    @rule(age=st.integers(1, 4))
+    def operator_restarts_with_an_old_view_and_passes(self, age: int) -> None:
+        self.world.restart(age)
+        self.world.run()
 
     @rule()
     def caches_catch_up(self) -> None:

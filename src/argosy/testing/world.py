@@ -62,6 +62,8 @@ class World:
         self.writes = 0
         self.failed: set[str] = set()
         """Uids of pods that failed by themselves."""
+        self.counted: set[str] = set()
+        """Those of them for which a restart was recorded."""
         self.known_job: Job | None = self.job
         self.known_pods: dict[str, ObservedPod] = {}
         self.past: list[dict[str, ObservedPod]] = [{}]
@@ -96,6 +98,7 @@ class World:
                 request()
                 if not self._write(job, plan.record):
                     return None
+                self._check_count(before, plan.record, seen)
             for action in plan.actions:
                 request()
                 self._perform(action)
@@ -214,7 +217,7 @@ class World:
         elif isinstance(action, DeletePod):
             there = self.pods.get(action.name)
             if there and there.uid == action.uid:
-                if action.grace == 0 or there.ended:
+                if action.grace == 0:
                     self.remove(there)
                     self.known_pods.pop(there.name, None)
                 elif not there.terminating:
@@ -282,6 +285,16 @@ class World:
         began = remember(workload, before, seen, self.now).began
         if workload.gang and creates and began is None:
             self._check_gang(workload, record, seen, creates)
+
+    def _check_count(self, before: Record | None, after: Record, seen: Observed) -> None:
+        """Every restart that is recorded is for failures for which none was recorded before."""
+        if before is None or any(pod.in_place_restarts for pod in seen.pods):
+            return
+        fresh = {pod.uid for pod in seen.pods if pod.uid in self.failed} - self.counted
+        used = after.restarts - before.restarts
+        assert used <= len(fresh), "a failure was counted twice"
+        if used:
+            self.counted |= fresh
 
     def _check_gang(
         self, workload: Workload, record: Record, seen: Observed, creates: Iterable[tuple[str, int]]

@@ -1,0 +1,117 @@
+"""The operator killed at every single request of a pass, and back with a list of pods that may be old.
+
+Whatever was going on, the job ends up where it would have without the crash, and nothing is counted twice.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.testing.workloads import role, workload
+from argosy.testing.world import World
+from argosy.workload.model import Gang, Limits, Resize, Restart, Rules, Scope, Workload
+from argosy.workload.record import Record, decode
+
+RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
+
+
+def job(scope: Scope = Scope.POD, resize: Resize = Resize.LIVE, gang: Gang | None = None) -> Workload:
+    return workload(
+        role("worker", 3, Restart.ON_FAILURE),
+        rules=replace(RULES, restart_scope=scope, resize=resize),
+        limits=Limits(restarts=5),
+        gang=gang,
+    )
+
+
+def running(wanted: Workload) -> World:
+    world = World(wanted)
+    world.settle()
+    return world
+
+
+def failed(scope: Scope) -> World:
+    world = running(job(scope))
+    world.fail(world.pods["job-worker-1"], 137)
+    return world
+
+
+def edited(before: Workload, after: Workload) -> World:
+    world = running(before)
+    world.edit(after)
+    return world
+
+
+def resized(replicas: int, resize: Resize) -> World:
+    before = job(resize=resize)
+    return edited(before, replace(before, roles={"worker": role("worker", replicas, Restart.ON_FAILURE)}))
+
+
+def succeeded() -> World:
+    world = running(job())
+    for pod in world.live("Running"):
+        world.update(replace(pod, phase="Succeeded", exit_code=0))
+    return world
+
+
+def exhausted() -> World:
+    world = running(replace(job(), limits=Limits(restarts=0)))
+    world.fail(world.pods["job-worker-0"], 1)
+    return world
+
+
+SCENES: dict[str, Callable[[], World]] = {
+    "a new job": lambda: World(job()),
+    "a new gang": lambda: World(job(gang=Gang(3))),
+    "a failed pod": lambda: failed(Scope.POD),
+    "a failed pod whose role starts anew": lambda: failed(Scope.ROLE),
+    "a failed pod whose job starts anew": lambda: failed(Scope.JOB),
+    "a role that grows": lambda: resized(5, Resize.LIVE),
+    "a role that shrinks": lambda: resized(1, Resize.LIVE),
+    "a size that starts the job anew": lambda: resized(4, Resize.RESTART),
+    "a job being suspended": lambda: edited(job(), replace(job(), suspended=True)),
+    "a job that succeeded": succeeded,
+    "a job out of restarts": exhausted,
+}
+REQUESTS = 8
+
+
+@pytest.mark.parametrize("age", [0, 1, 3], ids=lambda age: f"a list {age} changes old")
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
+def test_a_crash_at_every_request_changes_nothing(scene: Callable[[], World], age: int) -> None:
+    undisturbed = scene()
+    undisturbed.settle()
+    for requests in range(REQUESTS):
+        world = scene()
+        world.sync()
+        world.run(crash_after=requests)
+        world.restart(age)
+        world.run()
+        world.settle()
+        assert end_of(world) == end_of(undisturbed), f"after {requests} requests"
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
+def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], World]) -> None:
+    """One more request each time, in a world that goes on meanwhile."""
+    undisturbed, world = scene(), scene()
+    undisturbed.settle()
+    for requests in range(REQUESTS):
+        world.sync()
+        world.run(crash_after=requests)
+        world.tick()
+    world.settle()
+    assert end_of(world) == end_of(undisturbed)
+
+
+def end_of(world: World) -> object:
+    assert world.job
+    record = decode(world.job.status)
+    assert isinstance(record, Record)
+    places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in world.pods.items()}
+    if record.finished:
+        # An old list shows an ended pod as running still, and cleanup then takes it with the running ones.
+        assert not [pod for pod in world.pods.values() if not pod.ended]
+        places = {}
+    return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, places
