@@ -1,15 +1,11 @@
-"""Pod addresses: handed out in order, remembered in a file, so that a restarted agent never gives one out
-twice.
+"""Pod addresses: handed out in order, and never one that a pod of the state folder still has.
 
-Going round the whole network before an address is used again keeps a late packet for a dead pod from reaching
-a new one.
+What is taken is read back from the pods' launch records, so there is no second book to keep. Going round the
+whole network before an address is used again keeps a late packet for a dead pod from reaching a new one.
 """
 
-import json
+from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
-
-from argosy.local.node.report import replace
 
 
 class NoAddressError(Exception):
@@ -17,41 +13,30 @@ class NoAddressError(Exception):
 
 
 class Addresses:
-    def __init__(self, network: IPv4Network, path: Path) -> None:
+    def __init__(self, network: IPv4Network, taken: Mapping[str, str]) -> None:
+        """`taken` are the addresses of pods that are there already, by uid."""
         self._network = network
-        self._path = path
-        self._last = 1
-        self._taken: dict[str, str] = {}
-        self._load()
+        self._of = {uid: address for uid, address in taken.items() if IPv4Address(address) in network}
+        self._taken = set(self._of.values())
+        offsets = (int(IPv4Address(a)) - int(network.network_address) for a in self._taken)
+        self._last = max(offsets, default=1)
 
     def of(self, uid: str) -> str:
         """The address of a pod: the one that it has, else the next free one."""
-        for address, owner in self._taken.items():
-            if owner == uid:
-                return address
+        if uid in self._of:
+            return self._of[uid]
         size = self._network.num_addresses
         for step in range(1, size):
             number = (self._last + step) % size
             address = str(self._network.network_address + number)
             if number > 1 and number != size - 1 and address not in self._taken:
                 self._last = number
-                self._taken[address] = uid
-                self._save()
+                self._of[uid] = address
+                self._taken.add(address)
                 return address
         raise NoAddressError(f"all addresses of {self._network} are taken by pods")
 
     def release(self, uid: str) -> None:
-        for address in [address for address, owner in self._taken.items() if owner == uid]:
-            del self._taken[address]
-            self._save()
-
-    def _load(self) -> None:
-        try:
-            saved = json.loads(self._path.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return
-        inside = {a: uid for a, uid in saved["taken"].items() if IPv4Address(a) in self._network}
-        self._taken, self._last = inside, saved["last"] % self._network.num_addresses
-
-    def _save(self) -> None:
-        replace(self._path, json.dumps({"last": self._last, "taken": self._taken}).encode())
+        address = self._of.pop(uid, None)
+        if address:
+            self._taken.discard(address)

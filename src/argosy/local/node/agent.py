@@ -47,12 +47,13 @@ class Agent:
         self._nodes = Nodes(client, settings, self._machine, notes)
         self._own = set(settings.node_names())
         self._pods = Pods(settings.pods, settings.state / "logs" / "zygote.log")
-        self._addresses = Addresses(settings.pod_network, settings.pods / "addresses.json")
+        self._addresses = Addresses(settings.pod_network, self._pods.addresses())
         self._workers: dict[str, Worker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._gpus: dict[str, tuple[str, list[int]]] = {}
         self._host_resolver = _read(Path("/etc/resolv.conf"))
-        self._cgroup = cgroup_of(settings.pods) if cgroups.find() and not settings.rootless else ""
+        self._hierarchy = None if settings.rootless else cgroups.find()
+        self._cgroup = cgroup_of(settings.pods)
         self.pods = Cache(client, Pod, indexes={"namespace": _namespace})
         self.services = Cache(client, Service)
         self.slices = Cache(client, EndpointSlice, indexes={"service": _service_of})
@@ -128,7 +129,7 @@ class Agent:
             gpus={name: gpu_devices(numbers) for name, numbers in indexes.items()},
             gpu_indexes=indexes,
             claims=self._settings.state / "volumes",
-            cgroup=f"{self._cgroup}/{uid}" if self._cgroup else "",
+            cgroup=f"{self._cgroup}/{uid}" if self._hierarchy and _limited(pod) else "",
         )
         self._warn(pod)
         return plan_launch(pod, place, sources, self._settings)
@@ -143,9 +144,8 @@ class Agent:
         self._addresses.release(uid)
         self._gpus.pop(uid, None)
         self._content.forget(uid)
-        hierarchy = cgroups.find() if self._cgroup else None
-        if hierarchy:
-            cgroups.remove(hierarchy, f"{self._cgroup}/{uid}")
+        if self._hierarchy:
+            cgroups.remove(self._hierarchy, f"{self._cgroup}/{uid}")
 
     def _warn(self, pod: Pod) -> None:
         """Say what is asked for and not done."""
@@ -274,6 +274,11 @@ def _stray(uid: str, launch: Launch, agent: Agent) -> Worker:
     worker = agent.worker_for(Pod(metadata=meta))
     worker.vanish()
     return worker
+
+
+def _limited(pod: Pod) -> bool:
+    every = [*pod.spec.containers, *pod.spec.init_containers]
+    return any({"cpu", "memory"} & container.resources.limits.keys() for container in every)
 
 
 def _namespace(pod: Pod) -> Iterator[str]:

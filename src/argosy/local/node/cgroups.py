@@ -5,6 +5,7 @@ the node then carries a note. Being killed for memory is told apart from any oth
 counter. Standard library only.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -71,11 +72,10 @@ def out_of_memory_kills(hierarchy: Hierarchy, group: str) -> int:
 def remove(hierarchy: Hierarchy, group: str) -> None:
     """Remove a group and the groups in it; one that still has processes stays."""
     for path in hierarchy.paths(group):
-        for folder, _, _ in os.walk(path, topdown=False):
-            try:
-                Path(folder).rmdir()
-            except OSError:
-                continue
+        if path.is_dir():
+            for folder, _, _ in os.walk(path, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(folder).rmdir()
 
 
 def _delegate(mount: Path, group: str) -> None:

@@ -40,6 +40,8 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_HERE: Final = -100
+_RENAME_AT_2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 _PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
@@ -60,6 +62,14 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
         os.fsencode(data) or None,
     )
     _check(result, f"mount {kind or 'bind'} {source} on {target}")
+
+
+def exchange(one: str, other: str) -> None:
+    """Swap two files. Unlike replacing by rename, ext4 does not write the new one out for it at once."""
+    result = _libc.syscall(
+        _RENAME_AT_2[os.uname().machine], _HERE, os.fsencode(one), _HERE, os.fsencode(other), 2
+    )
+    _check(result, f"exchange {one} and {other}")
 
 
 def unmount(target: str) -> None:

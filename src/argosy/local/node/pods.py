@@ -51,6 +51,17 @@ class Pods:
         """Uids of all pods that have a folder."""
         return [entry.name for entry in self.folder.iterdir() if (entry / shim.LAUNCH).exists()]
 
+    def addresses(self) -> dict[str, str]:
+        """The address of each pod that has not finished."""
+        found = {}
+        for uid in self.known():
+            state = report.read(self.of(uid))
+            if not (state and state["finished"]):
+                launch: Launch = json.loads((self.of(uid) / shim.LAUNCH).read_bytes())
+                if launch["network"]:
+                    found[uid] = launch["network"]["address"]
+        return found
+
     async def start(self, launch: Launch) -> int:
         """Have the zygote fork a shim for the pod; returns its pid. Starts a zygote if there is none."""
         folder = self.of(launch["uid"])

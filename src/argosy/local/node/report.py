@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import TypedDict
 
+from argosy.local.node import kernel
+
 FILE = "state.json"
 
 
@@ -71,7 +73,11 @@ def replace(path: Path, content: bytes, mode: int = 0o600) -> None:
         os.write(descriptor, content)
     finally:
         os.close(descriptor)
-    fresh.rename(path)
+    try:
+        kernel.exchange(str(fresh), str(path))
+        fresh.unlink()
+    except (OSError, KeyError):  # there was none before, or the file system cannot
+        fresh.rename(path)
 
 
 def waiting(name: str, reason: str) -> ContainerReport:
