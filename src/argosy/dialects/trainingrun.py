@@ -49,7 +49,6 @@ from argosy.workload.phases import Counts, count
 from argosy.workload.record import Record, decode, encode
 from argosy.workload.waits import progress
 
-
 _BARE: dict[str, object] = {"spec": {"containers": [{"name": "finished"}]}}
 
 
