@@ -158,6 +158,8 @@ class App:
             if self._api.registry.serves(target.group):
                 raise page_not_found()
             return Response(b"404 page not found\n", 404, _PLAIN)
+        if served.custom is not None and bool(target.namespace) > served.namespaced:
+            return Response(b"404 page not found\n", 404, _PLAIN)
         call = Call(self._api, request, target, served)
         return await self._handler(call, verb)(call)
 

@@ -80,13 +80,17 @@ async def delete_collection(call: Call) -> Response:
     for stored in chosen:
         head = call.api.head(call.served, stored.namespace, stored.name)
         if head is not None:
-            _, left = await delete(call, head, options)
-            deleted.append(head if isinstance(left, bytes) else left)
+            gone, left = await delete(call, head, options)
+            if isinstance(left, bytes) or (gone and call.served.storage != "pods"):
+                left = head  # shown as it was before it went
+            deleted.append(left)
     return _listed(call, deleted)
 
 
 def _listed(call: Call, objects: Sequence[Stored]) -> Response:
-    start = forms.list_start(call.served, {"resourceVersion": str(call.api.store.revision)})
+    metadata: Json = {"continue": ""} if call.served.custom is not None else {}
+    metadata["resourceVersion"] = str(call.api.store.revision)
+    start = forms.list_start(call.served, metadata)
     return Response(start + b",".join([forms.item(stored, call.served) for stored in objects]) + b"]}\n")
 
 

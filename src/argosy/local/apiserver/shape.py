@@ -70,12 +70,15 @@ _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
+    changed = [
+        invalid(f"spec.{field}", text(obj, "spec", field), "field is immutable")
+        for field in ("group", "scope")
+        if old is not None and text(obj, "spec", field) != text(old, "spec", field)
+    ]
+    if changed:
+        return changed
     parsed = parse_crd(obj)
-    errors = parsed if isinstance(parsed, list) else []
-    for field in ("group", "scope"):
-        if old is not None and text(obj, "spec", field) != text(old, "spec", field):
-            errors = [*errors, invalid(f"spec.{field}", text(obj, "spec", field), "field is immutable")]
-    return errors
+    return parsed if isinstance(parsed, list) else []
 
 
 def check_applied(obj: Json, served: Served, validation: FieldValidation, warnings: list[str]) -> Json:
