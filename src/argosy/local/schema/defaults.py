@@ -265,8 +265,8 @@ def _new_job(obj: Json) -> None:
     inner = template.setdefault("metadata", {})
     if isinstance(inner, dict):
         labels = part(inner, "labels")
-        # Labels taken over from the template are the same ones, and grow with it.
-        if labels and metadata.get("labels") == labels:
+        # A job without labels of its own shows those of its template, which have just grown.
+        if not metadata.get("labels") or metadata["labels"] == labels:
             metadata["labels"] = {**labels, **own}
         inner["labels"] = {**labels, **own}
     selector = part(spec, "selector")

@@ -1,0 +1,264 @@
+"""The library against a real kube-apiserver: what one makes of an object, the other makes of it too."""
+
+import copy
+import secrets
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+import pytest
+
+from argosy.local.schema.apply import Conflicts, apply, excluding, update_managed_fields
+from argosy.local.schema.builtin import KindInfo, builtin_kinds
+from argosy.local.schema.decoding import decode
+from argosy.local.schema.defaults import apply_defaults, prepare_for_create
+from argosy.local.schema.model import Json
+from argosy.local.schema.patch import merge_patch, strategic_merge_patch
+from argosy.testing.differential import APPLY, MERGE, STRATEGIC, Caller, Step
+from argosy.testing.servers import Server
+
+KINDS = {(info.group, info.version, info.kind): info for info in builtin_kinds()}
+CONTAINER: Json = {
+    "name": "c",
+    "image": "i",
+    "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 0},
+    "env": [
+        {"name": "A", "value": "1"},
+        {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ],
+    "ports": [{"containerPort": 80}],
+    "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}},
+}
+VOLUMES: list[Json] = [
+    {"name": "a"},
+    {"name": "b", "configMap": {"name": "x"}},
+    {"name": "c", "hostPath": {"path": "/x"}},
+    {"name": "d", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+]
+TEMPLATE: Json = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {
+        "containers": [CONTAINER],
+        "volumes": VOLUMES,
+        "hostNetwork": False,
+        "nodeSelector": {},
+        "tolerations": [{"operator": "Exists"}],
+        "securityContext": {"runAsUser": 0},
+    },
+}
+ONCE: Json = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
+SELECTED: Json = {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}
+CLAIM: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+RBAC = "rbac.authorization.k8s.io/v1"
+
+CREATED: dict[str, Json] = {
+    "a config map": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b", "e": ""}, "binaryData": {}},
+    "a secret": {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}},
+    "a service that is only a name": {
+        "apiVersion": "v1", "kind": "Service", "spec": {"type": "ExternalName", "externalName": "a.b"},
+    },
+    "a deployment": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": SELECTED},
+    "a replica set": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": SELECTED},
+    "a daemon set": {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": SELECTED},
+    "a stateful set": {
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "spec": {
+            **SELECTED, "serviceName": "s",
+            "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": CLAIM}],
+        },
+    },
+    "a job": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": ONCE}},
+    "a cron job": {
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}},
+    },
+    "endpoints": {
+        "apiVersion": "v1", "kind": "Endpoints",
+        "subsets": [{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 80}]}],
+    },
+    "an endpoint slice without endpoints": {
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+    },
+    "a role without rules": {"apiVersion": RBAC, "kind": "Role"},
+    "a role binding": {
+        "apiVersion": RBAC, "kind": "RoleBinding", "roleRef": {"kind": "Role", "name": "x"},
+        "subjects": [{"kind": "User", "name": "u"}],
+    },
+    "a lease": {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"leaseDurationSeconds": 10},
+    },
+    "an ingress": {
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "spec": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}},
+    },
+    "a network policy": {
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
+    },
+    "a quota": {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "10", "cpu": 2}}},
+    "a limit range": {
+        "apiVersion": "v1", "kind": "LimitRange",
+        "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]},
+    },
+    "a pod template": {"apiVersion": "v1", "kind": "PodTemplate", "template": TEMPLATE},
+    "a replication controller": {
+        "apiVersion": "v1", "kind": "ReplicationController", "spec": {"template": TEMPLATE},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def judge(real_apiserver: Server) -> Iterator[Caller]:
+    with Caller(real_apiserver) as caller:
+        yield caller
+
+
+@pytest.mark.parametrize("body", CREATED.values(), ids=CREATED.keys())
+def test_a_new_object_is_stored_as_kubernetes_stores_it(judge: Caller, body: Json) -> None:
+    name = f"t{secrets.token_hex(4)}"
+    sent: Json = {**copy.deepcopy(body), "metadata": {"name": name}}
+    info = kind_of(body)
+    answer = judge.send(Step("POST", f"{collection(info)}?fieldManager=me", sent))
+    assert answer.code == 201, answer.body
+    real = cast("Json", answer.body)
+    ours = copy.deepcopy(sent)
+    assert decode(ours, info.schema) == []
+    apply_defaults(info.group, info.kind, ours)
+    ours = update_managed_fields(
+        None,
+        ours,
+        manager="me",
+        api_version=info.api_version,
+        time=time_of(real),
+        schema=info.schema,
+        resets=excluding("status"),
+    )
+    take_over(ours, real)
+    prepare_for_create(info.group, info.kind, ours)
+    assert ours == real
+
+
+class Write(NamedTuple):
+    manager: str
+    body: Json
+    type: str = APPLY
+    force: bool = False
+
+
+def deployment(image: str = "i:1", **more: object) -> Json:
+    container: Json = {"name": "c", "image": image}
+    container.update({k: v for k, v in more.items() if k in ("env", "ports")})
+    spec = {k: v for k, v in more.items() if k == "replicas"}
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}}
+    return {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template, **spec}}
+
+
+ENV: list[Json] = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+HISTORY = {
+    "alice makes it": Write("alice", deployment(replicas=2, env=ENV, ports=[{"containerPort": 80}])),
+    "alice again": Write("alice", deployment(replicas=2, env=ENV, ports=[{"containerPort": 80}])),
+    "alice drops a variable": Write("alice", deployment(replicas=2, env=ENV[1:])),
+    "bob agrees": Write("bob", deployment(replicas=2)),
+    "bob differs": Write("bob", deployment("i:2", replicas=3)),
+    "bob insists": Write("bob", deployment("i:2", replicas=3), force=True),
+    "alice gives up replicas": Write("alice", deployment("i:2", env=ENV[1:])),
+    "carol patches": Write("carol", {"spec": {"replicas": 5}}, MERGE),
+    "bob differs from an update": Write("bob", deployment("i:2", replicas=3)),
+    "carol adds a container": Write(
+        "carol", {"spec": {"template": {"spec": {"containers": [{"name": "d", "image": "z"}]}}}}, STRATEGIC
+    ),
+    "dan orders variables": Write(
+        "dan", deployment(env=[{"name": "Z", "value": "1"}, ENV[1], {"name": "Y", "value": "1"}]), force=True
+    ),
+    "finalizers come": Write("fin", {"metadata": {"finalizers": ["x.io/a", "x.io/b"]}}, MERGE),
+    "and go": Write("fin", {"metadata": {"finalizers": None, "annotations": {"q": "1"}}}, MERGE),
+}
+
+
+def test_a_history_of_writes_gives_the_same_owners(judge: Caller) -> None:
+    info = KINDS["apps", "v1", "Deployment"]
+    name = f"t{secrets.token_hex(4)}"
+    path = f"{collection(info)}/{name}"
+    live: Json | None = None
+    for told, write in HISTORY.items():
+        body = copy.deepcopy(write.body)
+        if write.type == APPLY:
+            body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, **body}
+        force = "&force=true" if write.force else ""
+        answer = judge.send(
+            Step("PATCH", f"{path}?fieldManager={write.manager}{force}", body, type=write.type)
+        )
+        real = cast("Json", answer.body)
+        try:
+            ours = written(live, body, write, info, real)
+        except Conflicts as conflicts:
+            assert answer.code == 409, told
+            assert real["message"] == str(conflicts), told
+            details = real["details"]
+            assert isinstance(details, dict)
+            assert details["causes"] == conflicts.causes(), told
+            continue
+        assert answer.code < 300, (told, real)
+        take_over(ours, real)
+        assert {**ours, "status": None} == {**real, "status": None}, told
+        live = real
+
+
+def written(live: Json | None, body: Json, write: Write, info: KindInfo, real: Json) -> Json:
+    """What the library makes of one write."""
+    time, resets = time_of(real), excluding("status")
+    if write.type == APPLY:
+        made = apply(
+            live,
+            body,
+            manager=write.manager,
+            api_version=info.api_version,
+            time=time,
+            schema=info.schema,
+            force=write.force,
+            resets=resets,
+        )
+    else:
+        assert live is not None
+        patched = merge_patch(live, body) if write.type == MERGE else None
+        made = patched or strategic_merge_patch(live, body, info.schema)
+    made = copy.deepcopy(made)
+    decode(made, info.schema)
+    apply_defaults(info.group, info.kind, made)
+    if write.type == APPLY:
+        return made
+    return update_managed_fields(
+        live,
+        made,
+        manager=write.manager,
+        api_version=info.api_version,
+        time=time,
+        schema=info.schema,
+        resets=resets,
+    )
+
+
+def kind_of(body: Json) -> KindInfo:
+    group, _, version = str(body["apiVersion"]).rpartition("/")
+    return KINDS[group, version, str(body["kind"])]
+
+
+def collection(info: KindInfo) -> str:
+    root = f"/apis/{info.api_version}" if info.group else f"/api/{info.version}"
+    return f"{root}/namespaces/default/{info.plural}"
+
+
+def time_of(real: Json) -> str:
+    """When the judge says that the last change was."""
+    metadata = real.get("metadata")
+    entries = metadata.get("managedFields", []) if isinstance(metadata, dict) else []
+    return max((entry.get("time", "") for entry in entries), default="")
+
+
+def take_over(ours: Json, real: Json) -> None:
+    """What any two servers do differently."""
+    mine, theirs = ours["metadata"], real["metadata"]
+    assert isinstance(mine, dict)
+    assert isinstance(theirs, dict)
+    for key in ("uid", "resourceVersion", "creationTimestamp", "namespace", "generation"):
+        if key in theirs:
+            mine[key] = theirs[key]
