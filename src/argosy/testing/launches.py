@@ -102,7 +102,7 @@ class Stage:
 
     def run(self, launch: Launch) -> Path:
         folder = self.folder / launch["uid"]
-        (folder / "etc").mkdir(parents=True)
+        (folder / "etc").mkdir(parents=True, exist_ok=True)
         for name, text in (("hosts", "127.0.0.1 localhost\n"), ("hostname", "pod\n"), ("resolv.conf", "")):
             (folder / "etc" / name).write_text(text)
         (folder / shim.LAUNCH).write_text(json.dumps(launch))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.local.node import control, kernel, report
+from argosy.local.node import cgroups, control, kernel, report
 from argosy.local.node.logs import log_path, read_lines
 from argosy.local.node.pods import alive
 from argosy.testing.launches import Stage, container_plan, finished, launch_plan, probe_plan, wait_for
@@ -256,3 +256,67 @@ def test_a_terminal_of_its_own_is_logged_and_has_a_name(pods: Stage) -> None:
     folder = pods.run(launch_plan(container_plan("main", "tty; stty -echo; echo done", tty=True)))
     finished(folder)
     assert output(folder, "main").replace("\r", "").split("\n")[:2] == ["/dev/pts/0", "done"]
+
+
+def test_a_container_above_its_memory_limit_is_killed_and_said_to_be(pods: Stage) -> None:
+    if cgroups.find() is None:
+        pytest.skip("no cgroup that may be written")
+    plan = container_plan(
+        "main", "exec python3 -c 'b = bytearray(400 << 20); print(len(b))'", memory=64 << 20, cpu=500
+    )
+    group = f"argosy/test-{os.getpid()}"
+    folder = pods.run(launch_plan(plan, cgroup=group))
+    ended = finished(folder)["containers"]["main"]["ended"]
+    hierarchy = cgroups.find()
+    assert hierarchy is not None
+    cgroups.remove(hierarchy, group)
+    assert ended is not None
+    assert (ended["exit_code"], ended["reason"]) == (137, "OOMKilled")
+    assert not any(path.exists() for path in hierarchy.paths(group))
+
+
+def test_an_image_folder_is_the_root_and_stays_as_it_was(pods: Stage, tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    for name in ("bin", "lib", "lib64", "usr", "etc"):
+        (image / name).mkdir(parents=True)
+    (image / "hello").write_text("from the image\n")
+    mounts = [
+        {"source": f"/{name}", "target": f"/{name}", "read_only": True}
+        for name in ("bin", "lib", "lib64", "usr")
+    ]
+    plan = container_plan("main", "cat /hello; ls /etc; echo new > /new", root=str(image), mounts=mounts)
+    folder = pods.run(launch_plan(plan))
+    finished(folder)
+    assert output(folder, "main").split("\n") == ["from the image", "hostname", "hosts", "resolv.conf", ""]
+    assert not (image / "new").exists()
+
+
+def test_volumes_are_shared_by_containers_and_memory_ones_are_memory(pods: Stage) -> None:
+    launch = launch_plan(
+        container_plan("writer", "echo $$ > /v/x; stat -f -c %T /v; sleep 100", kind="sidecar"),
+        container_plan("reader", "until test -s /v/x; do :; done; echo read; touch /ro/x || echo no"),
+    )
+    volume = pods.folder / launch["uid"] / "volumes" / "v"
+    volume.mkdir(parents=True)
+    launch["memory_volumes"] = {str(volume): 1 << 20}
+    for plan in launch["containers"]:
+        plan["mounts"] = [
+            {"source": str(volume), "target": "/v", "read_only": False},
+            {"source": str(volume), "target": "/ro", "read_only": True},
+        ]
+    folder = pods.run(launch)
+    finished(folder)
+    assert output(folder, "writer") == "tmpfs\n"
+    assert "read\n" in output(folder, "reader")
+    assert "no\n" in output(folder, "reader")
+
+
+def test_standard_input_is_attached_through_the_socket(pods: Stage) -> None:
+    folder = pods.run(launch_plan(container_plan("main", "cat", stdin=True, stdin_once=True)))
+    wait_for(lambda: entry(folder, "main")["running"])
+    with control.connect(folder) as client, client.makefile("rb") as stream:
+        client.sendall(b'{"op": "attach", "container": "main"}\n')
+        assert b"attached" in stream.readline()
+        client.sendall(control.frame(control.STDIN, b"hello\n"))
+        assert stream.read(11) == control.frame(control.STDOUT, b"hello\n")
+    assert finished(folder)["containers"]["main"]["ended"] is not None
