@@ -41,6 +41,7 @@ class Memory(Struct):
     """Something seen is in doubt; look again then."""
     pruned_until: float = float("-inf")
     """The CRD drops the Record: nothing is tried before this time."""
+    pruned_tries: int = 0
 
     def note(self, outcome: Outcome, now: float) -> None:
         """Remember an answer that was not success, and hold the next try back: twice as long each time."""

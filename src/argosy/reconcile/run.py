@@ -37,8 +37,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 SETTLE = 0.05
 """Seconds after a pass that changed the Record to the next, which finds out whether the job is at rest."""
 
-PRUNED_PAUSE = 60.0
-"""Seconds until a CRD that dropped the Record is tried again."""
+PRUNED_PAUSES = (2.0, 5.0, 20.0, 60.0)
+"""Seconds until a CRD that dropped the Record is tried again; a new one takes a moment to be in force."""
 
 
 class Job(Fetchable, Protocol):
@@ -122,6 +122,7 @@ class Reconciler(Generic[T]):
         waiting = [key for key, memory in self.memories.items() if memory.pruned_until > 0]
         for key in waiting:
             self.memories[key].pruned_until = float("-inf")
+            self.memories[key].pruned_tries = 0
         return waiting
 
     def _lower(self, job: T, memory: Memory) -> Workload | Problems:
@@ -183,7 +184,9 @@ class Reconciler(Generic[T]):
         status = self.dialect.project(
             job, workload, replace(record, reason="RecordPruned", message=message), seen
         )
-        memory.pruned_until = self.clock.monotonic() + PRUNED_PAUSE
+        pause = PRUNED_PAUSES[min(memory.pruned_tries, len(PRUNED_PAUSES) - 1)]
+        memory.pruned_tries += 1
+        memory.pruned_until = self.clock.monotonic() + pause
         try:
             await self._replace_status(job, status)
         except (Conflict, NotFound):
