@@ -8,10 +8,11 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.kubeconfig import Connection
+from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.volcano import PodGroupKind
-from argosy.testing.scene import DEADLINE, Scene, definition
+from argosy.testing.scene import DEADLINE, Scene
 from argosy.testing.servers import Server
 
 
@@ -19,7 +20,7 @@ from argosy.testing.servers import Server
 async def scene(api: Server, namespace: str) -> AsyncIterator[Scene]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         for kind in (TrainingRun, PodGroupKind):
-            await client.apply(CustomResourceDefinition, definition(kind), force=True)
+            await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
         for served in (TrainingRun, PodGroup):
             await _until_served(client, served, namespace)
         yield Scene(client, api, namespace)

@@ -13,12 +13,13 @@ from pathlib import Path
 import aiohttp
 
 from argosy.engine.errors import NotFound
+from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Lease, Secret
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.main import LEASE
 from argosy.operator.trust import SECRET
 from argosy.testing.builders import run
-from argosy.testing.scene import Scene, definition
+from argosy.testing.scene import Scene
 from argosy.testing.servers import free_port
 
 CRD = "trainingruns.argosy.dev"
@@ -127,7 +128,7 @@ async def test_an_operator_that_starts_before_its_definitions_serves_when_they_c
             return False
 
         await scene.until("the operator is ready", ready)
-        await scene.client.apply(CustomResourceDefinition, definition(TrainingRun), force=True)
+        await scene.client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
 
         async def applied() -> bool:
             try:
@@ -177,7 +178,7 @@ async def test_a_definition_that_drops_the_record_is_named_and_nothing_is_made(s
         await scene.until("status names the definition", told)
         assert not await scene.pods()
         version = (await scene.run()).metadata.resource_version
-        await scene.client.apply(CustomResourceDefinition, definition(TrainingRun), force=True)
+        await scene.client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
         await scene.until_pods("mnist-worker-0")
         assert version != (await scene.run()).metadata.resource_version
 
@@ -281,7 +282,7 @@ async def test_a_run_survives_an_operator_that_is_killed_again_and_again(scene: 
 
 def without_record() -> dict[str, object]:
     """Our definition as somebody else's version might be: it does not know `status.argosy`."""
-    return _without(definition(TrainingRun))
+    return _without(crd_for(TrainingRun))
 
 
 def _without(value: dict[str, object]) -> dict[str, object]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from argosy.engine.client import Client
-from argosy.kinds.crd import crd_for
-from argosy.kinds.definition import Defined
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.main import operate
@@ -118,18 +116,3 @@ class Scene:
             **settings,
         }
         return Settings(**values)  # type: ignore[arg-type]  # tests name fields freely
-
-
-def definition(kind: type[Defined]) -> dict[str, object]:
-    """A kind's CRD as a real API server takes it: that one finds our composed messages too costly."""
-    return _plain(crd_for(kind))
-
-
-def _plain(value: dict[str, object]) -> dict[str, object]:
-    return {key: _plain_part(part) for key, part in value.items() if key != "messageExpression"}
-
-
-def _plain_part(value: object) -> object:
-    if isinstance(value, dict):
-        return _plain(value)
-    return [_plain_part(part) for part in value] if isinstance(value, list) else value
