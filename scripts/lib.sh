@@ -4,7 +4,6 @@
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$ROOT/.venv
 PYTHON=$VENV/bin/python
-export PYTHONDONTWRITEBYTECODE=${PYTHONDONTWRITEBYTECODE:-}
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -16,10 +15,12 @@ setup() {
   want=$(cat "$lock" "$ROOT/pyproject.toml" | sha256sum | cut -d' ' -f1)
   exec 9>"$ROOT/.venv.lock"
   flock 9
+  discard_if_unusable
   if ! grep -qx "$want" "$VENV/argosy-stamp" 2>/dev/null; then
     if command -v uv >/dev/null; then setup_with_uv "$lock"; else setup_with_pip "$lock"; fi
     # The stamps of all locks that the environment satisfies: the developers' lock holds the users'.
-    { echo "$want"
+    { echo "root $ROOT"
+      echo "$want"
       if [ "$(basename "$lock")" = requirements-dev.lock ]; then
         cat "$ROOT/requirements.lock" "$ROOT/pyproject.toml" | sha256sum | cut -d' ' -f1
       fi; } > "$VENV/argosy-stamp.new"
@@ -27,6 +28,14 @@ setup() {
   fi
   flock -u 9
   exec 9>&-
+}
+
+# An environment is tied to its place and to the Python it was made with: after a move or an upgrade it is made anew.
+discard_if_unusable() {
+  local made
+  made=$(sed -n 's/^root //p' "$VENV/argosy-stamp" 2>/dev/null) || made=
+  if [ -n "$made" ] && [ "$made" != "$ROOT" ]; then rm -rf "$VENV"; fi
+  if [ -e "$VENV" ] && ! "$PYTHON" -c '' 2>/dev/null; then rm -rf "$VENV"; fi
 }
 
 setup_with_uv() {
