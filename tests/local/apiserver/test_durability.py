@@ -5,6 +5,7 @@ import json
 import signal
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from argosy.local.apiserver.pki import ensure_pki
 from argosy.testing.eventually import eventually
 from argosy.testing.servers import Server, free_port, start_local
 
@@ -48,10 +50,10 @@ def restartable(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[
 async def client(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
     context = ssl.create_default_context(cafile=str(server.ca_file))
     headers = {"Authorization": f"Bearer {server.token}"}
-    async with aiohttp.ClientSession(
-        server.url, connector=aiohttp.TCPConnector(ssl=context, limit=0), headers=headers
-    ) as session:
+    connector = aiohttp.TCPConnector(ssl=context, limit=0)
+    async with aiohttp.ClientSession(server.url, connector=connector, headers=headers) as session:
         yield session
+    await asyncio.sleep(0.1)  # aiohttp lets go of TLS connections some turns after it closed them
 
 
 async def create(session: aiohttp.ClientSession, name: str) -> int:
@@ -135,3 +137,23 @@ async def test_the_unix_socket_serves_with_the_same_certificate(restartable: Res
     assert answer.endswith(b"ok")
     writer.close()
     await writer.wait_closed()
+
+
+def test_a_second_server_on_the_same_folder_says_what_is_wrong(restartable: Restartable) -> None:
+    command = [sys.executable, "-m", "argosy.local.apiserver", "--state", str(restartable.folder)]
+    taken = subprocess.run(
+        [*command, "--port", str(free_port())], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert taken.returncode == 1
+    assert "database is locked; is another server using it?" in taken.stderr
+
+
+def test_a_port_that_is_taken_is_named(restartable: Restartable, short_folder: Path) -> None:
+    folder = short_folder / "taken"
+    ensure_pki(folder)
+    command = [sys.executable, "-m", "argosy.local.apiserver", "--state", str(folder)]
+    taken = subprocess.run(
+        [*command, "--port", str(restartable.port)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert taken.returncode == 1
+    assert f"on port {restartable.port}" in taken.stderr

@@ -15,10 +15,10 @@ from argosy.testing.servers import Server
 async def client(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
     context = ssl.create_default_context(cafile=str(server.ca_file))
     headers = {"Authorization": f"Bearer {server.token}"}
-    async with aiohttp.ClientSession(
-        server.url, connector=aiohttp.TCPConnector(ssl=context, limit=0), headers=headers
-    ) as session:
+    connector = aiohttp.TCPConnector(ssl=context, limit=0)
+    async with aiohttp.ClientSession(server.url, connector=connector, headers=headers) as session:
         yield session
+    await asyncio.sleep(0.1)  # aiohttp lets go of TLS connections some turns after it closed them
 
 
 async def fresh_namespace(session: aiohttp.ClientSession) -> str:

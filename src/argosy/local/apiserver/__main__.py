@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import sqlite3
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -29,7 +30,10 @@ def main() -> int:
     try:
         _run(serve(options.state, options.port, limits))
     except OSError as error:
-        sys.stderr.write(f"{options.state}: {error}\n")
+        sys.stderr.write(f"cannot serve {options.state} on port {options.port}: {error}\n")
+        return 1
+    except sqlite3.Error as error:
+        sys.stderr.write(f"{options.state}/store.db: {error}; is another server using it?\n")
         return 1
     except KeyboardInterrupt:
         pass

@@ -266,7 +266,7 @@ class Store:
             if not future.done():
                 future.set_result(event.new)
         if superseded and self._writer is not None:
-            self._writer.drop(superseded, {})
+            self._writer.drop(superseded, {"compacted": self.compacted})
         for there in touched:
             there.changed.set()
             there.changed.clear()
