@@ -141,7 +141,8 @@ def _service_change(new: Json, old: Json) -> Iterator[FieldError]:
     named = "ExternalName" in (text(before, "type"), text(after, "type"))
     address = after.get("clusterIP")
     if not named and before.get("clusterIP") and address != before.get("clusterIP"):
-        yield invalid("spec.clusterIPs[0]", address, "may not change once set")
+        shown = texts(after, "clusterIPs") or [address]
+        yield invalid("spec.clusterIPs[0]", shown, "may not change once set")
 
 
 def _config_map(obj: Json) -> Iterator[FieldError]:

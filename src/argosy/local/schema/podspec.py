@@ -23,6 +23,9 @@ def default_pod(pod: Json) -> None:
     if resources:
         _default_requests(resources)
     spec.setdefault("enableServiceLinks", True)
+    grace = spec.get("terminationGracePeriodSeconds")
+    if isinstance(grace, int) and grace < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     _default_addresses(part(pod, "status"))
 
 

@@ -59,6 +59,9 @@ def _forbidden(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
     if raw.get("uniqueItems") is True:
         told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield forbidden(f"{path}.uniqueItems", told)
+    if isinstance(raw.get("additionalProperties"), Mapping) and raw.get("properties"):
+        told = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(f"{path}.additionalProperties", told)
     kind = raw.get("type")
     if isinstance(kind, str) and kind and kind not in TYPES:
         yield not_supported(f"{path}.type", kind, TYPES)
