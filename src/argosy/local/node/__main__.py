@@ -4,6 +4,7 @@ folder.
 
 import argparse
 import asyncio
+import importlib
 import os
 import signal
 import socket
@@ -11,9 +12,14 @@ import sys
 import time
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from argosy.local.node import holder, kernel, pods, uplink
 from argosy.local.node.settings import Settings
+
+if TYPE_CHECKING:
+    from argosy.engine.client import Client
+    from argosy.local.node.nodes import Machine, Nodes
 
 _PATIENCE = 10.0
 
@@ -83,7 +89,7 @@ def stop(state: Path, folder: Path) -> int:
 async def _run(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
     from argosy.engine.client import Client
     from argosy.engine.kubeconfig import Connection
-    from argosy.local.node.agent import Agent
+    from argosy.local.node.nodes import Machine, Nodes
 
     kernel.become_subreaper()
     stopping = asyncio.Event()
@@ -92,7 +98,10 @@ async def _run(settings: Settings, outside: socket.socket, notes: list[str]) -> 
         loop.add_signal_handler(number, stopping.set)
     connection = Connection.from_kubeconfig(settings.state / "kubeconfigs" / "node")
     async with Client(connection, user_agent="argosy-node", field_manager="kubelet") as client:
-        running = asyncio.create_task(Agent(client, settings, outside, notes).run())
+        machine = Machine(settings)
+        running = asyncio.create_task(
+            _work(client, settings, outside, machine, Nodes(client, settings, machine, notes))
+        )
         waiting = asyncio.create_task(stopping.wait())
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -100,6 +109,16 @@ async def _run(settings: Settings, outside: socket.socket, notes: list[str]) -> 
             running.result()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def _work(
+    client: "Client", settings: Settings, outside: socket.socket, machine: "Machine", nodes: "Nodes"
+) -> None:
+    """Register the nodes while the rest of the agent, the larger part of its start, is still loading."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(nodes.run())
+        module = await asyncio.to_thread(importlib.import_module, "argosy.local.node.agent")
+        group.create_task(module.Agent(client, settings, outside, machine).run())
 
 
 def _parser() -> argparse.ArgumentParser:

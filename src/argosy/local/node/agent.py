@@ -1,4 +1,4 @@
-"""The agent: nodes, pods, names and services of this machine, over one connection to the API server.
+"""The agent: pods, names and services of this machine, over one connection to the API server.
 
 It holds nothing that matters: addresses and pods are in the state folder, wishes in the API. Killed and
 started again it finds every pod as it is. Pods whose object is gone are ended when it starts.
@@ -23,7 +23,7 @@ from argosy.local.node.content import Content
 from argosy.local.node.kinds import ConfigMap, EndpointSlice, Pod, Secret, Service
 from argosy.local.node.launch import Launch
 from argosy.local.node.names import hosts_file, parse_resolver, resolver_file
-from argosy.local.node.nodes import GPU, Machine, Nodes, gpu_devices
+from argosy.local.node.nodes import GPU, Machine, gpu_devices
 from argosy.local.node.planning import Place, hostname, plan_launch
 from argosy.local.node.pods import Pods, cgroup_of, reap
 from argosy.local.node.proxy import SOCKET_ANNOTATION, Listener, Proxy, listeners
@@ -37,14 +37,13 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 class Agent:
     def __init__(
-        self, client: Client, settings: Settings, outside: socket.socket | None, notes: list[str]
+        self, client: Client, settings: Settings, outside: socket.socket | None, machine: Machine
     ) -> None:
         self._client = client
         self._settings = settings
         self._outside = outside
         self._recorder = Recorder(client, "kubelet")
-        self._machine = Machine(settings)
-        self._nodes = Nodes(client, settings, self._machine, notes)
+        self._machine = machine
         self._own = set(settings.node_names())
         self._pods = Pods(settings.pods, settings.state / "logs" / "zygote.log")
         self._addresses = Addresses(settings.pod_network, self._pods.addresses())
@@ -83,7 +82,6 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             for cache in caches:
                 group.create_task(cache.run())
-            group.create_task(self._nodes.run())
             group.create_task(self._serve_services())
             group.create_task(self._reap())
             group.create_task(dns.serve(dns.Responder(zone, upstream), self._settings.gateway))
