@@ -12,6 +12,7 @@ ESTABLISHED = get(NAME, until="status.conditions.1", shown=False)
 SERVED = get(WIDGETS, until="metadata.resourceVersion", shown=False)
 DEFINED = (post(DEFINITIONS, definition(), shown=False), ESTABLISHED, SERVED)
 ONE = f"{WIDGETS}/a"
+BARE = {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
 GO_VALUES = ("message", "details.causes.*.message")
 """Texts that show values of Go's own structs."""
 
@@ -173,7 +174,7 @@ CASES: dict[str, list[Step]] = {
     "status is not taken on creation": [*DEFINED, post(WIDGETS, {**widget(), "status": {"phase": "X"}})],
     "a resource whose spec is not there": [
         *DEFINED,
-        post(WIDGETS, {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}),
+        post(WIDGETS, BARE),
     ],
     "a required field is missed": [
         *DEFINED,
@@ -212,8 +213,8 @@ CASES: dict[str, list[Step]] = {
     "a bad name of a resource": [*DEFINED, post(WIDGETS, widget("Big")), post(WIDGETS, widget(""))],
     "a resource of another kind or version": [
         *DEFINED,
-        post(WIDGETS, {"apiVersion": "$ns.example.com/v1", "kind": "Gadget", "metadata": {"name": "a"}}),
-        post(WIDGETS, {**widget(), "apiVersion": "$ns.example.com/v2"}),
+        post(WIDGETS, {**BARE, "kind": "Gadget"}),
+        post(WIDGETS, {**BARE, "apiVersion": "$ns.example.com/v2"}),
         post(WIDGETS, {"metadata": {"name": "a"}}),
     ],
     "metadata of the wrong type": [
