@@ -99,6 +99,9 @@ class HttpTransport:
         try:
             yield _HttpStream(request, response)
         finally:
+            # Left before its end: a TLS farewell would wait half a minute for a peer that may be dead.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
             response.close()
 
     @asynccontextmanager
