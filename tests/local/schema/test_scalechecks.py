@@ -17,8 +17,8 @@ CASES: dict[str, tuple[Json, str]] = {
     ),
     "no object": (
         {"spec": []},
-        ": .spec.replicas: Invalid value: 0: .spec.replicas accessor error: [] is of the type []interface {}, "
-        "expected map[string]interface{}",
+        ": .spec.replicas: Invalid value: 0: .spec.replicas accessor error: [] is of the type []interface "
+        "{}, expected map[string]interface{}",
     ),
 }
 

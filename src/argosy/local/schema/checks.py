@@ -141,7 +141,7 @@ def _service_change(new: Json, old: Json) -> Iterator[FieldError]:
     named = "ExternalName" in (text(before, "type"), text(after, "type"))
     address = after.get("clusterIP")
     if not named and before.get("clusterIP") and address != before.get("clusterIP"):
-        shown = texts(after, "clusterIPs") or [address]
+        shown = texts(after, "clusterIPs") or [text(after, "clusterIP")]
         yield invalid("spec.clusterIPs[0]", shown, "may not change once set")
 
 
