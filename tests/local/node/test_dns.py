@@ -10,6 +10,7 @@ SERVICES = {
     "web": {"clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 80, "targetPort": 8000}]},
     "job": {"clusterIP": "None", "selector": {"job": "j"}, "ports": [{"name": "rdv", "port": 29500}]},
     "early": {"clusterIP": "None", "selector": {"job": "j"}, "publishNotReadyAddresses": True},
+    "far": {"type": "ExternalName", "externalName": "db.example.org"},
     "empty": {"clusterIP": "None", "selector": {"job": "none"}},
 }
 SLICE: Json = {
@@ -69,6 +70,7 @@ CASES: dict[str, tuple[str, str, int, list[str]]] = {
         RCODE.NOERROR,
         ["0 100 29500 w0.job.ml.svc.cluster.local."],
     ),
+    "a name for something outside": ("far.ml.svc.cluster.local", "A", RCODE.NOERROR, ["db.example.org."]),
     "an address of ours, backwards": (
         "7.0.96.10.in-addr.arpa",
         "PTR",

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from argosy.local.node import cgroups, control, kernel, report
 from argosy.local.node.logs import log_path, read_lines
+from argosy.local.node.planning import hidden_folders, interpreter_folders
 from argosy.local.node.pods import alive
 from argosy.testing.launches import Stage, container_plan, finished, launch_plan, probe_plan, wait_for
 
@@ -320,3 +322,10 @@ def test_standard_input_is_attached_through_the_socket(pods: Stage) -> None:
         client.sendall(control.frame(control.STDIN, b"hello\n"))
         assert stream.read(11) == control.frame(control.STDOUT, b"hello\n")
     assert finished(folder)["containers"]["main"]["ended"] is not None
+
+
+def test_the_interpreter_and_this_package_are_there_even_if_they_live_in_a_home(pods: Stage) -> None:
+    plan = container_plan("main", "", argv=[sys.executable, "-c", "import argosy; print(argosy.__name__)"])
+    folder = pods.run(launch_plan(plan, visible=interpreter_folders(), hidden=hidden_folders(pods.folder)))
+    finished(folder)
+    assert output(folder, "main") == "argosy\n"

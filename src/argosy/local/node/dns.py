@@ -16,7 +16,7 @@ from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address
 from typing import cast
 
-from dnslib import PTR, QTYPE, RCODE, RR, SRV, A, DNSError, DNSHeader, DNSQuestion, DNSRecord
+from dnslib import CNAME, PTR, QTYPE, RCODE, RR, SRV, A, DNSError, DNSHeader, DNSQuestion, DNSRecord
 
 from argosy.local.node.kinds import Service
 from argosy.local.node.services import Backend, Directory
@@ -64,7 +64,8 @@ class Zone:
         elif below:
             return RCODE.NXDOMAIN, []
         if service.spec.type == "ExternalName":
-            return RCODE.NOERROR, []
+            alias = CNAME(service.spec.external_name)
+            return RCODE.NOERROR, [RR(question.qname, QTYPE.CNAME, ttl=_TTL, rdata=alias)]
         if service.headless or below:
             addresses = [backend.address for backend in backends]
         else:

@@ -206,12 +206,13 @@ def _private_folders(launch: Launch, plan: ContainerPlan, scratch: Path) -> None
     folders = [(path, 0o1777) for path in _PRIVATE]
     folders += [(path, 0o755) for path in launch["hidden"] if plan["root"] == "/"]
     for number, (path, mode) in enumerate(folders):
-        if not Path(path).is_dir() or Path(path).is_symlink():
+        place = Path(path).resolve()  # a home may be a link to where it really is
+        if not place.is_dir():
             continue
         fresh = private / str(number)
         fresh.mkdir(exist_ok=True)
         fresh.chmod(mode)
-        kernel.mount(str(fresh), path, flags=BIND)
+        kernel.mount(str(fresh), str(place), flags=BIND)
 
 
 def _submounts(launch: Launch) -> None:

@@ -5,6 +5,7 @@ Pure but for volumes, whose folders are made on the way. Raises MissingError for
 yet and VolumeError for volumes that cannot be had.
 """
 
+import pwd
 import re
 import signal
 import sys
@@ -29,6 +30,7 @@ from argosy.local.node.settings import Settings
 from argosy.local.node.volumes import check_host_path, mount_source
 
 _HIDDEN = ("/home", "/root")
+_FIRST_PERSON, _NOBODY = 1000, 65534
 _MAIN: ContainerKind = "main"
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -87,13 +89,20 @@ def hostname(pod: Pod) -> str:
 
 def hidden_folders(state: Path) -> list[str]:
     """Homes, and the state folder with the admin's token unless it is in one of them."""
-    folders = [*_HIDDEN, str(Path.home())] if str(Path.home()) != "/" else list(_HIDDEN)
+    folders = [*_HIDDEN, *_homes_elsewhere()]
     folders.append(str(state.parent if state.parent.name == "argosy" else state))
     kept: list[str] = []
     for folder in sorted(set(folders)):
         if not any(folder.startswith(f"{other}/") for other in kept):
             kept.append(folder)
     return kept
+
+
+def _homes_elsewhere() -> list[str]:
+    """Homes of people (not of system accounts) that are neither in /home nor /root."""
+    homes = {str(Path.home())}
+    homes |= {user.pw_dir for user in pwd.getpwall() if _FIRST_PERSON <= user.pw_uid < _NOBODY}
+    return sorted(home for home in homes if Path(home).is_absolute() and len(Path(home).parts) > 2)
 
 
 def interpreter_folders() -> list[str]:
