@@ -87,7 +87,8 @@ def _compare_maps(old: Json, new: Json, shape: Shape) -> tuple[FieldSet, FieldSe
             added[shape.name(key)] = all_paths(after, inner)
             continue
         before = old[key]
-        if before is after:
+        # Most of an object does not change; whole trees are compared much faster than they are walked.
+        if before is after or (before == after and before.__class__ is after.__class__):
             continue
         _compare_values(before, after, inner, shape.name(key), added, modified, removed)
     for key, before in old.items():
@@ -107,7 +108,7 @@ def _compare_lists(old: list[object], new: list[object], shape: Shape) -> tuple[
         if previous is None:
             added[key] = all_paths(items[0], shape.element) if len(items) == 1 else _MEMBER
         elif len(items) == 1 and len(previous) == 1:
-            if previous[0] is not items[0]:
+            if previous[0] != items[0] or previous[0].__class__ is not items[0].__class__:
                 _compare_values(previous[0], items[0], shape.element, key, added, modified, removed)
         elif len(items) > 1 and len(previous) > 1:
             if items != previous:
