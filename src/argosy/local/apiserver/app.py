@@ -150,6 +150,9 @@ class App:
             found = discovery(request, self._api.registry, self._address)
             if found is not None:
                 return found
+            parts = request.path.strip("/").split("/")
+            if len(parts) == 3 and self._api.registry.serves(parts[1]):
+                raise page_not_found()
         return Response(b"404 page not found\n", 404, _PLAIN)
 
     async def _resource(self, request: Request, target: Target, verb: str) -> Response:

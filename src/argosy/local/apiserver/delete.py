@@ -11,10 +11,10 @@ import msgspec
 
 from argosy.local.apiserver import forms
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.body import parse_json, read_object
 from argosy.local.apiserver.facts import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
-from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.media import wanted_form
+from argosy.local.apiserver.http import Request, Response, reply
+from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import Json, children, ensure, number, strings, text
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.selection import read_selection
@@ -232,7 +232,7 @@ async def _read_options(call: Call) -> DeleteOptions:
     request = call.request
     options = DeleteOptions()
     if await request.body():
-        body = await read_object(request, "DeleteOptions")
+        body = await _read_body(request)
         kind, version = body.get("kind", "DeleteOptions"), body.get("apiVersion", "v1")
         if kind != "DeleteOptions":
             where = 'in scheme "pkg/runtime/scheme.go:111"'
@@ -252,6 +252,12 @@ async def _read_options(call: Call) -> DeleteOptions:
         )
     _check(options)
     return options
+
+
+async def _read_body(request: Request) -> Json:
+    if content_type(request) in ("", "application/json"):
+        return parse_json(await request.body())
+    return await read_object(request, "DeleteOptions")
 
 
 def _check(options: DeleteOptions) -> None:

@@ -128,7 +128,10 @@ async def send_response(request: Request, response: Response, send: Send) -> Non
     if request.yaml and isinstance(body, bytes) and response.content_type == b"application/json":
         headers[0], body = (b"content-type", b"application/yaml"), _yaml(body)
     if isinstance(body, bytes):
-        headers.append((b"content-length", str(len(body)).encode()))
+        if response.status == 204:
+            headers = response.headers
+        else:
+            headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
         return

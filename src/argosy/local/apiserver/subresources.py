@@ -245,6 +245,7 @@ async def request_token(call: Call, signer: Signer) -> Response:
     bound = _bound(call, child(spec, "boundObjectRef"))
     token, end = signer.sign(account, [str(a) for a in audiences], seconds, bound)
     spec["audiences"] = audiences
+    spec.setdefault("boundObjectRef", None)
     request["metadata"] = {
         "name": call.target.name,
         "namespace": call.namespace,

@@ -19,7 +19,7 @@ from argosy.local.apiserver.objects import Json, child, ensure, strings, text
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.status import MODIFIED, StatusError, bad_request, conflict, not_found
 from argosy.local.apiserver.store import Stored
-from argosy.local.schema.errors import invalid
+from argosy.local.schema.errors import FieldError, forbidden, invalid
 
 
 async def update_object(call: Call) -> Response:
@@ -80,7 +80,7 @@ async def update(
     _count_generation(obj, old, call)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, call.api.authorizer)
-    if errors := shape.validate(obj, served, old, subresource):
+    if errors := [*_finalizer_errors(obj, old), *shape.validate(obj, served, old, subresource)]:
         raise invalid_error(served.group, served.kind, head.name, errors)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
     if options.dry_run:
@@ -181,6 +181,17 @@ def _count_generation(obj: Json, old: Json, call: Call) -> None:
 
 def _without(obj: Json, ignored: set[str]) -> Json:
     return {key: value for key, value in obj.items() if key not in ignored}
+
+
+def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
+    if not text(old, "metadata", "deletionTimestamp"):
+        return []
+    added = sorted(set(strings(obj, "metadata", "finalizers")) - set(strings(old, "metadata", "finalizers")))
+    if not added:
+        return []
+    shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
+    why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+    return [forbidden("metadata.finalizers", why)] * 2  # Kubernetes checks it twice and says it twice
 
 
 def _finished(obj: Json, old: Json) -> bool:
