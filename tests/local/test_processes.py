@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.local.processes import Options, Process, Run, read_run
+from argosy.local.processes import Options, Process, Run, read_run, strays
 
 
 @pytest.fixture
@@ -44,3 +44,21 @@ def test_a_missing_or_broken_file_means_nothing_runs(tmp_path: Path, content: by
     if content is not None:
         path.write_bytes(content)
     assert read_run(path) is None
+
+
+def test_our_processes_are_found_by_the_folder_they_were_told(tmp_path: Path) -> None:
+    sleepers = [
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words])
+        for words in (
+            ("argosy.local.node", "--state", str(tmp_path)),
+            ("operator", "--local", str(tmp_path)),
+            ("argosy.local.node", "--state", f"{tmp_path}2"),
+            ("vim", "--state", str(tmp_path)),
+        )
+    ]
+    try:
+        assert strays(tmp_path) == [Process.of(sleeper.pid) for sleeper in sleepers[:2]]
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()

@@ -11,11 +11,13 @@ import shutil
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from argosy.local.processes import Options, Run, read_run
+from argosy.local.node import holder
+from argosy.local.processes import Options, Process, Run, read_run, strays
 from argosy.local.state import State
 from argosy.local.supervisor import launch, stop_pods
 
@@ -23,6 +25,7 @@ DEFAULT_PORT = 6480
 """Tried first; a free port is taken when it is in use and none was asked for."""
 
 _STOP_SECONDS = 60.0
+_KILLED_SECONDS = 10.0
 _IDENTITIES = {
     "admin": ("admin", ["system:masters"]),
     "controllers": ("system:kube-controller-manager", ["system:masters"]),
@@ -42,8 +45,9 @@ def start(state: State, options: Options) -> Run:
         running = read_run(state.run)
         if running is not None and running.supervisor.alive:
             return _unchanged(running, options)
-        if running is not None:
-            _stop_components(running)
+        for lost in strays(state.folder):  # told to end, a supervisor would end the pods too
+            lost.signal(signal.SIGKILL)
+            lost.wait_gone(_KILLED_SECONDS)
         options = msgspec.structs.replace(options, port=_port(options.port, running))
         _prepare(state, options.port)
         launched = launch(state, options)
@@ -60,15 +64,16 @@ def stop(state: State, *, delete: bool = False) -> bool:
     if not state.folder.exists():
         return False
     with state.locked():
-        run = read_run(state.run)
-        ran = run is not None and (run.supervisor.alive or any(c.alive for c in run.components.values()))
-        if run is not None:
-            run.supervisor.signal(signal.SIGTERM)
-            if not run.supervisor.wait_gone(_STOP_SECONDS):
-                run.supervisor.signal(signal.SIGKILL)
-            _stop_components(run)
+        run, processes = read_run(state.run), strays(state.folder)
+        ran = bool(processes) or holder.find(state.pods) is not None
+        for process in [run.supervisor] if run else processes[:1]:
+            process.signal(signal.SIGTERM)
+            if not process.wait_gone(_STOP_SECONDS):
+                process.signal(signal.SIGKILL)
+        _stop_processes(strays(state.folder))
+        if ran or (state.pods / holder.FILE).exists():
             stop_pods(state)
-            state.run.unlink(missing_ok=True)
+        state.run.unlink(missing_ok=True)
     if delete:
         shutil.rmtree(state.folder)
     return ran
@@ -84,14 +89,14 @@ def _unchanged(running: Run, options: Options) -> Run:
     return running
 
 
-def _stop_components(run: Run) -> None:
-    """End components whose supervisor is gone. Pods are no components: they go on."""
-    for process in run.components.values():
+def _stop_processes(processes: Sequence[Process]) -> None:
+    """End components whose supervisor is gone."""
+    for process in processes:
         process.signal(signal.SIGTERM)
-    for process in run.components.values():
+    for process in processes:
         if not process.wait_gone(10):
             process.signal(signal.SIGKILL)
-            process.wait_gone(5)
+            process.wait_gone(_KILLED_SECONDS)
 
 
 def _port(asked: int, last: Run | None) -> int:

@@ -7,6 +7,7 @@ unless both match. The list lives in `run.json`, replaced atomically.
 import os
 import signal
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -76,6 +77,25 @@ def read_run(path: Path) -> Run | None:
         return msgspec.json.decode(path.read_bytes(), type=Run)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
+
+
+def strays(folder: Path, *, among: Path = Path("/proc")) -> list[Process]:
+    """Our processes that were told to work on this state folder, by their command lines, the oldest first.
+
+    For the day on which run.json is lost: what runs must be found all the same.
+    """
+    wanted = os.fsencode(folder)
+    found = []
+    for entry in among.iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+        except OSError:
+            continue
+        ours = any(word.startswith(b"argosy.local.") or word == b"operator" for word in words)
+        told = any(pair in ((b"--state", wanted), (b"--local", wanted)) for pair in pairwise(words))
+        if ours and told and int(entry.name) != os.getpid():
+            found.append(Process.of(int(entry.name)))
+    return sorted((process for process in found if process.alive), key=lambda process: process.started)
 
 
 def _start_time(pid: int) -> int | None:

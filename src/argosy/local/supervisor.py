@@ -5,6 +5,7 @@ matters: killed, it leaves its components running; the next `argosy up` replaces
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -23,6 +24,9 @@ _STEADY = 10.0
 """Seconds after which a component counts as started well, and its next death is answered at once."""
 
 _LONGEST_DELAY = 5.0
+_FULL_DISK = 1.0
+"""Seconds until run.json is written again when it could not be."""
+
 _GRACE = 15.0
 
 
@@ -66,6 +70,7 @@ class _Child:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, now: float) -> None:
+        self.started_at = now
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.component.command,
@@ -76,7 +81,6 @@ class _Child:
                 preexec_fn=_unblock_signals,  # noqa: PLW1509 - this process has one thread
                 cwd="/",
             )
-        self.started_at = now
 
     def reap(self, now: float) -> bool:
         """Notice a death and set the time of the next start; True if there was one."""
@@ -86,7 +90,7 @@ class _Child:
         self.process = None
         self.failures = 1 if now - self.started_at > _STEADY else self.failures + 1
         self.due = now + (0.0 if self.failures == 1 else min(0.1 * 2**self.failures, _LONGEST_DELAY))
-        with self.log.open("a") as log:
+        with contextlib.suppress(OSError), self.log.open("a") as log:  # a full disk is no reason to die
             log.write(f"supervisor: {self.component.name} ended with {code}; start {self.failures + 1}\n")
         return True
 
@@ -109,18 +113,22 @@ def supervise(state: State, options: Options) -> None:
         _Child(component, state.logs / f"{component.name}.log") for component in components(state, options)
     ]
     myself = Process.of(os.getpid())
+    changed = False
     while True:
         now = time.monotonic()
-        changed = False
         for child in children:
             changed |= child.reap(now)
             if child.process is None and child.due <= now:
-                child.start(now)
+                try:
+                    child.start(now)
+                except OSError:  # no process, no memory, no file to be had: it may be better soon
+                    child.due = now + _LONGEST_DELAY
                 changed = True
         if changed:
             alive = {c.component.name: Process.of(c.process.pid) for c in children if c.process is not None}
-            Run(options, myself, alive).write(state.run)
-        received = signal.sigtimedwait(watched, _next_start(children, time.monotonic()))
+            changed = not _saved(Run(options, myself, alive), state.run)
+        patience = _next_start(children, time.monotonic())
+        received = signal.sigtimedwait(watched, min(patience, _FULL_DISK) if changed else patience)
         if received is not None and received.si_signo != signal.SIGCHLD:
             break
     for child in reversed(children):
@@ -153,6 +161,17 @@ def launch(state: State, options: Options) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
         )
+
+
+def _saved(run: Run, path: Path) -> bool:
+    try:
+        run.write(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{path}: {error.strerror}; trying again\n")
+            sys.stderr.flush()
+        return False
+    return True
 
 
 def _next_start(children: Sequence[_Child], now: float) -> float:

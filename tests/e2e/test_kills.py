@@ -1,0 +1,182 @@
+"""Parts of the control plane die at random points of several runs; the runs do not notice.
+
+Every pod counts steps in a file of its own and says each one once, so a pod that was started twice, started
+anew for nothing, or whose lines were lost or doubled shows in what `argosy run` printed.
+"""
+
+import logging
+import os
+import random
+import subprocess
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from argosy.testing.badday import kill, leftovers, no_twins, wait_for
+from argosy.testing.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(240)]
+
+log = logging.getLogger(__name__)
+
+_LAST = 36
+_STEPS = """
+me=/data/$ROLE-$INDEX
+exec 9>$me.lock
+flock -n 9 || { echo "a twin holds $me"; exit 99; }
+step=$(cat $me 2>/dev/null || echo 0)
+while [ $step -lt $STEPS ]; do
+  step=$((step + 1))
+  echo $step > $me.new; mv $me.new $me
+  echo "step $step"
+  if [ "$ROLE-$INDEX-$step" = "$FAIL" ]; then exit 3; fi
+  sleep 0.25
+done
+"""
+
+
+@pytest.fixture
+def own_plane() -> Iterator[ControlPlane]:
+    """A control plane that may be broken: none of its processes is left, whatever the test did."""
+    running_plane = ControlPlane.up("--nodes", "2")
+    yield running_plane
+    running_plane.down()
+
+
+def test_runs_end_well_though_parts_are_killed(own_plane: ControlPlane, tmp_path: Path) -> None:
+    _kill_at_random(own_plane, tmp_path, ("apiserver", "node", "operator", "controllers"))
+    own_plane.argosy("down")
+    assert leftovers(own_plane) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_runs_end_well_though_parts_are_killed_20_times_each(own_plane: ControlPlane, tmp_path: Path) -> None:
+    for turn in range(10):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        _kill_at_random(own_plane, folder, ("apiserver", "node", "operator") * 2)
+    own_plane.argosy("down")
+    assert leftovers(own_plane) == []
+
+
+def _kill_at_random(plane: ControlPlane, folder: Path, victims: tuple[str, ...]) -> None:
+    seed = int(os.environ.get("ARGOSY_SEED") or random.SystemRandom().randrange(1 << 32))
+    log.warning("ARGOSY_SEED=%d", seed)
+    dice = random.Random(seed)
+    points = sorted(dice.randrange(5 * _LAST * 9 // 10) for _ in victims)
+    with no_twins(plane):
+        plain = _Running(plane, _run("plain", folder, plane, replicas=3))
+        once = _Running(plane, _run("once", folder, plane, fail=f"worker-1-{_LAST // 2}"))
+        never = _Running(plane, _run("never", folder, plane, fail=f"worker-0-{_LAST // 3}", restarts=0))
+        for victim, point in zip(dice.sample(victims, len(victims)), points, strict=True):
+            _wait_steps(point, folder / "plain", folder / "once")
+            log.warning("killing %s after %d steps", victim, point)
+            kill(plane, victim)
+        plain.ends(0)
+        once.ends(0)
+        never.ends(1)
+    every = list(range(1, _LAST + 1))
+    assert plain.steps() == {"worker-0": every, "worker-1": every, "worker-2": every}
+    assert once.steps() == {"worker-0": every, "worker-1": every}
+    assert never.steps()["worker-0"] == every[: _LAST // 3]
+    status = plane.get("tr", "once")["status"]
+    assert isinstance(status, dict)
+    assert (status["phase"], status["restarts"]) == ("Succeeded", 1)
+    plane.argosy("rm", "--all")
+    wait_for(lambda: not _pod_folders(plane), "the folders of deleted pods go")
+    assert plane.get("pods")["items"] == []
+
+
+def _wait_steps(count: int, *folders: Path) -> None:
+    """Until the pods of these runs have done so many steps together."""
+
+    def enough() -> bool:
+        done = [int(path.read_text()) for folder in folders for path in folder.glob("worker-[0-9]")]
+        return sum(done) >= count
+
+    wait_for(enough, f"{count} steps are done", 60)
+
+
+class _Running:
+    """`argosy run` with a file, its output read as it comes."""
+
+    def __init__(self, plane: ControlPlane, path: Path) -> None:
+        self.name = path.stem
+        self.lines: list[str] = []
+        self._process = plane.start("run", str(path))
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def ends(self, code: int, seconds: float = 120) -> None:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError(f"{self.name} did not end:\n" + "".join(self.lines)) from None
+        finally:
+            self._reader.join(10)
+        assert self._process.returncode == code, "".join(self.lines)
+
+    def steps(self) -> dict[str, list[int]]:
+        """The steps that each pod said, in the order in which they were printed."""
+        said = defaultdict(list)
+        for line in self.lines:
+            source, bar, text = line.partition(" │ ")
+            if bar and text.startswith("step "):
+                said[source.strip()].append(int(text.split()[1]))
+        return dict(said)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
+            self.lines.extend(stream)
+
+
+def _run(
+    name: str,
+    folder: Path,
+    plane: ControlPlane,
+    *,
+    replicas: int = 2,
+    fail: str = "",
+    restarts: int = 1,
+) -> Path:
+    data = folder / name
+    data.mkdir()
+    variables = {"STEPS": str(_LAST), "FAIL": fail, "MARK": f"{plane.home}/"}
+    container = {
+        "name": "main",
+        "image": "local",
+        "command": ["sh", "-c", _STEPS],
+        "env": [{"name": key, "value": value} for key, value in variables.items()],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    template = {
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            "volumes": [{"name": "data", "hostPath": {"path": str(data)}}],
+        }
+    }
+    document = {
+        "apiVersion": "argosy.dev/v1alpha1",
+        "kind": "TrainingRun",
+        "metadata": {"name": name},
+        "spec": {
+            "framework": "custom",
+            "roles": {"worker": {"replicas": replicas, "template": template}},
+            "limits": {"restarts": restarts},
+        },
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def _pod_folders(plane: ControlPlane) -> list[str]:
+    return [entry.name for entry in plane.state.pods.iterdir() if entry.is_dir()]

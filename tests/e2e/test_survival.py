@@ -1,0 +1,178 @@
+"""Pods outlive the control plane's processes, and nothing outlives `argosy down`."""
+
+import json
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from argosy.testing.badday import kill, kill_everything, leftovers, processes, running, wait_for
+from argosy.testing.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(180)]
+
+_COUNT = "i=0; while true; do i=$((i + 1)); echo $i; sleep 0.1; done"
+
+
+@pytest.fixture
+def counting() -> Iterator[ControlPlane]:
+    """A control plane of its own, with a pod in it that counts."""
+    plane = ControlPlane.up("--nodes", "1")
+    plane.kubectl("apply", "-f", "-", stdin=json.dumps(_counter(plane)))
+    plane.kubectl("wait", "--for=condition=Ready", "pod/counter", "--timeout=60s", timeout=70)
+    yield plane
+    plane.down()
+
+
+def test_a_pod_does_not_notice_that_everything_around_it_is_killed(counting: ControlPlane) -> None:
+    before = _container(counting)
+    for component in ("node", "apiserver", "controllers", "operator", "node", "apiserver"):
+        kill(counting, component)
+        _counts_on(counting)
+    assert _container(counting) == before
+    counting.kubectl("exec", "counter", "--", "true")
+
+
+def test_a_follower_of_logs_sees_every_line_once(counting: ControlPlane) -> None:
+    counting.argosy(
+        "run",
+        "-d",
+        "--name",
+        "talk",
+        "--",
+        "sh",
+        "-c",
+        "for i in $(seq 60); do echo line $i; sleep 0.1; done",
+    )
+    following = counting.start("logs", "-f", "talk")
+    wait_for(lambda: "line" in counting.argosy("logs", "talk", code=None).stdout, "it talks")
+    for component in ("node", "apiserver", "node"):
+        kill(counting, component)
+    out, _ = following.communicate(timeout=90)
+    assert re.findall(r"line (\d+)", out) == [str(number) for number in range(1, 61)]
+
+
+def test_up_after_the_supervisor_died_replaces_its_parts_and_keeps_its_pods(counting: ControlPlane) -> None:
+    before, old = _container(counting), running(counting)
+    old.supervisor.signal(signal.SIGKILL)
+    assert old.supervisor.wait_gone(10)
+    counting.argosy("up", "--nodes", "1", "--timeout", "60")
+    new = running(counting)
+    assert not any(component.alive for component in old.components.values())
+    assert all(component.alive for component in new.components.values())
+    assert new.options.port == old.options.port
+    _counts_on(counting)
+    assert _container(counting) == before
+    assert _programs(counting) == sorted(_PROGRAMS)
+
+
+def _kill_supervisor(plane: ControlPlane) -> None:
+    running(plane).supervisor.signal(signal.SIGKILL)
+
+
+def _kill_all_but_pods(plane: ControlPlane) -> None:
+    found = running(plane)
+    for process in (found.supervisor, *found.components.values()):
+        process.signal(signal.SIGKILL)
+
+
+def _lose_the_list(plane: ControlPlane) -> None:
+    plane.state.run.write_bytes(b"{")
+
+
+DEATHS = {
+    "though the supervisor died": _kill_supervisor,
+    "though all but the pods died": _kill_all_but_pods,
+    "though the list of processes is lost": _lose_the_list,
+}
+
+
+@pytest.mark.parametrize("die", DEATHS.values(), ids=DEATHS.keys())
+def test_down_cleans_up(counting: ControlPlane, die: Callable[[ControlPlane], None]) -> None:
+    die(counting)
+    assert counting.argosy("down").stdout == "stopped\n"
+    assert leftovers(counting) == []
+
+
+def test_up_keeps_the_pods_though_the_list_of_processes_is_lost(counting: ControlPlane) -> None:
+    before = _container(counting)
+    _lose_the_list(counting)
+    counting.argosy("up", "--nodes", "1", "--timeout", "60")
+    assert _programs(counting) == sorted(_PROGRAMS)
+    assert _container(counting) == before
+
+
+def test_up_after_the_power_failed(counting: ControlPlane) -> None:
+    kill_everything(counting)
+    counting.argosy("up", "--nodes", "1", "--timeout", "60")
+    restarted = "--for=jsonpath={.status.containerStatuses[0].restartCount}=1"
+    counting.kubectl("wait", restarted, "pod/counter", "--timeout=60s", timeout=70)
+    counting.kubectl("wait", "--for=condition=Ready", "pod/counter", "--timeout=60s", timeout=70)
+    counting.argosy("down")
+    assert leftovers(counting) == []
+
+
+def test_down_twice_and_down_without_up(counting: ControlPlane) -> None:
+    assert counting.argosy("down").stdout == "stopped\n"
+    assert leftovers(counting) == []
+    assert counting.argosy("down").stdout == "nothing was running\n"
+    assert counting.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"
+
+
+_PROGRAMS = (
+    "argosy.local.apiserver",
+    "argosy.local.controllers",
+    "argosy.local.node",
+    "argosy.local.node.holder",
+    "argosy.local.supervisor",
+    "operator",
+)
+
+
+def _programs(plane: ControlPlane) -> list[str]:
+    """The parts of the control plane that run, each as often as it does; zygote and shims left out."""
+    found = []
+    for process in processes(plane):
+        words = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
+        if "-m" in words:
+            name = words[words.index("-m") + 1]
+            name = words[words.index("-m") + 2] if name == "argosy" else name
+            found.append(name)
+    return sorted(name for name in found if name != "argosy.local.node.zygote")
+
+
+def _counter(plane: ControlPlane) -> dict[str, object]:
+    container = {
+        "name": "main",
+        "image": "local",
+        "command": ["sh", "-c", _COUNT],
+        "env": [{"name": "MARK", "value": f"{plane.home}/"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "counter"},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
+
+
+def _container(plane: ControlPlane) -> tuple[object, ...]:
+    """Which container it is: its id, since when it runs, and how often it was restarted."""
+    status = json.loads(plane.kubectl("get", "pod", "counter", "-o", "json").stdout)["status"]
+    one = status["containerStatuses"][0]
+    return one["containerID"], one["state"]["running"]["startedAt"], one["restartCount"], status["podIP"]
+
+
+def _counts_on(plane: ControlPlane) -> None:
+    counted = _counted(plane)
+    wait_for(lambda: _counted(plane) > counted, "it counts on")
+
+
+def _counted(plane: ControlPlane) -> int:
+    """How far it has counted; that no number is missing or doubled is checked on the way."""
+    done = plane.kubectl("logs", "counter", code=None)
+    numbers = [int(line) for line in done.stdout.split()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    return len(numbers)

@@ -1,0 +1,73 @@
+"""The supervisor keeps going on bad days: what it cannot write today it writes later."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from argosy.local import supervisor
+from argosy.local.processes import Options, Process, Run, read_run
+from argosy.local.state import State
+
+
+def test_a_list_that_cannot_be_written_does_not_end_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(Options(), Process(1, 2))
+    assert not supervisor._saved(run, tmp_path / "missing" / "run.json")
+    assert "trying again" in capfd.readouterr().err
+    assert supervisor._saved(run, tmp_path / "run.json")
+    assert read_run(tmp_path / "run.json") == run
+
+
+def test_components_that_die_at_once_are_started_ever_more_slowly(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    child = supervisor._Child(
+        supervisor.Component("short", (sys.executable, "-c", "raise SystemExit(3)")), log
+    )
+    delays = []
+    for now in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0):
+        child.start(now)
+        assert child.process is not None
+        child.process.wait()
+        assert child.reap(now)
+        delays.append(child.due - now)
+    assert delays[0] == 0.0
+    assert delays[1:] == sorted(delays[1:])
+    assert delays[-1] == 5.0
+    assert log.read_text().splitlines()[0] == "supervisor: short ended with 3; start 2"
+
+
+def test_a_component_that_ran_steadily_is_started_again_at_once(tmp_path: Path) -> None:
+    child = supervisor._Child(supervisor.Component("steady", ("sleep", "60")), tmp_path / "log")
+    child.failures = 5
+    child.start(0.0)
+    assert child.process is not None
+    child.process.kill()
+    child.process.wait()
+    assert child.reap(100.0)
+    assert child.due == 100.0
+
+
+def test_a_supervisor_whose_components_cannot_run_still_stops_when_told(tmp_path: Path) -> None:
+    """Nothing it needs is in the state folder, so every component fails; it goes on and can be ended."""
+    state = State(tmp_path / "s")
+    state.create()
+    options = msgspec.json.encode(Options(operator=False)).decode()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "argosy.local.supervisor", "--state", str(state.folder), "--options", options]
+    )
+    deadline = time.monotonic() + 30
+    while "ended with" not in _text(state.logs / "controllers.log") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert read_run(state.run) is None
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
