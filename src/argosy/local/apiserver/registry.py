@@ -106,18 +106,6 @@ class Registry:
     def all(self) -> Iterable[Served]:
         return self._served.values()
 
-    def of_resource(self, group: str, plural: str) -> Served | None:
-        """Any served version of a resource."""
-        return next((s for s in self._served.values() if s.group == group and s.plural == plural), None)
-
-    def storages(self) -> dict[str, Served]:
-        """Each storage that holds objects, with one served kind of it."""
-        found: dict[str, Served] = {}
-        for served in self._served.values():
-            if "list" in served.verbs:
-                found.setdefault(served.storage, served)
-        return found
-
     def define(self, definition: Json) -> None:
         """Serve the versions of an established CustomResourceDefinition, instead of those served before."""
         name = text(definition, "metadata", "name")

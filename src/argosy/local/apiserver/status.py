@@ -6,15 +6,7 @@ words them, so that what was written against it keeps working.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from argosy.local.apiserver.objects import Json
-
-
-class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
-    reason: str = ""
-    message: str = ""
-    field: str = ""
 
 
 class StatusError(Exception):
@@ -90,16 +82,6 @@ def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
     return StatusError(403, "Forbidden", f"{where}: {why}", _about(group, plural, name))
 
 
-def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """422 with one cause per field; `causes` carry messages as field errors print them, without the field."""
-    lines = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
-    detail = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
-    where = f"{kind}.{group}" if group else kind
-    details = _about(group, kind, name)
-    details["causes"] = [msgspec.to_builtins(cause) for cause in causes]
-    return StatusError(422, "Invalid", f'{where} "{name}" is invalid: {detail}', details)
-
-
 def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
@@ -110,11 +92,6 @@ def unauthorized() -> StatusError:
 
 def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
-
-
-def method_not_supported(group: str, plural: str, verb: str) -> StatusError:
-    message = f'{verb} is not supported on resources of kind "{qualified(group, plural)}"'
-    return StatusError(405, "MethodNotAllowed", message, _about(group, plural, ""))
 
 
 def method_not_allowed() -> StatusError:
@@ -142,10 +119,6 @@ def too_large(limit: int) -> StatusError:
 def internal(message: str) -> StatusError:
     details: Json = {"causes": [{"message": message}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)
-
-
-def unavailable(message: str) -> StatusError:
-    return StatusError(503, "ServiceUnavailable", message)
 
 
 def too_many_requests(message: str, seconds: int, causes: list[Json] | None = None) -> StatusError:
