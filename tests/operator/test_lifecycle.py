@@ -44,8 +44,17 @@ async def start(scene: Scene, elect: str = "") -> asyncio.subprocess.Process:
         str(scene.server.kubeconfig),
         scene.namespace,
         elect,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        limit=2**20,
     )
+
+
+async def serving(process: asyncio.subprocess.Process) -> None:
+    """Until the operator says that it serves TrainingRuns, however long its start takes."""
+    assert process.stderr is not None
+    while line := await process.stderr.readline():
+        if b"serving" in line and b"TrainingRun" in line:
+            return
 
 
 async def holder(scene: Scene) -> str:
@@ -245,8 +254,9 @@ async def test_a_run_survives_an_operator_that_is_killed_again_and_again(scene: 
         kills = 0
         while not ended.is_set():
             process = await start(scene)
+            await serving(process)
             with suppress(TimeoutError):
-                async with asyncio.timeout(chance.uniform(1.0, 4.0)):
+                async with asyncio.timeout(chance.uniform(0.0, 1.0)):
                     await ended.wait()
             process.kill()
             await process.wait()
