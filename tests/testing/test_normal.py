@@ -50,6 +50,10 @@ CASES: dict[str, tuple[object, object]] = {
             "rows": [{"cells": ["5s", "<age>"]}],
         },
     ),
+    "the order of managers does not matter": (
+        {"managedFields": [{"manager": "b"}, {"manager": "a"}]},
+        {"managedFields": [{"manager": "a"}, {"manager": "b"}]},
+    ),
     "numbers and truths stay": ({"a": 1, "b": True, "c": None}, {"a": 1, "b": True, "c": None}),
 }
 

@@ -36,7 +36,9 @@ class Normaliser:
         if isinstance(value, dict):
             return self._object(key, value)
         if isinstance(value, list):
-            return [self._value(key, item) for item in value]
+            items = [self._value(key, item) for item in value]
+            # They stand in the order of their times, which have seconds only: whether two fall into one is chance.
+            return sorted(items, key=str) if key == "managedFields" else items
         if isinstance(value, str):
             return self._text(key, value)
         if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value >= 30000:
