@@ -265,7 +265,7 @@ CASES: dict[str, list[Step]] = {
     "a field manager's name must be printable and short": [
         MADE,
         patch(f"{ONE}?fieldManager={'x' * 129}", {"data": {"z": "1"}}),
-        patch(f"{ONE}?fieldManager=%07", {"data": {"z": "1"}}),
+        patch(f"{ONE}?fieldManager=%01", {"data": {"z": "1"}}),
     ],
 }
 

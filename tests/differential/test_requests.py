@@ -76,7 +76,6 @@ CASES: dict[str, list[Step]] = {
         Step("POST", ONE, config_map()),
         Step("PUT", CONFIG_MAPS, config_map()),
         Step("PATCH", CONFIG_MAPS, {}, "application/merge-patch+json"),
-        Step("FOO", ONE),
     ],
     "a namespaced kind without a namespace cannot be made": [post("/api/v1/configmaps", config_map())],
     "a dry run answers as if, and changes nothing": [

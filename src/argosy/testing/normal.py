@@ -37,7 +37,7 @@ class Normaliser:
             return self._object(key, value)
         if isinstance(value, list):
             items = [self._value(key, item) for item in value]
-            # They stand in the order of their times, which have seconds only: whether two fall into one is chance.
+            # They stand in the order of their times, in whole seconds: whether two share one is chance.
             return sorted(items, key=str) if key == "managedFields" else items
         if isinstance(value, str):
             return self._text(key, value)
