@@ -156,7 +156,8 @@ def test_status_through_a_life() -> None:
     obj = status(obj, seen(*pods("RP")), 1)
     assert (obj.status.phase, obj.status.message) == ("Starting", "1 of 2 workers running")
     obj = status(obj, seen(*pods("RR")), 2)
-    assert (obj.status.phase, obj.status.reason, obj.status.message) == ("Running", "", "")
+    assert (obj.status.phase, obj.status.reason) == ("Running", "")
+    assert obj.status.message == "attempt 1 · 2 workers"
     assert (obj.status.workers, obj.status.replicas, obj.status.attempt) == ("2/2", 2, 1)
     assert obj.status.selector == "argosy.dev/job=mnist,argosy.dev/role=worker"
     assert conditions(obj)["Running"] == "True"
@@ -164,7 +165,7 @@ def test_status_through_a_life() -> None:
     assert (obj.status.phase, obj.status.restarts) == ("Restarting", 1)
     assert obj.status.message.startswith("worker-1 was killed (SIGKILL, exit 137) on n; replacing it")
     obj = status(obj, seen(pod(0), pod(1, replacement=1)), 4)
-    assert (obj.status.phase, obj.status.message) == ("Running", "")
+    assert (obj.status.phase, obj.status.message) == ("Running", "attempt 1 · 2 workers")
     obj = status(obj, seen(pod(0, "Succeeded"), pod(1, "Succeeded", replacement=1)), 134)
     assert (obj.status.phase, obj.status.reason) == ("Succeeded", "")
     assert obj.status.message == "in 2 m 14 s · 1 restart"

@@ -53,7 +53,17 @@ def progress(workload: Workload, record: Record, seen: Observed) -> str:
     if held_up:
         said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
         parts.append(f"{words.place(held_up.role, held_up.index)}: {held_up.waiting}{said}")
+    if not parts and record.phase is Phase.RUNNING:
+        return _in_full(workload, record, seen)
     return "; ".join(parts)
+
+
+def _in_full(workload: Workload, record: Record, seen: Observed) -> str:
+    """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
+    sizes = [words.many(record.role(name).size, name) for name in workload.roles]
+    nodes = sorted({pod.node for pod in _current(record, seen) if pod.node})
+    parts = (f"attempt {record.attempt}", words.listed(sizes), words.listed(nodes, most=4))
+    return " · ".join(part for part in parts if part)
 
 
 def _cause(
