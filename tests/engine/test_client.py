@@ -25,6 +25,7 @@ from argosy.engine.limiter import WriteLimits
 from argosy.kinds.kubernetes import ConfigMap, Namespace
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
+from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault
 from argosy.testing.faultproxy import FaultProxy, Mischief
 
@@ -270,6 +271,21 @@ async def test_a_write_times_out_before_the_deadline(server: FakeServer) -> None
             with pytest.raises(Unavailable, match="in time"):
                 await client.create(ConfigMap, config_map("a"), "default")
             assert time.clock_gettime(time.CLOCK_BOOTTIME) < deadline + 0.5
+
+
+async def test_a_cancellation_that_comes_together_with_a_timeout_is_not_lost(server: FakeServer) -> None:
+    """As after a process was stopped for a while: everything that was due falls due at once."""
+    async with (
+        FaultProxy("127.0.0.1", server.port) as proxy,
+        Client(server.connection(port=proxy.port), timeout=0.05) as client,
+    ):
+        proxy.mischief = Mischief(after_bytes=0, then="stall")
+        request = asyncio.create_task(client.get(ConfigMap, "a", "default"))
+        await eventually(lambda: proxy.open == 1)
+        asyncio.get_running_loop().call_later(0.06, request.cancel)
+        time.sleep(0.2)  # noqa: ASYNC251  (the stop)
+        await asyncio.wait((request,))
+        assert request.cancelled()
 
 
 async def test_no_more_writes_than_allowed_are_in_flight(server: FakeServer) -> None:

@@ -85,7 +85,7 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Answer:
         try:
-            async with self._open(request) as response:
+            async with asyncio.timeout(request.timeout), self._open(request) as response:
                 return Answer(response.status, response.headers, await response.read())
         except FAILURES as error:
             raise _unavailable(request, error) from error
@@ -93,7 +93,8 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
         try:
-            response = await self._open(request)
+            async with asyncio.timeout(request.timeout):
+                response = await self._open(request)
         except FAILURES as error:
             raise _unavailable(request, error) from error
         try:
@@ -142,7 +143,6 @@ class HttpTransport:
             server_hostname=self._connection.server_name,
             proxy=self._connection.proxy,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=request.timeout, sock_connect=CONNECT_TIMEOUT),
         )
 
     def _url(self, request: Request) -> URL:
@@ -165,6 +165,8 @@ class HttpTransport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("Accept-Encoding", "Accept", "User-Agent"),
                 read_bufsize=READ_BUFFER,
+                # No total: aiohttp's own timer, when it fires together with a cancellation, swallows it.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
             )
         return self._session
 
