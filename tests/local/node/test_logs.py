@@ -1,4 +1,7 @@
+import os
 from pathlib import Path
+
+import pytest
 
 from argosy.local.node.logs import LogWriter, log_path, parse, read_lines, rotated, tail_text, timestamp
 
@@ -46,3 +49,26 @@ def test_the_end_of_a_log_as_a_message(tmp_path: Path) -> None:
     writer.write("stderr", b"a\nb\nc\n")
     writer.close()
     assert tail_text(tmp_path / "c.log", 2, 100) == "b\nc\n"
+
+
+def test_times_do_not_go_back_with_the_clock(tmp_path: Path) -> None:
+    path = tmp_path / "c.log"
+    clock = iter([1000.0, 1001.0, 400.0, 401.0, 1002.0])
+    writer = LogWriter(path, 1 << 20, lambda: next(clock))
+    writer.write("stdout", b"a\nb\nc\nd\ne\n")
+    writer.close()
+    assert [line.time[17:19] for line in read_lines(path)] == ["40", "41", "41", "41", "42"]
+
+
+def test_a_line_torn_by_a_full_disk_does_not_spoil_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.log"
+    writer = LogWriter(path, 1 << 20)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:45]))
+    writer.write("stdout", b"the first line\n")
+    monkeypatch.undo()
+    writer.write("stdout", b"the second line\n")
+    writer.close()
+    assert [line.text for line in read_lines(path)][-1] == b"the second line"
