@@ -8,12 +8,12 @@ verified stay those of the URL.
 
 import base64
 import binascii
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-import yaml
 from msgspec import Struct, field
 
 from argosy.engine.credentials import (
@@ -131,9 +131,22 @@ def _paths(path: str | Path | None) -> list[Path]:
 
 def _parse(path: Path) -> _File:
     try:
-        return msgspec.convert(yaml.safe_load(path.read_text()) or {}, _File)
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        return msgspec.convert(_parsed(path.read_bytes()) or {}, _File)
+    except (OSError, ValueError, msgspec.ValidationError) as error:
         raise KubeconfigError(f"{path}: {error}") from error
+
+
+def _parsed(content: bytes) -> object:
+    """YAML; JSON, which is YAML too, without loading what reads the rest of it."""
+    if content.lstrip().startswith(b"{"):
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(content)
+    import yaml
+
+    try:
+        return yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def _merge(config: _Config, file: _File, folder: Path) -> None:

@@ -1,13 +1,14 @@
 """A kubeconfig for one identity of a local control plane.
 
 The cluster entry names the server's Unix socket in an extension: our own client dials it, kubectl ignores it.
+Written as JSON, which every reader of YAML reads, so that our own processes start without a YAML parser.
 """
 
 import base64
 import os
 from pathlib import Path
 
-import yaml
+import msgspec
 
 
 def write_kubeconfig(path: Path, server: str, ca: Path, token: str, socket: Path | None = None) -> None:
@@ -29,6 +30,6 @@ def write_kubeconfig(path: Path, server: str, ca: Path, token: str, socket: Path
     }
     partial = path.with_name(path.name + ".new")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        yaml.safe_dump(config, file, sort_keys=False)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(config)))
     partial.replace(path)
