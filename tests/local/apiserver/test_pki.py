@@ -1,3 +1,4 @@
+import datetime
 import ssl
 from pathlib import Path
 
@@ -47,3 +48,11 @@ def test_a_kubeconfig_names_the_socket(tmp_path: Path) -> None:
     write_kubeconfig(tmp_path / "config", "https://127.0.0.1:1", tmp_path / "pki" / "ca.crt", "t", socket)
     cluster = yaml.safe_load((tmp_path / "config").read_text())["clusters"][0]["cluster"]
     assert cluster["extensions"] == [{"name": "argosy.dev/unix-socket", "extension": {"path": str(socket)}}]
+
+
+def test_certificates_hold_though_the_clock_is_set_back(tmp_path: Path) -> None:
+    ensure_pki(tmp_path)
+    years_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=5 * 365)
+    for name in ("ca.crt", "apiserver.crt"):
+        certificate = x509.load_pem_x509_certificate((tmp_path / "pki" / name).read_bytes())
+        assert certificate.not_valid_before_utc < years_ago

@@ -97,7 +97,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_before(now - _YEARS)  # a clock that is set back must not lock anyone out
         .not_valid_after(now + _YEARS)
     )
 

@@ -2,13 +2,14 @@
 
 A line is `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, the format of container runtimes: P marks a piece of
 a line that was too long or cut off by the end. A log is bounded: at its limit it becomes `<file>.1` and
-begins anew, so one noisy container holds at most twice the limit. Standard library only.
+begins anew, so one noisy container holds at most twice the limit. Times in a log never go back, though the
+clock may, because readers go on after the last time they saw. Standard library only.
 """
 
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,9 +17,12 @@ _LONGEST_LINE: Final = 16384
 
 
 class LogWriter:
-    def __init__(self, path: Path, limit: int) -> None:
+    def __init__(self, path: Path, limit: int, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._limit = limit
+        self._clock = clock
+        self._latest = 0.0
+        self._torn = False
         path.parent.mkdir(parents=True, exist_ok=True)
         self._open()
         self._pending = {"stdout": b"", "stderr": b""}
@@ -27,9 +31,9 @@ class LogWriter:
         """Take what a pipe gave; whole lines go out now, the rest waits for its end."""
         lines = (self._pending[stream] + data).split(b"\n")
         rest = lines.pop()
-        records = [_record(stream, b"F", line) for line in lines]
+        records = [self._record(stream, b"F", line) for line in lines]
         while len(rest) > _LONGEST_LINE:
-            records.append(_record(stream, b"P", rest[:_LONGEST_LINE]))
+            records.append(self._record(stream, b"P", rest[:_LONGEST_LINE]))
             rest = rest[_LONGEST_LINE:]
         self._pending[stream] = rest
         if records:
@@ -38,7 +42,7 @@ class LogWriter:
     def close(self) -> None:
         for stream, rest in self._pending.items():
             if rest:
-                self._put(_record(stream, b"P", rest))
+                self._put(self._record(stream, b"P", rest))
         os.close(self._descriptor)
 
     def _put(self, data: bytes) -> None:
@@ -46,10 +50,18 @@ class LogWriter:
             os.close(self._descriptor)
             self._path.rename(rotated(self._path))
             self._open()
+        if self._torn:
+            data = b"\n" + data
         try:
-            self._size += os.write(self._descriptor, data)
+            written = os.write(self._descriptor, data)
         except OSError:  # a full disk loses log lines, not the pod
             return
+        self._size += written
+        self._torn = written < len(data)
+
+    def _record(self, stream: str, tag: bytes, text: bytes) -> bytes:
+        self._latest = max(self._latest, self._clock())
+        return b"%s %s %s %s\n" % (timestamp(self._latest).encode(), stream.encode(), tag, text)
 
     def _open(self) -> None:
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -110,7 +122,3 @@ def _all_lines(path: Path) -> Iterator[Line]:
                         yield line
         except FileNotFoundError:
             continue
-
-
-def _record(stream: str, tag: bytes, text: bytes) -> bytes:
-    return b"%s %s %s %s\n" % (timestamp(time.time()).encode(), stream.encode(), tag, text)
