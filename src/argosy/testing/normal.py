@@ -4,6 +4,7 @@ Ids and versions become the number of their first appearance, so that "the same 
 version" still show. Times, allocated addresses, generated name endings and tokens become their kind.
 """
 
+import json
 import re
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
@@ -38,7 +39,7 @@ class Normaliser:
         if isinstance(value, list):
             items = [self._value(key, item) for item in value]
             # They stand in the order of their times, in whole seconds: whether two share one is chance.
-            return sorted(items, key=str) if key == "managedFields" else items
+            return sorted(items, key=_words) if key == "managedFields" else items
         if isinstance(value, str):
             return self._text(key, value)
         if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value >= 30000:
@@ -121,5 +122,10 @@ def _settle_causes(status: dict[str, object]) -> None:
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     if isinstance(details, dict) and isinstance(causes, list) and len(causes) > 1:
-        details["causes"] = sorted(causes, key=str)
+        details["causes"] = sorted(causes, key=_words)
         status["message"] = str(status.get("message")).partition(": [")[0]
+
+
+def _words(value: object) -> str:
+    """A text by which JSON values sort, whatever the order of their fields."""
+    return json.dumps(value, sort_keys=True)
