@@ -246,12 +246,14 @@ class Worker:
     async def _write_status(self) -> None:
         if self.report is None and self._waiting is None and self._outcome is None:
             return
+        if self._outcome and not self._over():
+            return  # its containers are ending: that they ended is not yet the pod's end
         situation = Situation(
             address=self._address or (self.report["address"] if self.report else ""),
             host_address=self._host_address,
             now=datetime.now(UTC),
             waiting=self._waiting,
-            outcome=self._outcome if self._over() else None,
+            outcome=self._outcome,
         )
         if self.report:
             self._tell_starts(self.report)
