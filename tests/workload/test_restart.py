@@ -134,3 +134,12 @@ def test_containers_that_fail_in_place_use_up_restarts() -> None:
     record = Record(restarts=4, roles={"worker": RoleRecord(size=3)})
     ending = restart.repair(job, record, Observed(), NOW).ending
     assert ending and ending.reason == "RestartsExhausted"
+
+
+def test_a_killed_pod_is_named_before_one_that_gave_up_because_of_it() -> None:
+    job = workload(role(), rules=Rules(restart_scope=Scope.JOB))
+    record = Record(began=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    found = restart.repair(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
+    assert found.record.message.startswith(
+        "worker-2 was killed (SIGKILL, exit 137) on node-3 (and 1 other pod);"
+    )

@@ -28,6 +28,8 @@ class Loss(Struct, frozen=True):
     words: str
     lived: float | None = None
     """Seconds since the pod was created."""
+    killed: bool = False
+    """Ended by a signal: likelier the cause than a peer that gave up because of it."""
 
 
 class Repair(Struct, frozen=True):
@@ -53,7 +55,7 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     scope = workload.rules.restart_scope
     used = len(counted) if scope is Scope.POD else min(1, len(counted))
     if limit is not None and counted and record.restarts + used > limit:
-        return Repair(record, _exhausted(limit, counted[0].words))
+        return Repair(record, _exhausted(limit, _likeliest(counted).words))
     record = replace(
         record, restarts=record.restarts + used, disruptions=record.disruptions + len(losses) - len(counted)
     )
@@ -102,7 +104,8 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
         if _is_lost(role, pod, seen) or (pod.terminating and whole):
             lived = (now - pod.created).total_seconds() if pod.created else None
             counted = pod.phase == "Failed" and not (pod.disrupted or pod.terminating)
-            losses.append(Loss(role.name, pod.index, counted, _fate(pod), lived))
+            killed = pod.exit_code is not None and bool(words.signal_name(pod.exit_code))
+            losses.append(Loss(role.name, pod.index, counted, _fate(pod), lived, killed))
     if whole and last.phase is Phase.RUNNING:
         for index in range(min(last.size, last.created)):
             gone = (role.name, index) in seen.absent and not seen.by_place.get((role.name, index))
@@ -183,7 +186,7 @@ def _later(now: datetime, seconds: float) -> datetime | None:
 
 def _message(losses: list[Loss], scope: Scope, record: Record, limit: int | None) -> str:
     counted = [loss for loss in losses if loss.counted]
-    first = (counted or losses)[0]
+    first = _likeliest(counted or losses)
     others = f" (and {words.many(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
     doing = {
         Scope.POD: "replacing it" if len(losses) == 1 else "replacing them",
@@ -194,6 +197,11 @@ def _message(losses: list[Loss], scope: Scope, record: Record, limit: int | None
         return f"{first.words}{others}; {doing}"
     budget = f"{record.restarts} of {limit}" if limit is not None else f"{record.restarts}"
     return f"{first.words}{others}; {doing}, {budget} restarts used"
+
+
+def _likeliest(losses: list[Loss]) -> Loss:
+    """The loss to tell people of first."""
+    return next((loss for loss in losses if loss.killed), losses[0])
 
 
 def _exhausted(limit: int, why: str) -> Ending:
