@@ -137,7 +137,7 @@ def test_containers_that_fail_in_place_use_up_restarts() -> None:
 
 
 def test_a_killed_pod_is_named_before_one_that_gave_up_because_of_it() -> None:
-    job = workload(role(), rules=Rules(restart_scope=Scope.JOB))
+    job = workload(role(restart=Restart.ON_FAILURE), rules=Rules(restart_scope=Scope.JOB))
     record = Record(began=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
     found = restart.repair(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
     assert found.record.message.startswith(
