@@ -77,7 +77,8 @@ async def _told(work: Awaitable[Result]) -> Result:
     try:
         return await work
     except Unavailable as error:
-        raise click.ClickException(f"the API server does not answer: {error.message}") from error
+        problem = "cannot do this now" if error.status >= 500 else "does not answer"
+        raise click.ClickException(f"the API server {problem}: {error.message}") from error
     except NotFound as error:
         raise click.ClickException(_not_found(error)) from error
     except ApiError as error:

@@ -142,7 +142,7 @@ def _tokens(path: Path) -> dict[str, str]:
     """The token of each identity; the file, as the API server reads it, is keyed by token."""
     try:
         known = {str(entry["user"]): token for token, entry in msgspec.json.decode(path.read_bytes()).items()}
-    except FileNotFoundError:
+    except (FileNotFoundError, msgspec.DecodeError):
         known = {}
     tokens = {name: known.get(user) or secrets.token_urlsafe(32) for name, (user, _) in _IDENTITIES.items()}
     entries = {

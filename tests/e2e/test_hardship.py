@@ -1,0 +1,247 @@
+"""`argosy up` where things are not as they should be: a clear message, and no damage."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argosy.testing.badday import kill, kill_everything, leftovers, processes, running, wait_for
+from argosy.testing.controlplane import ARGOSY, REPOSITORY, ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+_UP = ("up", "--timeout", "60")
+_NOBODY = 65534
+
+
+@pytest.fixture
+def down_plane() -> Iterator[ControlPlane]:
+    """A control plane that is not up yet, and is not up any more afterwards."""
+    plane = ControlPlane(Path(tempfile.mkdtemp(prefix="argosy-")))
+    yield plane
+    plane.argosy("down", code=None)
+    left = leftovers(plane)
+    shutil.rmtree(plane.home, ignore_errors=True)
+    assert left == []
+
+
+def test_a_port_in_use_is_named_and_a_free_one_is_found_if_none_was_asked_for(
+    down_plane: ControlPlane,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = down_plane.argosy(*_UP, "--port", port, code=1)
+        assert f"port {port} is in use by another program" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    down_plane.argosy(*_UP, "--port", port)
+    assert running(down_plane).options.port == int(port)
+    down_plane.argosy("down")
+    with socket.create_server(("127.0.0.1", int(port))):
+        down_plane.argosy(*_UP)
+    down_plane.argosy("status")
+
+
+def test_two_ups_at_once_make_one_control_plane(down_plane: ControlPlane) -> None:
+    both = [down_plane.start(*_UP) for _ in range(3)]
+    said = [process.communicate(timeout=100)[0] for process in both]
+    codes = [process.returncode for process in both]
+    assert 0 in codes, said
+    for code, text in zip(codes, said, strict=True):
+        assert code == 0 or "another `argosy up` or `argosy down` is at work" in text, text
+    assert sum("argosy.local.supervisor" in line for line in _commands(down_plane)) == 1
+    down_plane.argosy("status")
+
+
+def test_other_settings_while_it_runs_are_refused_and_change_nothing(down_plane: ControlPlane) -> None:
+    down_plane.argosy(*_UP)
+    before = running(down_plane)
+    refused = down_plane.argosy(*_UP, "--nodes", "2", code=1)
+    assert "is up with other settings; `argosy down` first" in refused.stderr
+    down_plane.argosy(*_UP)
+    assert running(down_plane) == before
+
+
+@pytest.mark.root
+def test_what_a_crashed_machine_left_behind_is_not_in_the_way(down_plane: ControlPlane) -> None:
+    down_plane.argosy(*_UP)
+    down_plane.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+    kill_everything(down_plane)
+    state = down_plane.state
+    for stale in (state.api_socket, state.agent_socket, state.operator_socket, state.run):
+        assert stale.exists(), f"{stale} should have been left"
+    assert down_plane.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"
+    assert "Is there a control plane? `argosy up` starts one here." in down_plane.argosy("ps", code=1).stderr
+    down_plane.argosy(*_UP)
+    down_plane.argosy("status")
+    assert down_plane.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}").stdout == "b"
+    assert "hello" in down_plane.argosy("run", "--", "echo", "hello").stdout
+
+
+@pytest.mark.root
+def test_a_full_disk_refuses_writes_and_does_no_damage(down_plane: ControlPlane) -> None:
+    with _small_disk(down_plane.home, megabytes=12):
+        down_plane.argosy(*_UP)
+        talk = "i=0; while true; do i=$((i + 1)); echo $i; sleep 0.1; done"
+        down_plane.argosy("run", "-d", "--name", "talk", "--", "sh", "-c", talk)
+        wait_for(lambda: down_plane.argosy("logs", "talk", code=None).stdout, "it talks")
+        fill = down_plane.home / "fill"
+        with contextlib.suppress(OSError), fill.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        large = f"--from-literal=a={'x' * 100_000}"
+        refused = down_plane.kubectl("create", "configmap", "large", large, code=1)
+        assert "disk is full" in refused.stderr
+        refused = down_plane.argosy("run", "--env", f"A={'x' * 60_000}", "--", "true", code=1)
+        assert "the API server cannot do this now" in refused.stderr
+        assert "disk is full" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+        assert "talk" in down_plane.argosy("ps").stdout
+        _kill_quietly(down_plane, "operator")
+        fill.unlink()
+        down_plane.kubectl("create", "configmap", "large", large)
+        assert "hello" in down_plane.argosy("run", "--", "echo", "hello").stdout
+        wait_for(lambda: _healthy(down_plane), "everything runs again")
+        numbers = [
+            int(line.split("│")[1])
+            for line in down_plane.argosy("logs", "talk", "--tail", "5").stdout.splitlines()
+        ]
+        assert numbers == list(range(numbers[0], numbers[0] + 5))
+        kill(down_plane, "apiserver")
+        wait_for(lambda: _healthy(down_plane), "everything runs again")
+        assert down_plane.kubectl("get", "configmap", "large", "-o", "name").stdout == "configmap/large\n"
+        down_plane.argosy("down")
+
+
+@pytest.mark.root
+def test_no_room_to_start_in_is_said(down_plane: ControlPlane) -> None:
+    with _small_disk(down_plane.home, megabytes=1):
+        with contextlib.suppress(OSError), (down_plane.home / "fill").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        refused = down_plane.argosy(*_UP, code=1)
+        assert "cannot be written (No space left on device); make room" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.root
+def test_a_read_only_home_is_said(down_plane: ControlPlane) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", down_plane.home], check=True)
+    try:
+        for words in (_UP, ("run", "--", "true")):
+            refused = down_plane.argosy(*words, code=1)
+            assert "Traceback" not in refused.stderr
+        assert "cannot be written (Read-only file system)" in down_plane.argosy(*_UP, code=1).stderr
+        assert down_plane.argosy("down").stdout == "nothing was running\n"
+        assert down_plane.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"
+    finally:
+        subprocess.run(["umount", down_plane.home], check=True)
+
+
+def test_a_path_too_long_for_sockets_is_said(down_plane: ControlPlane) -> None:
+    far = ControlPlane(down_plane.home / ("x" * 100))
+    refused = far.argosy(*_UP, code=1)
+    assert "the path is too long for a Unix socket" in refused.stderr
+    assert "set ARGOSY_HOME to a shorter folder" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.root
+@pytest.mark.timeout(240)
+def test_an_ordinary_user_needs_no_root() -> None:
+    """The same as root would do, in user namespaces; the pods think they are root."""
+    python = _python_of_everyone()
+    if python is None:
+        pytest.skip("no Python 3.11 that an unprivileged user may run")
+    home = Path(tempfile.mkdtemp(prefix="argosy-"))
+    os.chown(home, _NOBODY, _NOBODY)
+    user = _User(home, python)
+    try:
+        user.argosy(*_UP, "--nodes", "2")
+        out = user.argosy("run", "--replicas", "2", "--", "sh", "-c", 'echo "index $INDEX as $(id -u)"')
+        assert "index 0 as 0" in out
+        assert "index 1 as 0" in out
+        assert "Succeeded" in out.splitlines()[-1]
+        assert not [entry for entry in home.rglob("*") if entry.lstat().st_uid != _NOBODY]
+    finally:
+        user.argosy("down")
+    plane = ControlPlane(home)
+    assert leftovers(plane) == []
+    shutil.rmtree(home)
+
+
+class _User:
+    """The `argosy` command in the hands of an unprivileged user."""
+
+    def __init__(self, home: Path, python: str) -> None:
+        self._home = home
+        self._python = python
+
+    def argosy(self, *words: str) -> str:
+        packages = [str(REPOSITORY / "src"), sysconfig.get_path("purelib")]
+        done = subprocess.run(
+            [self._python, "-m", "argosy", *words],
+            user=_NOBODY,
+            group=_NOBODY,
+            extra_groups=[],
+            env={
+                "HOME": str(self._home),
+                "ARGOSY_HOME": str(self._home),
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": os.pathsep.join(packages),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            cwd=self._home,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr + self._logs()
+        return done.stdout
+
+    def _logs(self) -> str:
+        return "".join(path.read_text()[-2000:] for path in self._home.glob("local/logs/*.log"))
+
+
+def _python_of_everyone() -> str | None:
+    """A Python that an unprivileged user may run; that of the tests may lie in a private folder."""
+    for candidate in (sys.executable, "/usr/bin/python3"):
+        check = [candidate, "-c", f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"]
+        with contextlib.suppress(OSError):
+            if subprocess.run(check, user=_NOBODY, group=_NOBODY, extra_groups=[], cwd="/").returncode == 0:
+                return candidate
+    return None
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path, *, megabytes: int) -> Iterator[None]:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([ARGOSY, "down"], env={**os.environ, "ARGOSY_HOME": str(folder)}, check=False)
+        subprocess.run(["umount", folder], check=True)
+
+
+def _kill_quietly(plane: ControlPlane, component: str) -> None:
+    """Kill a component whose next life cannot be written down, because there is no room."""
+    victim = running(plane).components[component]
+    os.kill(victim.pid, 9)
+    assert victim.wait_gone(10)
+
+
+def _healthy(plane: ControlPlane) -> bool:
+    return plane.argosy("status", code=None).returncode == 0
+
+
+def _commands(plane: ControlPlane) -> list[str]:
+    return [Path(f"/proc/{one.pid}/cmdline").read_text().replace("\0", " ") for one in processes(plane)]
