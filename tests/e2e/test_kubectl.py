@@ -272,5 +272,5 @@ request.add_header('Authorization', 'Bearer ' + open(base + 'token').read())
 try:
     urllib.request.urlopen(request, context=ssl.create_default_context(cafile=base + 'ca.crt'), timeout=10)
 except urllib.error.HTTPError as error:
-    print(error.code, json.load(error)['message'].split('"')[3])
+    print(error.code, json.load(error)['message'].split('"')[1])
 """

@@ -51,7 +51,9 @@ class Machine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.cpu_millis = (os.cpu_count() or 1) * 1000 // settings.nodes
+        # Every node has all the cores: they are shared as they are on any busy machine, and a job that asks
+        # for whole cores can be rehearsed on a laptop. Memory cannot be shared like that.
+        self.cpu_millis = (os.cpu_count() or 1) * 1000
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.memory = pages // settings.nodes
         gpus = real_gpus()
