@@ -61,7 +61,8 @@ class Follower:
         self._printer = printer
         self._labels = labels or f"{JOB}={name}"
         self._tail = tail
-        self._told: tuple[str, str] = ("", "")
+        self._told = ("", "")
+        self._last_words: tuple[str, str] | None = None
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -78,6 +79,8 @@ class Follower:
             ended = await self._ended
             if self._streams:
                 await asyncio.wait(self._streams.values(), timeout=_DRAIN_SECONDS)
+            if self._last_words:
+                self._printer.phase(self._name, *self._last_words)
             return ended
         finally:
             for task in (*tasks, *self._streams.values()):
@@ -89,14 +92,13 @@ class Follower:
             self._finish("Deleted")
             return
         status = change.new.status
-        phase, text = status.phase or "Pending", status.message or status.reason
-        if (phase, text) != self._told:
-            self._told = (phase, text)
-            self._printer.phase(self._name, phase, text)
-        if phase == "Succeeded":
-            self._finish("Succeeded")
-        elif phase == "Failed":
-            self._finish("Failed")
+        news = (status.phase or "Pending", status.message or status.reason)
+        if status.phase in ("Succeeded", "Failed"):
+            self._last_words = news  # said when the pods have said theirs
+            self._finish("Succeeded" if status.phase == "Succeeded" else "Failed")
+        elif news != self._told:
+            self._told = news
+            self._printer.phase(self._name, *news)
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._ended.done():

@@ -28,11 +28,17 @@ _FULL_DISK = 1.0
 """Seconds until run.json is written again when it could not be."""
 
 _GRACE = 15.0
+_HEAD_START = 1.0
+"""Seconds that the first components may have the processors for themselves; the rest waits no longer."""
+
+_GLANCE = 0.02
 
 
 class Component(Struct, frozen=True):
     name: str
     command: tuple[str, ...]
+    after: Path | None = None
+    """Starts when this is there: until then the processors are left to what everybody waits for."""
 
 
 def components(state: State, options: Options) -> tuple[Component, ...]:
@@ -49,12 +55,12 @@ def components(state: State, options: Options) -> tuple[Component, ...]:
     wanted = [
         Component("apiserver", (*python, "argosy.local.apiserver", *folder, "--port", str(options.port))),
         Component("node", tuple(node)),
-        Component("controllers", tuple(controllers)),
+        Component("controllers", tuple(controllers), after=state.api_socket),
     ]
     if options.operator:
         kubeconfig = str(state.kubeconfigs / "operator")
         operator = (*python, "argosy", "operator", "--kubeconfig", kubeconfig, "--local", str(state.folder))
-        wanted.append(Component("operator", operator))
+        wanted.append(Component("operator", operator, after=state.api_socket))
     return tuple(wanted)
 
 
@@ -65,9 +71,16 @@ class _Child:
         self.component = component
         self.log = log
         self.failures = 0
-        self.due = 0.0
+        self.due = time.monotonic() + (0.0 if component.after is None else _HEAD_START)
         self.started_at = 0.0
         self.process: subprocess.Popen[bytes] | None = None
+
+    def is_due(self, now: float) -> bool:
+        if self.process is not None:
+            return False
+        after = self.component.after
+        first = self.started_at == 0.0
+        return self.due <= now or (first and after is not None and after.exists())
 
     def start(self, now: float) -> None:
         self.started_at = now
@@ -112,13 +125,14 @@ def supervise(state: State, options: Options) -> None:
     children = [
         _Child(component, state.logs / f"{component.name}.log") for component in components(state, options)
     ]
+    state.api_socket.unlink(missing_ok=True)
     myself = Process.of(os.getpid())
     changed = False
     while True:
         now = time.monotonic()
         for child in children:
             changed |= child.reap(now)
-            if child.process is None and child.due <= now:
+            if child.is_due(now):
                 try:
                     child.start(now)
                 except OSError:  # no process, no memory, no file to be had: it may be better soon
@@ -176,7 +190,8 @@ def _saved(run: Run, path: Path) -> bool:
 
 def _next_start(children: Sequence[_Child], now: float) -> float:
     waiting = [child.due - now for child in children if child.process is None]
-    return max(0.0, min([60.0, *waiting]))
+    held = any(child.process is None and child.started_at == 0.0 for child in children)
+    return max(0.0, min([_GLANCE if held else 60.0, *waiting]))
 
 
 def _unblock_signals() -> None:
