@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 CLASSES, PIXELS, HIDDEN = 10, 64, 96
 SHAPES = ((PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,))
-STEPS = int(os.environ.get("STEPS", "800"))
+STEPS = int(os.environ.get("STEPS", "1200"))
 EVERY = int(os.environ.get("CHECKPOINT_EVERY", "50"))
 CHECKPOINT = Path(os.environ.get("CHECKPOINT", "checkpoint.npz"))
 RATE, BATCH = 0.1, 512
