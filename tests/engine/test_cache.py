@@ -205,3 +205,20 @@ async def test_what_a_transform_drops_is_not_kept(client: Client, server: FakeSe
     assert held.data == {}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_object_that_no_longer_fits_its_type_is_kept_as_it_last_did_and_told(
+    client: Client, server: FakeServer
+) -> None:
+    cache = new_cache(client)
+    problems: list[str] = []
+    cache.when_undecodable(lambda bad: problems.append(f"{bad.path} {bad.deleted}"))
+    await server.put("pods", raw_pod("a", node="n"))
+    async with running(cache) as told:
+        await cache.wait_synced()
+        await server.put("pods", {**raw_pod("a"), "spec": {"nodeName": 7}})
+        await eventually(lambda: problems == ["spec.nodeName False"])
+        assert names(cache, "n") == {"a"}
+        await server.remove("pods", "default", "a")
+        await eventually(lambda: told == [("new", "a"), ("gone", "a")])
+        assert len(cache) == 0

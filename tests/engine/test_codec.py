@@ -44,13 +44,20 @@ def test_one_object_that_does_not_fit_hides_no_other_in_a_list() -> None:
     )
     page = Codec(ConfigMap).page(body)
     assert [item.metadata.name for item in page.items] == ["good"]
-    assert [(bad.metadata.name, "$.data" in bad.problem) for bad in page.undecodable] == [("bad", True)]
+    assert [(bad.metadata.name, bad.path) for bad in page.undecodable] == [("bad", "data.a")]
 
 
 def test_an_object_that_does_not_fit_is_named_in_a_watch() -> None:
     event = Codec(ConfigMap).event(b'{"type":"ADDED","object":{"metadata":{"name":"bad"},"data":3}}')
     assert isinstance(event, Undecodable)
-    assert event.metadata.name == "bad"
+    assert (event.metadata.name, event.path, event.problem) == ("bad", "data", "Expected `object`, got `int`")
+    assert not event.deleted
+
+
+def test_the_end_of_an_object_that_does_not_fit_is_known_as_such() -> None:
+    event = Codec(ConfigMap).event(b'{"type":"DELETED","object":{"metadata":{"name":"bad"},"data":3}}')
+    assert isinstance(event, Undecodable)
+    assert event.deleted
 
 
 def test_an_object_fetched_alone_that_does_not_fit_is_an_error_with_the_path() -> None:

@@ -10,6 +10,7 @@ import structlog.testing
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
+from argosy.engine.codec import Undecodable
 from argosy.engine.watch import (
     Apply,
     Delete,
@@ -60,6 +61,8 @@ class Recording:
                     self.told.append(f"set {obj.metadata.name}={obj.data['x']}")
                 case Delete(obj):
                     self.told.append(f"del {obj.metadata.name}")
+                case Undecodable(meta, path, problem):
+                    self.told.append(f"{meta.name} {path}: {problem}")
                 case Progress():
                     pass
 
@@ -265,14 +268,12 @@ async def test_bookmarks_keep_the_version_current(client: Client, server: FakeSe
 async def test_an_object_that_does_not_fit_its_type_stops_nothing(client: Client, server: FakeServer) -> None:
     await server.put("configmaps", {"metadata": {"name": "bad", "namespace": "default"}, "data": {"x": 1}})
     await server.put("configmaps", config_map("good"))
-    problems: list[str] = []
     async with recording(client) as subject:
-        subject.watcher.when_undecodable(lambda bad: problems.append(f"{bad.metadata.name}: {bad.problem}"))
-        await eventually(lambda: subject.told == ["init", "has good", "done"])
+        await eventually(
+            lambda: subject.told == ["init", "bad data.x: Expected `str`, got `int`", "has good", "done"]
+        )
         await server.put("configmaps", config_map("bad", "cured"))
         await eventually(lambda: subject.told[-1] == "set bad=cured")
-    assert len(problems) == 1
-    assert problems[0].startswith("bad: Expected `str`, got `int`")
     sample = client.metrics.registry.get_sample_value
     assert sample("argosy_undecodable_objects_total", {"kind": "ConfigMap"}) == 1
 

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed
@@ -25,6 +26,11 @@ class Dialect(Protocol[T]):
     def lower(self, obj: T) -> Workload | Problems:
         """The workload that the object asks for, complete, or everything that is wrong with it. Never
         raises."""
+        ...
+
+    def stand_in(self, metadata: ObjectMeta, status: object) -> T:
+        """An object that could not be read, as far as its status can be projected; its definition is
+        empty."""
         ...
 
     def shed(self, obj: T) -> T:

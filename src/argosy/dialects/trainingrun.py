@@ -13,6 +13,7 @@ from argosy.dialects.conditions import conditions
 from argosy.frameworks.base import Framework
 from argosy.frameworks.registry import find_framework, installed
 from argosy.kinds import labels
+from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.names import label_problem, service_problem
 from argosy.kinds.quantity import parse_duration
 from argosy.kinds.trainingrun import (
@@ -76,6 +77,13 @@ class TrainingRunDialect:
         workload = replace(workload, rules=_with_wishes(rules, obj.spec), gang=_gang(workload, obj.spec.gang))
         problems = _job_problems(workload)
         return Problems(tuple(problems)) if problems else workload
+
+    def stand_in(self, metadata: ObjectMeta, status: object) -> TrainingRun:
+        try:
+            told = msgspec.convert(status or {}, TrainingRunStatus)
+        except msgspec.ValidationError:
+            told = TrainingRunStatus()
+        return TrainingRun(metadata, TrainingRunSpec(framework="", roles={}), told)
 
     def shed(self, obj: TrainingRun) -> TrainingRun:
         if obj.status.completion_time is None:

@@ -3,6 +3,7 @@
 A relist replaces the contents at once when it is complete; what is missing from it is reported as deleted.
 The object that our own write returned may be put in before the watch brings it: then no pass starts from a
 version older than what this process itself wrote. Reading is plain method calls, with no await in between.
+Of an object that does not fit its type the last version that did is kept, until it is deleted.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import structlog
 from msgspec import Struct
 
 from argosy.engine.client import Client
+from argosy.engine.codec import Undecodable
 from argosy.engine.objects import Key, T, key_of, version_number, version_of
 from argosy.engine.watch import Apply, Delete, Event, Init, InitApply, InitDone, Watcher, WatchTimings
 
@@ -46,6 +48,7 @@ class Cache(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._index = _Index(indexes or {})
         self._listeners: list[Callable[[Change[T]], None]] = []
+        self._undecodable: list[Callable[[Undecodable], None]] = []
         self._synced = asyncio.Event()
         self._seen = 0
         self._incoming: dict[Key, T] | None = None
@@ -77,6 +80,10 @@ class Cache(Generic[T]):
         """Call after every change, synchronously, once the cache shows it."""
         self._listeners.append(listener)
 
+    def when_undecodable(self, listener: Callable[[Undecodable], None]) -> None:
+        """Call for each version of an object that does not fit its type: somebody may tell its owner."""
+        self._undecodable.append(listener)
+
     def put(self, obj: T) -> None:
         """What our own write returned, unless the watch already brought that version or a later one."""
         key, version = key_of(obj), version_of(obj)
@@ -106,7 +113,7 @@ class Cache(Generic[T]):
             if held is None or version > version_of(held):
                 self._store(key, self._trim(obj))
         elif isinstance(event, Delete):
-            self._remove(event.object)
+            self._remove(key_of(event.object), version_of(event.object))
         elif isinstance(event, InitApply):
             if self._incoming is not None:
                 self._incoming[key_of(event.object)] = self._trim(event.object)
@@ -115,11 +122,19 @@ class Cache(Generic[T]):
             self._put_meanwhile.clear()
         elif isinstance(event, InitDone):
             self._swap(version_number(event.resource_version))
+        elif isinstance(event, Undecodable):
+            self._pass_over(event)
         else:
             self._seen = max(self._seen, version_number(event.resource_version))
 
-    def _remove(self, obj: T) -> None:
-        key, version = key_of(obj), version_of(obj)
+    def _pass_over(self, bad: Undecodable) -> None:
+        meta = bad.metadata
+        if bad.deleted:
+            self._remove(Key(meta.namespace, meta.name), version_number(meta.resource_version))
+        for listener in self._undecodable:
+            listener(bad)
+
+    def _remove(self, key: Key, version: int) -> None:
         if self._incoming is not None:
             self._incoming.pop(key, None)
             return

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from argosy.engine.dynamic import Json, decode_any
 from argosy.engine.errors import ApiError, Status, Unavailable, error_from_status
+from argosy.engine.misfit import misfit
 from argosy.engine.objects import Fetchable, T
 from argosy.kinds.meta import ObjectMeta
 
@@ -33,10 +34,15 @@ class Bookmark(Struct, gc=False):
 
 
 class Undecodable(Struct):
-    """An object that does not fit its type: which one, and what is wrong with it."""
+    """An object that does not fit its type: which one, what is wrong with it and where."""
 
     metadata: ObjectMeta
+    path: str
     problem: str
+    raw: msgspec.Raw = msgspec.Raw()
+    """All of it."""
+    deleted: bool = False
+    """In a watch: this was the last of it."""
 
 
 class Page(Struct, Generic[T]):
@@ -81,7 +87,7 @@ class Codec(Generic[T]):
             try:
                 page.items.append(self._object.decode(item))
             except msgspec.ValidationError as error:
-                page.undecodable.append(_undecodable(item, error))
+                page.undecodable.append(self._undecodable(item, error))
         return page
 
     def event(self, line: bytes) -> WatchEvent[T] | Bookmark | Undecodable:
@@ -101,7 +107,17 @@ class Codec(Generic[T]):
             return Bookmark(meta.resource_version, end)
         if raw.type == "ERROR":
             raise error_from_status(msgspec.json.decode(raw.object, type=Status))
-        return _undecodable(raw.object, error)
+        bad = self._undecodable(raw.object, error)
+        bad.deleted = raw.type == "DELETED"
+        return bad
+
+    def _undecodable(self, raw: msgspec.Raw, error: msgspec.ValidationError) -> Undecodable:
+        try:
+            self._object.decode(raw)
+        except msgspec.ValidationError as own:
+            error = own  # its path begins at the object, not at what the object came in
+        path, problem = misfit(self._object.decode, bytes(raw), error)
+        return Undecodable(_meta_of(raw), path, problem, raw.copy())
 
 
 def encode_body(body: Body | Sequence[Mapping[str, object]], kind: type[Fetchable] | None = None) -> bytes:
@@ -148,7 +164,3 @@ def _meta_of(raw: msgspec.Raw) -> ObjectMeta:
         return _only_meta.decode(raw).metadata
     except msgspec.ValidationError:
         return ObjectMeta()
-
-
-def _undecodable(raw: msgspec.Raw, error: msgspec.ValidationError) -> Undecodable:
-    return Undecodable(_meta_of(raw), str(error))

@@ -8,7 +8,7 @@ sees half a list. Errors never come out: they are logged, counted and waited out
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Generic
 
@@ -52,7 +52,8 @@ class Progress(Struct, gc=False):
     resource_version: str
 
 
-Event = Init | InitApply[T] | InitDone | Apply[T] | Delete[T] | Progress
+Event = Init | InitApply[T] | InitDone | Apply[T] | Delete[T] | Progress | Undecodable
+"""`Undecodable` stands, in its place among the others, for an object that does not fit its type."""
 
 _Batches = AsyncGenerator[Sequence[Event[T]], None]
 
@@ -112,12 +113,7 @@ class Watcher(Generic[T]):
         self._timings = timings
         self._watch_list = True
         self._failures = 0
-        self._undecodable: list[Callable[[Undecodable], None]] = []
         self._events = client.metrics.watch_events.labels(kind.resource.kind)
-
-    def when_undecodable(self, listener: Callable[[Undecodable], None]) -> None:
-        """Call for each object that is passed over because it does not fit its type: somebody may tell."""
-        self._undecodable.append(listener)
 
     async def __aiter__(self) -> AsyncGenerator[Event[T], None]:
         async with aclosing(self.batches()) as batches:
@@ -179,8 +175,8 @@ class Watcher(Generic[T]):
             resource_version="0" if from_cache else None,
         )
         for bad in listed.undecodable:
-            self._pass_over(bad)
-        yield [InitApply(item) for item in listed.items]
+            self._warn_of(bad)
+        yield [*listed.undecodable, *(InitApply(item) for item in listed.items)]
         self.state = Watching(listed.resource_version)
         self.problem = None
         yield [InitDone(listed.resource_version)]
@@ -228,7 +224,8 @@ class Watcher(Generic[T]):
                     events.append(Apply(event.object))
             elif isinstance(event, Undecodable):
                 version = event.metadata.resource_version
-                self._pass_over(event)
+                self._warn_of(event)
+                events.append(event)
             else:
                 version = event.resource_version
                 if initial and event.initial_events_end:
@@ -286,10 +283,10 @@ class Watcher(Generic[T]):
             return "no-watch-list", Start(from_cache=False)
         return "error", Start(from_cache=False)
 
-    def _pass_over(self, bad: Undecodable) -> None:
+    def _warn_of(self, bad: Undecodable) -> None:
         kind = self._kind.resource.kind
         self._client.metrics.undecodable.labels(kind).inc()
         name = f"{bad.metadata.namespace}/{bad.metadata.name}".lstrip("/")
-        log.warning("object does not fit its type, passed over", kind=kind, object=name, problem=bad.problem)
-        for listener in self._undecodable:
-            listener(bad)
+        log.warning(
+            "object does not fit its type", kind=kind, object=name, path=bad.path, problem=bad.problem
+        )

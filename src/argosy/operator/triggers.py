@@ -7,6 +7,7 @@ nobody.
 from typing import Protocol, TypeVar
 
 from argosy.engine.cache import Change
+from argosy.engine.codec import Undecodable
 from argosy.engine.objects import Fetchable, Key
 from argosy.kinds.kubernetes import Node, Pod, PodGroup
 from argosy.kinds.meta import ObjectMeta, OwnerReference
@@ -51,7 +52,11 @@ class Triggers:
             if changed is not None and not reconciler.writing:
                 enqueue(Key(changed.metadata.namespace, changed.metadata.name))
 
+        def undecodable(bad: Undecodable) -> None:
+            enqueue(Key(bad.metadata.namespace, bad.metadata.name))
+
         reconciler.jobs.subscribe(job)
+        reconciler.jobs.when_undecodable(undecodable)
 
     def _pod(self, pod: Pod) -> None:
         self._owner_of(pod, POD_PAUSE)

@@ -13,19 +13,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.dialects.base import Dialect
-from argosy.engine.cache import Cache
+from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.controller import Wake
 from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.events import Recorder
-from argosy.engine.objects import Fetchable, Key
+from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.status import COUNTS_EVERY, urgent
+from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
+from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed
@@ -84,11 +85,16 @@ class Reconciler(Generic[T]):
         self.pods = pods
         self.statistics = statistics
         self.memories: dict[Key, Memory] = {}
+        self.unreadable = Unreadable(dialect, client, clock, recorder)
+        jobs.subscribe(self._readable)
+        jobs.when_undecodable(self.unreadable.note)
         self.writing = False
         """True while the cache takes in what a pass itself wrote: no news to anybody who listens for
         changes."""
 
     async def reconcile(self, key: Key) -> Wake | None:
+        if key in self.unreadable:
+            return await self.unreadable.tell(key)
         job = self.jobs.get(*key)
         if job is None:
             self._forget(key)
@@ -125,6 +131,10 @@ class Reconciler(Generic[T]):
             self.memories[key].pruned_tries = 0
         return waiting
 
+    def _readable(self, change: Change[T]) -> None:
+        if change.new is not None:
+            self.unreadable.cured(key_of(change.new))
+
     def _lower(self, job: T, memory: Memory) -> Workload | Problems:
         """Lowered once per generation: nothing but the definition and its deletion matters to it."""
         version = (job.metadata.generation, job.metadata.deletion_timestamp is not None)
@@ -159,13 +169,7 @@ class Reconciler(Generic[T]):
 
     async def _replace_status(self, job: T, status: Struct) -> T:
         meta = job.metadata
-        metadata = {
-            "name": meta.name,
-            "namespace": meta.namespace,
-            "uid": meta.uid,
-            "resourceVersion": meta.resource_version,
-        }
-        body = {"metadata": metadata, "status": status}
+        body = status_body(meta, status)
         written = await self.client.replace(self.dialect.kind, body, meta.namespace, subresource="status")
         self.writing = True
         self.jobs.put(written)

@@ -8,6 +8,9 @@ once a second.
 import msgspec
 from msgspec import Struct
 
+from argosy.engine.dynamic import Json
+from argosy.kinds.meta import ObjectMeta
+
 COUNTS_EVERY = 1.0
 RECORD = "argosy"
 _NUMBERS_THAT_MATTER = frozenset({"observedGeneration", "attempt"})
@@ -17,6 +20,17 @@ _WORDS_THAT_COUNT = frozenset({"message", "workers"})
 def urgent(old: Struct, new: Struct) -> bool:
     """Whether more than counts differ."""
     return _essence(msgspec.to_builtins(old)) != _essence(msgspec.to_builtins(new))
+
+
+def status_body(meta: ObjectMeta, status: Struct) -> Json:
+    """What to PUT: refused if anybody has written the object since it was seen."""
+    seen = {
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }
+    return {"metadata": seen, "status": status}
 
 
 def _essence(value: object, numbers: bool = False) -> object:
