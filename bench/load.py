@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import ssl
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import aiohttp
 from argosy.testing.servers import Server, free_port
 
 IN_FLIGHT = 32
+JSON = {"Content-Type": "application/json"}
 
 
 def pod(name: str) -> dict[str, object]:
@@ -35,6 +37,11 @@ def pod(name: str) -> dict[str, object]:
     }
     spec = {"containers": [container], "restartPolicy": "Never", "automountServiceAccountToken": False}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def encoded_pod(name: str) -> bytes:
+    """A pod as it is sent."""
+    return json.dumps(pod(name)).encode()
 
 
 @contextlib.asynccontextmanager

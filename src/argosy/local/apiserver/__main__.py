@@ -1,14 +1,13 @@
 """`python -m argosy.local.apiserver --state DIR --port N`: run the API server of a local control plane."""
 
 import argparse
-import asyncio
 import gc
 import logging
 import sqlite3
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
 
+from argosy.engine.loop import run
 from argosy.local.apiserver.server import serve
 from argosy.local.apiserver.store import Limits
 
@@ -28,7 +27,7 @@ def main() -> int:
     gc.set_threshold(50_000, 20, 100)
     limits = Limits(events=options.history_count, seconds=options.history_seconds)
     try:
-        _run(serve(options.state, options.port, limits))
+        run(serve(options.state, options.port, limits))
     except OSError as error:
         sys.stderr.write(f"cannot serve {options.state} on port {options.port}: {error}\n")
         return 1
@@ -38,16 +37,6 @@ def main() -> int:
     except KeyboardInterrupt:
         pass
     return 0
-
-
-def _run(main: Coroutine[None, None, None]) -> None:
-    """Run on uvloop where it is installed, which halves the cost of TLS."""
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,18 @@
 One table is both the objects and their history: the newest row of a key that is no deletion is the object.
 A row is deleted only when it is neither live nor inside the history window. A row carries the little index
 (labels and selectable fields) that selectors need, so that loading does not parse the objects themselves.
-`commit` makes one transaction durable (WAL, synchronous=FULL) however many rows it carries.
+`commit` makes one transaction durable (WAL, synchronous=FULL) however many rows it carries. Rows go in by few
+statements of many rows each, because at every statement the writing thread has to win the interpreter's lock
+back from the event loop.
 """
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
+
+_ROWS_AT_ONCE = 64
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
@@ -52,10 +57,14 @@ class Log:
 
     def commit(self, rows: Sequence[Row], dropped: Sequence[int], marks: Sequence[tuple[str, int]]) -> None:
         """Make these rows durable and forget the dropped ones, all or nothing."""
+        if len(rows) <= _ROWS_AT_ONCE and not dropped and not marks:
+            self._insert(rows)  # alone, a statement is its own transaction
+            return
         execute, many = self._connection.execute, self._connection.executemany
         execute("BEGIN IMMEDIATE")
         try:
-            many("INSERT INTO log VALUES (?,?,?,?,?,?,?,?,?)", rows)
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                self._insert(rows[start : start + _ROWS_AT_ONCE])
             many("DELETE FROM log WHERE rv = ?", [(rv,) for rv in dropped])
             many(
                 "INSERT INTO marks VALUES (?,?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -66,6 +75,13 @@ class Log:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             raise
+
+    def _insert(self, rows: Sequence[Row]) -> None:
+        values = ",".join(["(?,?,?,?,?,?,?,?,?)"] * len(rows))
+        self._connection.execute(
+            f"INSERT INTO log VALUES {values}",  # noqa: S608 - made of question marks
+            list(chain.from_iterable(rows)),
+        )
 
     def close(self) -> None:
         self._connection.close()

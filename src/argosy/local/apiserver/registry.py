@@ -5,6 +5,7 @@ are given the version asked for when they leave.
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import msgspec
 
@@ -13,13 +14,13 @@ from argosy.local.apiserver.status import qualified
 from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds
 from argosy.local.schema.definitions import object_schema
 from argosy.local.schema.model import Schema
-from argosy.local.schema.selectors import SELECTABLE_FIELDS, value_of
+from argosy.local.schema.selectable import SELECTABLE_FIELDS, Reader, reader_of
 
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ELSEWHERE = {("events.k8s.io", "events"): "events"}  # one storage under two groups
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One kind in one version, as clients see it."""
 
     group: str
@@ -36,34 +37,33 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     storage: str
     storage_version: str
     field_paths: tuple[str, ...] = ()
+    readers: tuple[Reader, ...] = ()
     builtin: KindInfo | None = None
     custom: "Custom | None" = None
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         if self.custom is not None:
             return self.custom.schema
         assert self.builtin is not None
         return self.builtin.schema
 
-    @property
+    @cached_property
     def prefix(self) -> bytes:
         """How an object of this kind and version begins."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
-    @property
+    @cached_property
     def has_status(self) -> bool:
         return any(sub.name == "status" for sub in self.subresources)
 
     def fields_of(self, obj: Json) -> tuple[str, ...]:
         """The values of the fields that a fieldSelector may name."""
-        if not self.field_paths:
-            return ()
-        return tuple([value_of(self.group, self.kind, obj, path) for path in self.field_paths])
+        return tuple([read(obj) for read in self.readers])
 
     def subresource(self, name: str) -> Subresource | None:
         return next((sub for sub in self.subresources if sub.name == name), None)
@@ -146,6 +146,7 @@ def custom_kinds(definition: Json) -> Iterable[Served]:
         if version.get("served") is not True:
             continue
         raw_schema = child(version, "schema", "openAPIV3Schema")
+        paths = tuple(text(f, "jsonPath").removeprefix(".") for f in children(version, "selectableFields"))
         custom = Custom(
             definition=text(definition, "metadata", "name"),
             schema=object_schema(raw_schema),
@@ -168,9 +169,8 @@ def custom_kinds(definition: Json) -> Iterable[Served]:
             subresources=tuple(_custom_subresources(version, group, kind)),
             storage=qualified(group, plural),
             storage_version=f"{group}/{stored}",
-            field_paths=tuple(
-                text(f, "jsonPath").removeprefix(".") for f in children(version, "selectableFields")
-            ),
+            field_paths=paths,
+            readers=tuple(reader_of(group, kind, path) for path in paths),
             custom=custom,
         )
 
@@ -192,6 +192,7 @@ def _deprecation(version: Json, group: str, kind: str) -> str:
 
 
 def _builtin(info: KindInfo) -> Served:
+    paths = tuple(sorted(SELECTABLE_FIELDS.get((info.group, info.kind), ())))
     storage = _ELSEWHERE.get((info.group, info.plural)) or qualified(info.group, info.plural)
     return Served(
         group=info.group,
@@ -207,6 +208,7 @@ def _builtin(info: KindInfo) -> Served:
         subresources=info.subresources,
         storage=storage,
         storage_version="v1" if storage == "events" else info.api_version,
-        field_paths=tuple(sorted(SELECTABLE_FIELDS.get((info.group, info.kind), ()))),
+        field_paths=paths,
+        readers=tuple(reader_of(info.group, info.kind, path) for path in paths),
         builtin=info,
     )

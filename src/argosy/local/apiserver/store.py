@@ -148,7 +148,7 @@ class Store:
         self._listeners: list[Callable[[str, Event], None]] = []
         self._log = Log(path)
         self.compacted = self._log.mark("compacted")
-        self.revision = max(self._log.mark("revision"), 1)
+        self.revision = max(self.compacted, 1)
         self._load()
         self.restored = self.revision  # versions before it cannot be shown whole any more
         self._next = self.revision + 1

@@ -66,8 +66,6 @@ class Writer:
     def _commit(self, rows: list[Row], dropped: list[int], marks: dict[str, int]) -> None:
         error: Exception | None = None
         try:
-            if rows:
-                marks["revision"] = rows[-1].rv
             self._log.commit(rows, dropped, list(marks.items()))
         except Exception as failure:
             error = failure

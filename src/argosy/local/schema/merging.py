@@ -25,7 +25,7 @@ def _claims(value: object, shape: Shape) -> FieldSet:
             member = leaf or declared is None or inner is None or inner == {}
             node = fieldsets.node_of(below, member)
             if node is not None:
-                result[shape.name(key)] = node
+                result[shape.step(key)[0]] = node
     elif isinstance(value, list) and kind in (SET, KEYED):
         for item in value:
             node = fieldsets.node_of(_claims(item, shape.element), member=True)
@@ -81,19 +81,21 @@ def _compare_maps(old: Json, new: Json, shape: Shape) -> tuple[FieldSet, FieldSe
     added: FieldSet = {}
     modified: FieldSet = {}
     removed: FieldSet = {}
+    steps = shape.steps
     for key, after in new.items():
-        inner = shape.field(key) or shape.element
+        name, inner = steps.get(key) or shape.step(key)
         if key not in old:
-            added[shape.name(key)] = all_paths(after, inner)
+            added[name] = all_paths(after, inner)
             continue
         before = old[key]
         # Most of an object does not change; whole trees are compared much faster than they are walked.
         if before is after or (before == after and before.__class__ is after.__class__):
             continue
-        _compare_values(before, after, inner, shape.name(key), added, modified, removed)
+        _compare_values(before, after, inner, name, added, modified, removed)
     for key, before in old.items():
         if key not in new:
-            removed[shape.name(key)] = all_paths(before, shape.field(key) or shape.element)
+            name, inner = shape.step(key)
+            removed[name] = all_paths(before, inner)
     return added, modified, removed
 
 
@@ -168,13 +170,10 @@ def all_paths(value: object, shape: Shape) -> FieldSet:
     if isinstance(value, dict):
         if kind in (MAP, DEDUCED):
             node: FieldSet = {".": _MEMBER}
-            names = shape.names
+            steps = shape.steps
             for key, inner in value.items():
-                name = names.get(key) or shape.name(key)
-                if inner.__class__ is dict or inner.__class__ is list:
-                    node[name] = all_paths(inner, shape.field(key) or shape.element)
-                else:
-                    node[name] = _MEMBER
+                name, below = steps.get(key) or shape.step(key)
+                node[name] = all_paths(inner, below) if below.kind != LEAF else _MEMBER
             return node
     elif isinstance(value, list) and kind in (SET, KEYED):
         node = {".": _MEMBER}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, required, too_long
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import (
+    is_label,
     is_label_value,
     is_qualified_name,
     label_problems,
@@ -100,8 +101,9 @@ def _name_errors(group: str, kind: str, metadata: Json, namespaced: bool) -> Ite
     if namespaced and not namespace:
         yield required("metadata.namespace")
     elif namespaced:
-        for problem in label_problems(namespace):
-            yield invalid("metadata.namespace", namespace, problem)
+        if not is_label(namespace):
+            for problem in label_problems(namespace):
+                yield invalid("metadata.namespace", namespace, problem)
     elif namespace:
         yield forbidden("metadata.namespace", "not allowed on this type")
 

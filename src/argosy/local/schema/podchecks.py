@@ -73,7 +73,7 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
             for problem in label_problems(text(spec, field)):
                 yield invalid(f"{path}.{field}", spec[field], problem)
     for field in ("serviceAccountName", "nodeName", "priorityClassName"):
-        if spec.get(field):
+        if spec.get(field) and not is_label(text(spec, field)):  # most are simple names
             for problem in subdomain_problems(text(spec, field)):
                 yield invalid(f"{path}.{field}", spec[field], problem)
     deadline = spec.get("activeDeadlineSeconds")
@@ -301,10 +301,11 @@ def _source_errors(volume: Json, path: str) -> Iterator[FieldError]:
 def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[FieldError]:
     for index, toleration in enumerate(tolerations):
         where = f"{path}[{index}]"
-        operator, key = text(toleration, "operator"), text(toleration, "key")
+        operator, key, effect = (str(toleration.get(field, "")) for field in ("operator", "key", "effect"))
         if key:
-            for problem in qualified_name_problems(key):
-                yield invalid(f"{where}.key", key, problem)
+            if not is_qualified_name(key):
+                for problem in qualified_name_problems(key):
+                    yield invalid(f"{where}.key", key, problem)
         elif operator != "Exists":
             told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             yield invalid(f"{where}.operator", operator, told)
@@ -312,7 +313,6 @@ def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[Field
             yield not_supported(f"{where}.operator", operator, ("Equal", "Exists"))
         if operator == "Exists" and toleration.get("value"):
             yield invalid(f"{where}.operator", toleration, "value must be empty when `operator` is 'Exists'")
-        effect = text(toleration, "effect")
         if effect and effect not in EFFECTS:
             yield not_supported(f"{where}.effect", effect, EFFECTS)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":

@@ -72,9 +72,10 @@ def _default_container(container: Json) -> None:
             _default_http(part(container, "lifecycle", hook))
     if "env" in container:
         for variable in parts(container, "env"):
-            reference = part(variable, "valueFrom", "fieldRef")
-            if reference:
-                reference.setdefault("apiVersion", "v1")
+            if "valueFrom" in variable:
+                reference = part(variable, "valueFrom", "fieldRef")
+                if reference:
+                    reference.setdefault("apiVersion", "v1")
 
 
 def _pull_policy(image: object) -> str:

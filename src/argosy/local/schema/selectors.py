@@ -5,7 +5,7 @@ A parsed selector is a plain predicate over a mapping; the empty selector matche
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -66,7 +66,7 @@ class FieldSelector(Struct, frozen=True):
         return next((t.value for t in self.terms if t.equal and t.field == field), None)
 
     def matches(self, item: Mapping[str, object]) -> bool:
-        return all((field_value(item, t.field) == t.value) is t.equal for t in self.terms)
+        return all((field_value(item, t.field.split(".")) == t.value) is t.equal for t in self.terms)
 
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|<|>|[^\s,()=!<>]+|\Z)")
@@ -123,89 +123,20 @@ def parse_fields(text: str) -> FieldSelector:
     return FieldSelector(tuple(terms))
 
 
-def field_value(item: Mapping[str, object], field: str) -> str:
+def field_value(item: Mapping[str, object], steps: Iterable[str]) -> str:
     """The value of a selectable field as text; empty when it is not set."""
     node: object = item
-    for step in field.split("."):
-        if not isinstance(node, Mapping):
+    for step in steps:
+        if not isinstance(node, dict):
             return ""
         node = node.get(step)
+    if isinstance(node, str):
+        return node
     if node is None:
         return ""
     if isinstance(node, bool):
         return "true" if node else "false"
     return str(node)
-
-
-SELECTABLE_FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
-    ("", "Pod"): frozenset(
-        {
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        }
-    ),
-    ("", "Event"): frozenset(
-        {
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        }
-    ),
-    ("", "Namespace"): frozenset({"status.phase", "name"}),
-    ("", "Node"): frozenset({"spec.unschedulable"}),
-    ("", "Secret"): frozenset({"type"}),
-    ("", "Service"): frozenset({"spec.clusterIP", "spec.type"}),
-    ("", "ReplicationController"): frozenset({"status.replicas"}),
-    ("", "PersistentVolume"): frozenset({"name"}),
-    ("", "PersistentVolumeClaim"): frozenset({"name"}),
-    ("apps", "ReplicaSet"): frozenset({"status.replicas"}),
-    ("batch", "Job"): frozenset({"status.successful"}),
-}
-
-
-def selectable(group: str, kind: str, field: str, declared: frozenset[str] = frozenset()) -> bool:
-    """Whether a kind can be selected by a field; `declared` are a custom resource's own selectable fields."""
-    if field in ("metadata.name", "metadata.namespace") or field in declared:
-        return True
-    # Events can be had through two groups, each with its own names for the same fields.
-    key = ("", "Event") if kind == "Event" else (group, kind)
-    return field in SELECTABLE_FIELDS.get(key, frozenset())
-
-
-def value_of(group: str, kind: str, item: Mapping[str, object], field: str) -> str:
-    """The value of a selectable field of a built-in kind, with the few that are not plain paths."""
-    if kind == "Pod" and field == "spec.hostNetwork":
-        return field_value(item, field) or "false"
-    if kind == "Pod" and field == "status.podIPs":
-        status = item.get("status")
-        addresses = status.get("podIPs") if isinstance(status, Mapping) else None
-        return ",".join(str(entry.get("ip")) for entry in addresses) if isinstance(addresses, list) else ""
-    if kind == "Node" and field == "spec.unschedulable":
-        return field_value(item, field) or "false"
-    if kind == "Event" and group == "" and field == "source":
-        return field_value(item, "source.component") or field_value(item, "reportingComponent")
-    if field == "name":
-        return field_value(item, "metadata.name")
-    if kind == "Job" and field == "status.successful":
-        return field_value(item, "status.succeeded") or "0"
-    if field == "status.replicas":
-        return field_value(item, field) or "0"
-    return field_value(item, field)
 
 
 def _tokens(text: str) -> list[str]:

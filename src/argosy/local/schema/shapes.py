@@ -4,8 +4,6 @@ Scalars and atomic lists and maps are leaves, other maps merge by key, lists of 
 type `map` by their key fields. Where the schema says nothing, maps merge by key and lists are leaves.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec import UNSET
 
@@ -22,7 +20,7 @@ class MergeError(Exception):
 class Shape:
     """How values of one schema node merge."""
 
-    __slots__ = ("_element", "_fields", "_schema", "defaults", "keys", "kind", "names")
+    __slots__ = ("_element", "_fields", "_key_start", "_schema", "defaults", "keys", "kind", "steps")
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -30,8 +28,9 @@ class Shape:
         self._element: Shape | None = None
         self.kind = _kind(schema)
         self.keys = tuple(sorted(_keys(schema))) if self.kind == KEYED else ()
-        # The serialised name of each field, made once because every write needs them.
-        self.names: dict[str, str] = {}
+        self._key_start = f"k:{{{_compact(self.keys[0])}:" if self.keys else ""
+        # Where each field known so far leads, because every write walks there.
+        self.steps: dict[str, tuple[str, Shape]] = {}
         self.defaults: Json = {}
         if self.keys and schema.items is not None:
             properties = schema.items.properties
@@ -59,14 +58,13 @@ class Shape:
             self._element = shape_of(inner) if inner is not None else shape_of(ANY)
         return self._element
 
-    def name(self, key: str) -> str:
-        try:
-            return self.names[key]
-        except KeyError:
-            name = "f:" + key
-            if self.field(key) is not None:
-                self.names[key] = name
-            return name
+    def step(self, key: str) -> "tuple[str, Shape]":
+        """The path element of a map's key, and the shape of what is there."""
+        declared = self.field(key)
+        if declared is None:
+            return f"f:{key}", self.element
+        step = self.steps[key] = (f"f:{key}", declared)
+        return step
 
     def item_key(self, item: object) -> str:
         """The path element of a list's item."""
@@ -74,8 +72,10 @@ class Shape:
             if isinstance(item, dict | list) or item is None:
                 raise MergeError("associative list without keys has an element that is not a scalar")
             return "v:" + _compact(item)
-        if not isinstance(item, Mapping):
+        if not isinstance(item, dict):
             raise MergeError("associative list with keys may not have non-map elements")
+        if len(self.keys) == 1 and (value := item.get(self.keys[0])) is not None:
+            return f"{self._key_start}{_compact(value)}}}"
         found = {}
         for key in self.keys:
             value = item.get(key)
