@@ -2,7 +2,8 @@
 
 A stage that takes half as long again as its budget is ended and has failed, so that tests stay quick enough
 to be run. What cannot run on this machine (no root, no Go) is skipped and listed with the reason at the end;
-with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge, once, is no stage: it has no budget.
+with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge and installing PyTorch, once, are no stages: they
+have no budget.
 """
 
 import argparse
@@ -73,6 +74,8 @@ def main() -> int:
     wanted = [stage for stage in chosen if options.long or not stage.long or options.stage]
     left_out = [f"stage {stage.name}: only with --long" for stage in chosen if stage not in wanted]
     problem = _build_judge()
+    if REQUIRE_ALL:
+        _install_torch()
     skipped: Counter[str] = Counter()
     results = [_run(stage, skipped) for stage in wanted] if not problem or not REQUIRE_ALL else []
     _report(results, skipped, left_out, problem)
@@ -93,6 +96,17 @@ def _build_judge() -> str:
     built = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
     _say(f"the judge, a real kube-apiserver: prepared in {time.monotonic() - began:.1f} s")
     return "" if built.returncode == 0 else built.stderr.strip().splitlines()[-1]
+
+
+def _install_torch() -> None:
+    """Debian's light PyTorch, for the examples: only where everything is required, for it changes the system."""
+    began = time.monotonic()
+    has_torch = ["/usr/bin/python3", "-c", "import torch"]
+    if subprocess.run(has_torch, capture_output=True, check=False).returncode != 0:
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for words in (["update"], ["install", "-y", "--no-install-recommends", "python3-torch"]):
+            subprocess.run(["apt-get", "-qq", *words], env=quiet, stdout=subprocess.DEVNULL, check=False)
+    _say(f"PyTorch for the examples: prepared in {time.monotonic() - began:.1f} s")
 
 
 def _run(stage: Stage, skipped: Counter[str]) -> Result:

@@ -1,5 +1,6 @@
 """Every example runs to its end as its own comment says."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def test_every_example_is_known_here() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=str)
 def test_example(plane: ControlPlane, path: Path) -> None:
     if path.parts[1] == "pytorch" and not _torch():
-        pytest.skip("torch for /usr/bin/python3 is not installed (Debian: apt install python3-torch)")
+        reason = "torch for /usr/bin/python3 is not installed (Debian: apt install python3-torch)"
+        pytest.fail(reason) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(reason)
     (REPOSITORY / ".argosy/quickstart/checkpoint.npz").unlink(missing_ok=True)
     out = plane.argosy("run", "--here", str(path), timeout=170).stdout
     assert WANTED[str(path)] in out
