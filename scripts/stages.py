@@ -2,8 +2,8 @@
 
 A stage that takes half as long again as its budget is ended and has failed, so that tests stay quick enough
 to be run. What cannot run on this machine (no root, no Go) is skipped and listed with the reason at the end;
-with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge and installing PyTorch, once, are no stages: they
-have no budget.
+with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge and installing PyTorch, once, are no stages:
+they have no budget.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def _build_judge() -> str:
 
 
 def _install_torch() -> None:
-    """Debian's light PyTorch, for the examples: only where everything is required, for it changes the system."""
+    """Debian's light PyTorch, for the examples: only where everything is required, for it is system-wide."""
     began = time.monotonic()
     has_torch = ["/usr/bin/python3", "-c", "import torch"]
     if subprocess.run(has_torch, capture_output=True, check=False).returncode != 0:
