@@ -121,3 +121,22 @@ async def test_a_run_that_does_not_fit_can_be_deleted(lax: Scene) -> None:
         await lax.client.delete(Anything, "mnist", lax.namespace)
         await lax.apply(run().role("worker", 1))
         await lax.until_pods("mnist-worker-0")
+
+
+async def test_a_run_stored_before_its_definition_was_tightened_is_told(lax: Scene) -> None:
+    await lax.client.create(Anything, wrong("mnist"), lax.namespace)
+    await lax.client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
+
+    async def refused() -> bool:
+        try:
+            await lax.client.create(Anything, wrong("probe"), lax.namespace, dry_run=True)
+        except ApiError:
+            return True
+        return False
+
+    await lax.until("the strict definition is in force", refused)
+    async with lax.operator():
+        await until_told(lax, "mnist", "spec.roles.worker.slots")
+        cure = {"spec": {"roles": {"worker": {"replicas": 1, "slots": 1}}}}
+        await lax.client.patch(Anything, "mnist", cure, lax.namespace)
+        await lax.until_pods("mnist-worker-0")

@@ -162,7 +162,18 @@ CASES = {
     ),
     "a pod that is gone needs no deletion": Case(DeletePod(NAME, "a"), answer=NotFound(404, "NotFound", "")),
     "another pod under the name is not deleted": Case(
-        DeletePod(NAME, "a"), answer=Conflict(409, "Conflict", "")
+        DeletePod(NAME, "b"), pod(), answer=Conflict(409, "Conflict", ""), want_seen=[NAME]
+    ),
+    "a pod that goes for what it was doing is deleted at the version seen": Case(
+        DeletePod(NAME, "a", version="7"), want_done=[f"delete Pod {NAME} uid=a resource_version=7"]
+    ),
+    "a pod that changed meanwhile is looked at again": Case(
+        DeletePod(NAME, "a", version="7"),
+        pod(),
+        answer=Conflict(409, "Conflict", "it changed"),
+        want_result=Result.FAILED,
+        want_message="it changed",
+        want_seen=[NAME],
     ),
     "an empty place is confirmed": Case(ConfirmPod("worker", 0, 2, 1), want_absent={("worker", 0)}),
     "a place with a pod is not empty": Case(ConfirmPod("worker", 0, 2, 1), pod(), want_seen=[NAME]),

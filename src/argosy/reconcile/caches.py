@@ -16,7 +16,14 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.memory import Memory
-from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, observe_group, observe_pod
+from argosy.workload.observed import (
+    Observed,
+    ObservedGroup,
+    ObservedPod,
+    observe_group,
+    observe_pod,
+    same_pod,
+)
 
 OWNER = "owner"
 NODE = "node"
@@ -46,10 +53,7 @@ class Caches:
         self.pods.subscribe(self._pod_changed)
 
     def when_pod_matters(self, listener: Callable[[Pod], None]) -> None:
-        """Call for a pod that came, went, or changed in something that policies look at.
-
-        Being placed is no such thing: nothing is decided by it, and every pod does it once.
-        """
+        """Call for a pod that came, went, or changed in something that policies look at."""
         self._pod_listeners.append(listener)
 
     def saw(self, obj: Fetchable) -> None:
@@ -101,7 +105,7 @@ class Caches:
         after = observe_pod(new) if new is not None else None
         if after is not None:
             self._views[after.uid] = after
-            if before is not None and before.uid == after.uid and replace(before, node=after.node) == after:
+            if before is not None and same_pod(before, after):
                 return
         if (pod := new or old) is not None:
             for listener in self._pod_listeners:

@@ -158,12 +158,28 @@ class Performer:
     async def _delete_pod(self, action: DeletePod) -> Result:
         try:
             await self.client.delete(
-                Pod, action.name, self.workload.namespace, uid=action.uid, grace_seconds=action.grace
+                Pod,
+                action.name,
+                self.workload.namespace,
+                uid=action.uid,
+                resource_version=action.version or None,
+                grace_seconds=action.grace,
             )
-        except (NotFound, Conflict):  # gone, or another pod has its name by now
+        except NotFound:
             pass
+        except Conflict:
+            if await self._is_there(action):
+                raise  # it is another than it was seen to be: the next pass judges it anew
         self.memory.deleted.add(action.uid)
         return Result.DONE
+
+    async def _is_there(self, action: DeletePod) -> bool:
+        try:
+            existing = await self.client.get(Pod, action.name, self.workload.namespace)
+        except NotFound:
+            return False
+        self.seen.saw(existing)
+        return existing.metadata.uid == action.uid
 
     async def _confirm_pod(self, action: ConfirmPod, name: str) -> Result:
         try:

@@ -59,6 +59,7 @@ class World:
         self.broken = False
         """The definition has problems; a pass can only say so."""
         self.count = 0
+        self.version = 0
         self.writes = 0
         self.failed: set[str] = set()
         """Uids of pods that failed by themselves."""
@@ -145,7 +146,8 @@ class World:
             self.terminate(pod)
 
     def update(self, pod: ObservedPod) -> None:
-        self.pods[pod.name] = pod
+        self.version += 1
+        self.pods[pod.name] = replace(pod, version=str(self.version))
         self._remember_past()
 
     def terminate(self, pod: ObservedPod) -> None:
@@ -217,7 +219,9 @@ class World:
         elif isinstance(action, DeletePod):
             there = self.pods.get(action.name)
             if there and there.uid == action.uid:
-                if action.grace == 0:
+                if action.version and action.version != there.version:
+                    self.known_pods[there.name] = there
+                elif action.grace == 0:
                     self.remove(there)
                     self.known_pods.pop(there.name, None)
                 elif not there.terminating:
@@ -258,7 +262,7 @@ class World:
                 node=NODES[self.count % len(NODES)],
             )
             self.update(there)
-        self.known_pods[name] = there
+        self.known_pods[name] = self.pods[name]
 
     def _remember_past(self) -> None:
         self.past = [*self.past[-5:], dict(self.pods)]

@@ -22,14 +22,15 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
         reason = f"its time to live after it {record.phase.lower()} is over"
         return Plan(record, (DeleteJob(reason),))
     everything = bool(bare_at and now >= bare_at)
+    every_pod = everything or workload.cleanup is Cleanup.ALL
     actions: list[Action] = [
-        DeletePod(pod.name, pod.uid, reason="the job has ended")
+        DeletePod(pod.name, pod.uid, reason="the job has ended", version="" if every_pod else pod.version)
         for pod in seen.pods
-        if not pod.terminating and (everything or _goes(pod, workload.cleanup, record))
+        if not pod.terminating and (every_pod or _goes(pod, workload.cleanup, record))
     ]
     forced, look_again = stuck(seen, now)
     actions += forced
-    if everything or workload.cleanup is Cleanup.ALL:
+    if every_pod:
         actions += [DeleteChild(kind, name) for kind, name in sorted(seen.children)]
         if seen.group:
             actions.append(DeleteChild("PodGroup", workload.name))
@@ -38,8 +39,6 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
 
 
 def _goes(pod: ObservedPod, policy: Cleanup, record: Record) -> bool:
-    if policy is Cleanup.ALL:
-        return True
     if pod.ended:
         return False
     return policy is Cleanup.RUNNING or pod.held or record.reason in REASONS

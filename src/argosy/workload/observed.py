@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodGroup
@@ -47,6 +48,8 @@ class ObservedPod(Struct, frozen=True):
     waiting: str = ""
     """Why a container cannot start (ImagePullBackOff …), or why the pod cannot be placed (Unschedulable)."""
     waiting_message: str = ""
+    version: str = ""
+    """The resourceVersion at which it was seen so."""
 
     @property
     def ended(self) -> bool:
@@ -156,7 +159,14 @@ def observe_pod(pod: Pod) -> ObservedPod | None:
         held=status.phase == "Pending" and _held(status.init_container_statuses),
         waiting=waiting,
         waiting_message=waiting_message,
+        version=meta.resource_version,
     )
+
+
+def same_pod(one: ObservedPod, other: ObservedPod) -> bool:
+    """Whether policies see no difference. Being placed is none: nothing is decided by it, and every pod does
+    it once."""
+    return replace(one, node=other.node, version=other.version) == other
 
 
 def observe_group(group: PodGroup) -> ObservedGroup:

@@ -26,13 +26,16 @@ class CreatePod(Struct, frozen=True, tag=True):
 
 
 class DeletePod(Struct, frozen=True, tag=True):
-    """DELETE with the uid as precondition; gone or another uid: done."""
+    """DELETE with the uid, and the version if there is one, as precondition; gone or another uid: done."""
 
     name: str
     uid: str
     grace: int | None = None
     """None: the pod's own grace period. 0: the node is down and nobody will confirm."""
     reason: str = ""
+    version: str = ""
+    """Set where the pod goes for what it was last seen doing: an old view must not take one that has ended
+    since, and its output with it."""
 
 
 class ConfirmPod(Struct, frozen=True, tag=True):
