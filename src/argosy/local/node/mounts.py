@@ -72,7 +72,7 @@ def enter_root(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path)
     if plan["root"] == "/":
         _submounts(launch)
     for shown in launch["visible"]:
-        if _below_any(shown, launch["hidden"]):
+        if not Path(shown).exists() or _below_any(shown, launch["hidden"]):  # in a home, or in /tmp
             bind(shown, shown, read_only=True)
     for name in ("hosts", "hostname", "resolv.conf"):
         _etc_file(folder / "etc" / name, Path("/etc") / name)
