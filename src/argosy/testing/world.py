@@ -291,10 +291,15 @@ class World:
             self._check_gang(workload, record, seen, creates)
 
     def _check_count(self, before: Record | None, after: Record, seen: Observed) -> None:
-        """Every restart that is recorded is for failures for which none was recorded before."""
+        """Every restart that is recorded is for failures for which none was recorded before.
+
+        Not so where pods are ahead of the Record: it was lost, and restarts are estimated from their labels.
+        """
         if before is None or any(pod.in_place_restarts for pod in seen.pods):
             return
-        fresh = {pod.uid for pod in seen.pods if pod.uid in self.failed} - self.counted
+        if any(_ahead(pod, before) for pod in seen.pods):
+            return
+        fresh = {pod.uid for pod in seen.pods if pod.ended and pod.uid in self.failed} - self.counted
         used = after.restarts - before.restarts
         assert used <= len(fresh), "a failure was counted twice"
         if used:
@@ -309,3 +314,8 @@ class World:
                 place = (name, index)
                 there = place in made or seen.by_place.get(place) or index in record.role(name).done
                 assert there, f"a gang is asked for as a whole, but {place} is not"
+
+
+def _ahead(pod: ObservedPod, record: Record) -> bool:
+    known = (record.attempt, record.replacement(pod.role, pod.index))
+    return (pod.attempt, pod.replacement) > known
