@@ -2,12 +2,11 @@
 
 import pytest
 
-from argosy.local.schema.definitions import ScalePaths
 from argosy.local.schema.errors import aggregate
 from argosy.local.schema.model import Json
 from argosy.local.schema.scalechecks import scale_errors
 
-PATHS = ScalePaths(".spec.replicas", ".status.replicas")
+PATHS = (".spec.replicas", ".status.replicas")
 CASES: dict[str, tuple[Json, str]] = {
     "a count": ({"spec": {"replicas": 3}}, ""),
     "nothing": ({}, ""),

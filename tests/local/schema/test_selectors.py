@@ -33,8 +33,10 @@ def test_a_label_selector_matches(text: str, want: bool) -> None:
 
 REFUSED = {
     "app=web,": "found '', expected: identifier after ','",
-    "=web": "found '=', expected: identifier",
-    "app in web": "found 'web', expected: '('",
+    "=web": "found '=', expected: !, identifier, or 'end of string'",
+    "!=web": "found '!=', expected: !, identifier, or 'end of string'",
+    "app===web": "unable to parse requirement: found '=', expected: identifier",
+    "app in web": "unable to parse requirement: found 'web' expected: '('",
 }
 
 

@@ -25,6 +25,7 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     gc.set_threshold(50_000, 20, 100)
+    sys.setswitchinterval(0.001)  # an answer waits until the writing thread can say that it is durable
     limits = Limits(events=options.history_count, seconds=options.history_seconds)
     try:
         run(serve(options.state, options.port, limits))

@@ -2,10 +2,11 @@
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.objects import Json, child, ensure, text
-from argosy.local.apiserver.podadmission import add_tolerations, admit_pod, show_gates
+from argosy.local.apiserver.podadmission import add_tolerations, admit_pod
 from argosy.local.apiserver.services import admit_service
 from argosy.local.apiserver.status import forbidden, not_found
-from argosy.local.schema.defaults import apply_defaults, prepare_for_create
+from argosy.local.apiserver.times import now_text
+from argosy.local.schema.defaults import apply_defaults, prepare_for_create, prepare_for_update
 
 
 def check_namespace(call: Call, name: str) -> None:
@@ -37,9 +38,7 @@ def admit_create(call: Call, obj: Json) -> Json:
         case "services":
             admit_service(call, obj, None)
     if call.served.builtin is not None:
-        prepare_for_create(call.served.group, call.served.kind, obj)
-    if call.served.storage == "pods":
-        show_gates(obj)
+        prepare_for_create(call.served.group, call.served.kind, obj, time=now_text())
     if call.served.storage == "jobs.batch":
         apply_defaults("batch", "Job", obj)  # a job takes the labels of its template, which are set only now
     return obj
@@ -47,6 +46,8 @@ def admit_create(call: Call, obj: Json) -> Json:
 
 def admit_update(call: Call, obj: Json, old: Json) -> Json:
     """Complete a changed object."""
+    if call.served.builtin is not None:
+        prepare_for_update(call.served.group, call.served.kind, obj, old)
     match call.served.storage:
         case "namespaces" if call.target.subresource != "finalize":
             spec, old_spec = ensure(obj, "spec"), child(old, "spec")

@@ -103,8 +103,8 @@ def parse_yaml(raw: bytes) -> Json:
 
 
 def go_kind(value: object) -> str:
-    if isinstance(value, list):
-        return "array"
+    if isinstance(value, dict | list):
+        return "object" if isinstance(value, dict) else "array"
     if isinstance(value, bool):
         return "bool"
     return "string" if isinstance(value, str) else "number" if value is not None else "null"

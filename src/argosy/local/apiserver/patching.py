@@ -98,7 +98,6 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
         ensure(config, "metadata").pop("namespace", None)
     if child(config, "metadata").get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    config = shape.check_applied(config, served, options.validation, call.request.warnings)
     head = call.api.head(served, call.namespace, name)
     live = forms.as_served(head.decoded(), served) if head else None
     uid = text(config, "metadata", "uid")

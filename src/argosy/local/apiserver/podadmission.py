@@ -137,17 +137,3 @@ def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:
 
 def gated(pod: Json) -> bool:
     return bool(children(pod, "spec", "schedulingGates"))
-
-
-def show_gates(pod: Json) -> None:
-    """A new pod that is gated says so."""
-    if gated(pod):
-        condition: Json = {
-            "type": "PodScheduled",
-            "status": "False",
-            "lastProbeTime": None,
-            "lastTransitionTime": now_text(),
-            "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates",
-        }
-        ensure(pod, "status")["conditions"] = [condition]

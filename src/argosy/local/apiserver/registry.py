@@ -79,6 +79,13 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     whole: Json
     warning: str = ""
 
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """Where an object that can be scaled tells its replicas: in spec, then in status."""
+        if not self.scale:
+            return ()
+        return text(self.scale, "specReplicasPath"), text(self.scale, "statusReplicasPath")
+
 
 class Registry:
     def __init__(self) -> None:

@@ -41,9 +41,6 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
     """The selection of a request; `name` is that of a watch on a single object."""
     try:
         labels = parse_labels(request.parameter("labelSelector"))
-    except SelectorError as error:
-        raise bad_request(f"unable to parse requirement: {error}") from error
-    try:
         terms = parse_fields(request.parameter("fieldSelector")).terms
     except SelectorError as error:
         raise bad_request(str(error)) from error

@@ -6,15 +6,18 @@ first, then what is being written.
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.app import App
@@ -42,6 +45,7 @@ async def serve(state: Path, port: int, limits: Limits) -> None:
     chores = [asyncio.ensure_future(chore) for chore in (definitions.run(), _trim(store), forget_events(api))]
     try:
         await bootstrap(api)
+        gc.freeze()  # what is there now stays, and need not be looked at again
         app.ready = True
         await server.serve(sockets=[_loopback(port), _unix(state / "apiserver.sock")])
     finally:
@@ -73,7 +77,7 @@ def _config(app: App, state: Path) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         http=_Protocol,
-        ws="wsproto",
+        ws=cast("type[asyncio.Protocol]", _websocket),
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -87,6 +91,15 @@ def _config(app: App, state: Path) -> uvicorn.Config:
     config.load()
     config.ssl = tls_context(state)
     return config
+
+
+def _websocket(
+    config: uvicorn.Config, server_state: ServerState, app_state: dict[str, object]
+) -> asyncio.Protocol:
+    """The protocol of a WebSocket; imported when the first one comes, for that takes as long as all else."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+
+    return WSProtocol(config, server_state, app_state)
 
 
 def tls_context(state: Path) -> ssl.SSLContext:

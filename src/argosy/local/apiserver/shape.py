@@ -3,7 +3,7 @@
 The one place where the handlers meet the schema library.
 """
 
-from argosy.local.apiserver.objects import Json, child, children, text
+from argosy.local.apiserver.objects import Json, text
 from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request
@@ -16,7 +16,9 @@ from argosy.local.schema.defaults import apply_defaults
 from argosy.local.schema.definitions import parse_crd
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.metachecks import metadata_errors
+from argosy.local.schema.scalechecks import scale_errors
 from argosy.local.schema.validation import validate as validate_custom
+from argosy.local.schema.validation import validate_status
 
 
 def admit_fields(
@@ -30,8 +32,6 @@ def admit_fields(
             raise _unreadable(served, str(error), patched) from error
         report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
         apply_defaults(served.group, served.kind, obj)
-        if served.storage == "pods":
-            _pod_addresses(obj)
         return obj
     try:
         unknown = structural.admit(obj, served.schema)
@@ -41,23 +41,17 @@ def admit_fields(
     return obj
 
 
-def _pod_addresses(pod: Json) -> None:
-    """One address and the list of addresses say the same."""
-    status = child(pod, "status")
-    address, addresses = text(status, "podIP"), children(status, "podIPs")
-    if address and not addresses:
-        status["podIPs"] = [{"ip": address}]
-    elif addresses and not address:
-        status["podIP"] = text(addresses[0], "ip")
-
-
 def validate(obj: Json, served: Served, old: Json | None, subresource: str = "") -> list[FieldError]:
     """What is wrong with an object that is about to be stored."""
     if served.custom is not None:
         errors = metadata_errors(
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
         )
-        return errors + validate_custom(obj, served.schema, old)
+        if subresource == "status":
+            replicas = scale_errors(obj, served.custom.replicas[1:])
+            return errors + validate_status(obj, served.schema, old, replicas)
+        replicas = scale_errors(obj, served.custom.replicas)
+        return errors + validate_custom(obj, served.schema, old, replicas)
     errors = validate_builtin(
         served.group, served.kind, obj, old, namespaced=served.namespaced, subresource=subresource
     )
@@ -79,12 +73,6 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
         return changed
     parsed = parse_crd(obj)
     return parsed if isinstance(parsed, list) else []
-
-
-def check_applied(obj: Json, served: Served, validation: FieldValidation, warnings: list[str]) -> Json:
-    """An applied configuration may hold known fields only; its values stay as they were sent."""
-    del served, validation, warnings
-    return obj
 
 
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:

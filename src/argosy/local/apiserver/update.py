@@ -144,8 +144,6 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
                 metadata["managedFields"] = managed
         else:
             _copy(metadata, old_metadata, "ownerReferences")
-        if served.storage == "pods":
-            _copy(ensure(obj, "status"), child(old, "status"), "qosClass")
     elif served.has_status:
         _copy(obj, old, "status")
     for field in _KEPT_METADATA:

@@ -94,11 +94,18 @@ def _run(value: object, schema: Schema, path: str, old: object) -> Iterator[Fiel
         for key, item in value.items():
             child = schema.properties.get(key) or schema.additional
             if child is not None and has_rules(child):
-                yield from _run(item, child, f"{path}.{key}" if path else key, before.get(key, _MISSING))
+                yield from _run(item, child, below(path, key, schema), before.get(key, _MISSING))
     elif isinstance(value, list) and schema.items is not None and has_rules(schema.items):
         known = _correlated(old, schema)
         for index, item in enumerate(value):
             yield from _run(item, schema.items, f"{path}[{index}]", known.get(_key(item, schema), _MISSING))
+
+
+def below(path: str, key: str, schema: Schema) -> str:
+    """The path of what a key leads to: a field's name is added with a dot, a map's key in brackets."""
+    if key not in schema.properties:
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
 
 
 def _run_here(value: object, schema: Schema, path: str, old: object) -> Iterator[FieldError]:

@@ -1,8 +1,7 @@
 """What a custom resource with a scale subresource may hold where its replicas are told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from argosy.local.schema.definitions import ScalePaths
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.strategic import go_map
@@ -18,13 +17,9 @@ _GO_TYPES = {
 }
 
 
-def scale_errors(obj: Json, paths: ScalePaths) -> list[FieldError]:
-    """Replicas that are no count, in spec or status."""
-    return [
-        error
-        for path in (paths.spec_replicas, paths.status_replicas)
-        for error in _replicas_errors(obj, path)
-    ]
+def scale_errors(obj: Json, paths: Iterable[str]) -> list[FieldError]:
+    """Replicas that are no count, at these paths in spec or status."""
+    return [error for path in paths for error in _replicas_errors(obj, path)]
 
 
 def _replicas_errors(obj: Json, path: str) -> Iterator[FieldError]:

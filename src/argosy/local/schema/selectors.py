@@ -81,15 +81,21 @@ def parse_labels(text: str) -> LabelSelector:
     if not tokens:
         return LabelSelector()
     while True:
-        requirement, position = _requirement(tokens, position)
+        if tokens[position] != "!" and _is_symbol(tokens[position]):
+            raise SelectorError(f"found '{tokens[position]}', expected: !, identifier, or 'end of string'")
+        try:
+            requirement, position = _requirement(tokens, position)
+        except SelectorError as error:
+            raise SelectorError(f"unable to parse requirement: {error}") from None
         requirements.append(requirement)
         if position >= len(tokens):
             return LabelSelector(tuple(sorted(requirements, key=lambda r: r.key)))
         if tokens[position] != ",":
             raise SelectorError(f"found '{tokens[position]}', expected: ',' or 'end of string'")
         position += 1
-        if position >= len(tokens):
-            raise SelectorError("found '', expected: identifier after ','")
+        following = tokens[position] if position < len(tokens) else ""
+        if following != "!" and _is_symbol(following):
+            raise SelectorError(f"found '{following}', expected: identifier after ','")
 
 
 def selector_from(raw: Mapping[str, object] | None) -> LabelSelector:
@@ -151,15 +157,20 @@ def _tokens(text: str) -> list[str]:
         position = match.end()
 
 
+def _is_symbol(token: str) -> bool:
+    """Whether a token (or the end, which is an empty one) cannot be a name or a value."""
+    return token in ("", "=", "==", "!=", "!", ",", "(", ")", "<", ">")
+
+
 def _requirement(tokens: list[str], position: int) -> tuple[Requirement, int]:
     negated = tokens[position] == "!"
     position += negated
     key = tokens[position] if position < len(tokens) else ""
-    if not key or key in "=!=,()<>":
+    if _is_symbol(key):
         raise SelectorError(f"found '{key}', expected: identifier")
     problems = qualified_name_problems(key)
     if problems:
-        raise SelectorError(f'key: Invalid value: "{key}": {"; ".join(problems)}')
+        raise SelectorError(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
     position += 1
     if negated:
         return Requirement(key, "!"), position
@@ -169,6 +180,8 @@ def _requirement(tokens: list[str], position: int) -> tuple[Requirement, int]:
     position += 1
     if operator in ("=", "==", "!="):
         value = tokens[position] if position < len(tokens) and tokens[position] != "," else ""
+        if value and _is_symbol(value):
+            raise SelectorError(f"found '{value}', expected: identifier")
         position += bool(value)
         return _checked(
             Requirement(key, "=" if operator == "==" else operator, frozenset((value,)))
@@ -190,7 +203,7 @@ def _requirement(tokens: list[str], position: int) -> tuple[Requirement, int]:
 def _values(tokens: list[str], position: int) -> tuple[frozenset[str], int]:
     if position >= len(tokens) or tokens[position] != "(":
         found = tokens[position] if position < len(tokens) else ""
-        raise SelectorError(f"found '{found}', expected: '('")
+        raise SelectorError(f"found '{found}' expected: '('")
     position += 1
     values: set[str] = set()
     expect_value = True

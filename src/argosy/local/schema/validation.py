@@ -8,7 +8,7 @@ may become stricter without locking out objects that exist.
 import re
 from collections.abc import Iterable, Mapping
 
-from argosy.local.schema.cel import has_rules, run_rules
+from argosy.local.schema.cel import below, has_rules, run_rules
 from argosy.local.schema.errors import (
     NO_PATH,
     ErrorType,
@@ -42,10 +42,13 @@ _GO_FORMATS = {"integer": "int64", "number": "float64"}
 _MISSING = object()
 
 
-def validate(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldError]:
-    """Everything that is wrong with an object by its schema."""
+def validate(
+    obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
+) -> list[FieldError]:
+    """Everything that is wrong with an object by its schema; other errors are told before those of rules."""
     errors: list[FieldError] = []
     _check(obj, schema, "", errors, old if old is not None else _MISSING)
+    errors += also
     return errors + _further_errors(obj, schema, old, errors)
 
 
@@ -64,18 +67,20 @@ def _further_errors(
     return errors
 
 
-def validate_status(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldError]:
-    """What is wrong with what a write to the status subresource brings."""
+def validate_status(
+    obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
+) -> list[FieldError]:
+    """What is wrong with what a write to the status subresource brings; paths in details start there."""
     declared = schema.properties.get("status")
-    if declared is None or "status" not in obj:
-        return []
     found: list[FieldError] = []
-    before = old.get("status", _MISSING) if old is not None else _MISSING
-    _check(obj["status"], declared, "", found, before)
+    if declared is not None and "status" in obj:
+        before = old.get("status", _MISSING) if old is not None else _MISSING
+        _check(obj["status"], declared, "", found, before)
     errors = [
         FieldError(e.type, "status" if e.path in ("", NO_PATH) else f"status.{e.path}", e.bad_value, e.detail)
         for e in found
     ]
+    errors += also
     return errors + _further_errors(obj, schema, old, errors)
 
 
@@ -291,7 +296,7 @@ def _list_errors(value: object, schema: Schema, path: str) -> Iterable[FieldErro
         for key, item in value.items():
             child = schema.properties.get(key) or schema.additional
             if child is not None and isinstance(item, dict | list):
-                yield from _list_errors(item, child, f"{path}.{key}" if path else key)
+                yield from _list_errors(item, child, below(path, key, schema))
     elif isinstance(value, list):
         if schema.list_type in ("set", "map"):
             yield from _repeated(value, schema, path)
