@@ -78,6 +78,10 @@ def _operations(raw: bytes) -> list[object]:
     if not isinstance(operations, list):
         why = f"json: cannot unmarshal {go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
         raise bad_request(_PREFIX + why)
+    for operation in operations:
+        if operation is not None and not isinstance(operation, dict):
+            why = f"json: cannot unmarshal {go_kind(operation)} into Go value of type handlers.jsonPatchOp"
+            raise bad_request(_PREFIX + why)
     if len(operations) > _MOST_OPERATIONS:
         why = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
         raise StatusError(413, "RequestEntityTooLarge", why)

@@ -11,11 +11,13 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import uvicorn
+from httptools import HttpParserInvalidMethodError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -26,8 +28,10 @@ from argosy.local.apiserver.bootstrap import bootstrap
 from argosy.local.apiserver.crds import Definitions
 from argosy.local.apiserver.expiry import forget_events
 from argosy.local.apiserver.gathering import GatheringTransport
+from argosy.local.apiserver.http import reply_error
 from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry
+from argosy.local.apiserver.status import method_not_allowed
 from argosy.local.apiserver.store import Limits, Store
 from argosy.local.apiserver.tokens import Signer
 
@@ -71,6 +75,20 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(GatheringTransport(transport, self.loop))
+
+    def send_400_response(self, msg: str) -> None:
+        """A method that the parser has never heard of is refused like any other that is not allowed."""
+        if not isinstance(sys.exception(), HttpParserInvalidMethodError):
+            super().send_400_response(msg)
+            return
+        body = reply_error(method_not_allowed()).body
+        assert isinstance(body, bytes)
+        head = (
+            "HTTP/1.1 405 Method Not Allowed\r\ncontent-type: application/json\r\n"
+            f"cache-control: no-cache, private\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
 
 def _config(app: App, state: Path) -> uvicorn.Config:
