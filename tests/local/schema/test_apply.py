@@ -8,19 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.local.schema import fieldsets
-from argosy.local.schema.apply import (
-    ApplyError,
-    Conflicts,
-    apply,
-    excluding,
-    only,
-    update_managed_fields,
-)
+from argosy.local.schema.apply import ApplyError, Conflicts, apply
 from argosy.local.schema.builtin import builtin_kind
 from argosy.local.schema.definitions import object_schema
-from argosy.local.schema.managed import same_but_for_times
 from argosy.local.schema.merging import all_paths, field_set
 from argosy.local.schema.model import Json
+from argosy.local.schema.ownership import excluding, only, update_managed_fields
 from argosy.local.schema.shapes import shape_of
 
 SCHEMA = object_schema(
@@ -273,16 +266,6 @@ def test_a_new_pod_is_tracked_as_kube_apiserver_tracks_it() -> None:
             },
         }
     }
-
-
-def test_times_alone_are_no_change() -> None:
-    first = applied(None, thing(a="x"), "alice")
-    later = copy.deepcopy(first)
-    metadata = later["metadata"]
-    assert isinstance(metadata, dict)
-    metadata["managedFields"][0]["time"] = LATER
-    assert same_but_for_times(first, later)
-    assert not same_but_for_times(first, {**later, "spec": {"a": "y"}})
 
 
 Fields = dict[str, st.SearchStrategy[object]]

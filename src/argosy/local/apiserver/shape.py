@@ -8,14 +8,15 @@ from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request
 from argosy.local.apiserver.times import now_text
-from argosy.local.schema import apply as ssa
 from argosy.local.schema import structural
+from argosy.local.schema.apply import ApplyError, Conflicts, apply
 from argosy.local.schema.checks import validate_builtin
 from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.defaults import apply_defaults
 from argosy.local.schema.definitions import parse_crd
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.metachecks import metadata_errors
+from argosy.local.schema.ownership import Filter, excluding, only, update_managed_fields
 from argosy.local.schema.scalechecks import scale_errors
 from argosy.local.schema.validation import validate as validate_custom
 from argosy.local.schema.validation import validate_status
@@ -77,7 +78,7 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
 
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
     """The new object with its fields attributed to who wrote them."""
-    return ssa.update_managed_fields(
+    return update_managed_fields(
         old,
         new,
         manager=manager,
@@ -94,7 +95,7 @@ def track_apply(
 ) -> Json:
     """The live object with a configuration applied; 409 when others own what it changes."""
     try:
-        return ssa.apply(
+        return apply(
             live,
             config,
             manager=manager,
@@ -105,18 +106,18 @@ def track_apply(
             subresource=subresource,
             resets=_resets(served, subresource),
         )
-    except ssa.Conflicts as conflicts:
+    except Conflicts as conflicts:
         raise StatusError(409, "Conflict", str(conflicts), {"causes": conflicts.causes()}) from conflicts
-    except ssa.ApplyError as error:
+    except ApplyError as error:
         raise StatusError(500, "", str(error)) from error
 
 
-def _resets(served: Served, subresource: str) -> ssa.Filter | None:
+def _resets(served: Served, subresource: str) -> Filter | None:
     """Which fields a write through this endpoint gives no ownership of."""
     if subresource == "status":
-        return ssa.only("status") if served.custom is not None else ssa.excluding("spec")
+        return only("status") if served.custom is not None else excluding("spec")
     if served.has_status and not subresource:
-        return ssa.excluding("status")
+        return excluding("status")
     return None
 
 

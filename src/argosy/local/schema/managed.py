@@ -121,27 +121,6 @@ def capped(entries: dict[Identity, Entry]) -> dict[Identity, Entry]:
     return result
 
 
-def same_but_for_times(old: Json, new: Json) -> bool:
-    """Whether two objects differ at most in the times of their entries (and in resourceVersion)."""
-    for key in old.keys() | new.keys():
-        if key != "metadata" and old.get(key) != new.get(key):
-            return False
-    before, after = _plain(old.get("metadata")), _plain(new.get("metadata"))
-    return before == after
-
-
-def _plain(metadata: object) -> Json:
-    if not isinstance(metadata, dict):
-        return {}
-    plain: Json = {key: value for key, value in metadata.items() if key != "resourceVersion"}
-    entries = plain.get("managedFields")
-    if isinstance(entries, list):
-        plain["managedFields"] = [
-            {key: value for key, value in entry.items() if key != "time"} for entry in entries
-        ]
-    return plain
-
-
 def is_reset(raw: object) -> bool:
     """Whether a client asks to forget all entries: an empty list, or one empty entry."""
     return raw in ([], [{}])

@@ -132,17 +132,22 @@ def _container_list(
 ) -> Iterator[FieldError]:
     for index, container in enumerate(containers):
         where = f"{path}[{index}]"
-        name = text(container, "name")
-        if not name:
-            yield required(f"{where}.name")
-        else:
-            if not is_label(name):
-                for problem in label_problems(name):
-                    yield invalid(f"{where}.name", name, problem)
-            if name in names:
-                yield duplicate(f"{where}.name", name)
-            names.add(name)
+        yield from _own_name_errors(container, where, names)
         yield from _container_errors(container, where, volumes, init)
+
+
+def _own_name_errors(item: Json, path: str, names: set[object]) -> Iterator[FieldError]:
+    """The name of a container or volume: a label that none of the `names` before it is."""
+    name = text(item, "name")
+    if not name:
+        yield required(f"{path}.name")
+        return
+    if not is_label(name):
+        for problem in label_problems(name):
+            yield invalid(f"{path}.name", name, problem)
+    if name in names:
+        yield duplicate(f"{path}.name", name)
+    names.add(name)
 
 
 def _container_errors(container: Json, path: str, volumes: set[object], init: bool) -> Iterator[FieldError]:
@@ -277,15 +282,7 @@ def _volume_errors(volumes: Sequence[Json], path: str) -> Iterator[FieldError]:
         for extra in kinds[1:]:
             yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
         yield from _source_errors(volume, where)
-        name = text(volume, "name")
-        if not name:
-            yield required(f"{where}.name")
-        elif not is_label(name):
-            for problem in label_problems(name):
-                yield invalid(f"{where}.name", name, problem)
-        if name in names:
-            yield duplicate(f"{where}.name", name)
-        names.add(name)
+        yield from _own_name_errors(volume, where, names)
 
 
 def _source_errors(volume: Json, path: str) -> Iterator[FieldError]:
