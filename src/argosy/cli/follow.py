@@ -10,6 +10,7 @@ from typing import Literal
 
 import click
 
+from argosy.dialects.conditions import INVALID
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, BadRequest, NotFound
@@ -17,7 +18,7 @@ from argosy.kinds.kubernetes import ContainerStatus, Pod
 from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.kinds.trainingrun import TrainingRun
 
-Outcome = Literal["Succeeded", "Failed", "Deleted"]
+Outcome = Literal["Succeeded", "Failed", "Deleted", "Refused"]
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_yellow")
 _PHASE_COLOURS = {"Succeeded": "green", "Failed": "red", "Running": "cyan", "Restarting": "yellow"}
@@ -54,6 +55,7 @@ class Follower:
         *,
         labels: str = "",
         tail: int | None = None,
+        until_refused: bool = False,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -61,6 +63,7 @@ class Follower:
         self._printer = printer
         self._labels = labels or f"{JOB}={name}"
         self._tail = tail
+        self._until_refused = until_refused
         self._told = ("", "")
         self._last_words: tuple[str, str] | None = None
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
@@ -99,6 +102,8 @@ class Follower:
         elif news != self._told:
             self._told = news
             self._printer.phase(self._name, *news)
+            if self._until_refused and status.reason == INVALID and status.start_time is None:
+                self._finish("Refused")
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._ended.done():

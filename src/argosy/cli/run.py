@@ -1,26 +1,34 @@
 """`argosy run`: submit a job and stay with it until it has ended.
 
 Two forms: a file, or a command after `--` that becomes a job of one role. The exit code is the job's
-outcome: 0 succeeded, 1 failed, 130 interrupted. An interrupt deletes what this call submitted and waits
-until it is gone, so that nothing is left half done; `--detach` submits and returns.
+outcome: 0 succeeded, 1 failed, 130 interrupted. An interrupt deletes the run that this call submitted and
+waits until it is gone, so that nothing is left half done; a second one ends at once and says what is left. A
+run that the operator cannot accept is taken away too. `--detach` submits and returns.
 """
 
 import asyncio
+import contextlib
 import os
 import re
 import secrets
 import shlex
 import signal
 import sys
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import yaml
 
-from argosy.cli.follow import Follower, Outcome, Printer
+from argosy.cli.follow import Follower, Printer
 from argosy.cli.here import Manifest, see_here, set_variables
 from argosy.cli.session import asynchronous, connect, target_options
-from argosy.cli.submit import remove, submit
+from argosy.cli.submit import Submitted, remove, submit
+from argosy.engine.client import Client
+from argosy.engine.errors import ApiError
+
+Result = TypeVar("Result")
 
 _EXIT = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
 
@@ -72,9 +80,10 @@ async def run(
         here = True
     if here:
         documents = [_seen(document) if is_run(document) else document for document in documents]
-    documents = [
-        _with_variables(document, variables) if is_run(document) else document for document in documents
-    ]
+    if variables:
+        documents = [
+            _with_variables(document, variables) if is_run(document) else document for document in documents
+        ]
     runs = [document for document in documents if is_run(document)]
     if len(runs) != 1:
         raise click.ClickException(
@@ -83,17 +92,11 @@ async def run(
     if name:
         runs[0]["metadata"] = {**_metadata(runs[0]), "name": name}
     async with connect(kubeconfig, context) as client:
-        submitted = await submit(client, documents, namespace)
         if detach:
+            submitted = await submit(client, documents, namespace)
             click.echo(f"{submitted.name} submitted; `argosy logs -f {submitted.name}` follows it")
             return
-        follower = Follower(client, submitted.namespace, submitted.name, Printer())
-        outcome = await _until_interrupted(follower)
-        if outcome is None:
-            click.echo(f"interrupted: deleting {submitted.name} …", err=True)
-            await remove(client, submitted.namespace, submitted.name)
-            sys.exit(130)
-    sys.exit(_EXIT[outcome])
+        sys.exit(await _submit_and_follow(client, documents, namespace))
 
 
 def is_run(document: Manifest) -> bool:
@@ -107,12 +110,22 @@ def load(path: Path) -> list[Manifest]:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path}: not text: {error.reason} at byte {error.start}") from error
     except yaml.YAMLError as error:
-        raise click.ClickException(f"{path}: not YAML: {error}") from error
+        raise click.ClickException(f"{path}: not YAML: {_where(error)}") from error
     for document in documents:
         if not isinstance(document, dict) or not document.get("kind") or not document.get("apiVersion"):
             raise click.ClickException(f"{path}: every document needs `apiVersion` and `kind`")
     return documents
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """What is wrong with a YAML text, and where, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
 
 
 def command_run(
@@ -155,19 +168,59 @@ def name_for(command: tuple[str, ...]) -> str:
     return f"{plain if plain[:1].isalpha() else 'run'}-{secrets.token_hex(2)}"
 
 
-async def _until_interrupted(follower: Follower) -> Outcome | None:
-    """The outcome, or None when the user interrupted first."""
-    loop = asyncio.get_running_loop()
-    following = asyncio.create_task(follower.outcome())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, following.cancel)
+async def _submit_and_follow(client: Client, documents: list[Manifest], namespace: str) -> int:
+    """The exit code. Interrupted, or refused by the operator, it takes away what it submitted."""
+    with _interrupts() as interrupted:
+        submitted = await submit(client, documents, namespace)  # not cut short: what it made must be known
+        follower = Follower(client, *submitted, Printer(), until_refused=True)
+        outcome = await _unless(interrupted, follower.outcome())
+        if outcome in _EXIT:
+            return _EXIT[outcome]
+        word = "refused" if outcome == "Refused" else "interrupted"
+        click.echo(f"{word}: deleting {submitted.name} …", err=True)
+        interrupted.clear()
+        await _take_away(client, submitted, interrupted)
+    return 1 if outcome == "Refused" else 130
+
+
+async def _take_away(client: Client, submitted: Submitted, interrupted: asyncio.Event) -> None:
+    """Delete the run and wait until it is gone; say what is left if that is interrupted or cannot be."""
+    why = "interrupted again"
     try:
-        return await following
-    except asyncio.CancelledError:
-        return None
+        if await _unless(interrupted, remove(client, *submitted)):
+            return
+    except ApiError as error:
+        why = error.message
+    click.echo(
+        f"{why}: {submitted.name} and its pods may still be there; "
+        f"`argosy rm -n {submitted.namespace} {submitted.name}` removes them",
+        err=True,
+    )
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[asyncio.Event]:
+    """An event that is set when the user wants to stop, in place of the sudden end."""
+    loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted.set)
+    try:
+        yield interrupted
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+async def _unless(interrupted: asyncio.Event, work: Coroutine[object, object, Result]) -> Result | None:
+    """What the work gives, or None when the user interrupted first."""
+    working, waiting = asyncio.create_task(work), asyncio.create_task(interrupted.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, waiting):
+            task.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)
 
 
 def _is_file(what: tuple[str, ...]) -> bool:

@@ -36,19 +36,19 @@ async def submit(client: Client, documents: list[Manifest], namespace: str) -> S
     return submitted
 
 
-async def remove(client: Client, namespace: str, name: str) -> None:
-    """Delete a run and wait until it and its pods are gone."""
+async def remove(client: Client, namespace: str, name: str) -> bool:
+    """Delete a run and wait until it and its pods are gone; True, when they are."""
     try:
         await client.delete(TrainingRun, name, namespace, propagation="Foreground")
     except NotFound:
-        return
+        return True
     while True:
         try:
             await client.get(TrainingRun, name, namespace)
         except NotFound:
             pods = await client.list(Pod, namespace, labels=f"{JOB}={name}")
             if not pods.items:
-                return
+                return True
         await asyncio.sleep(0.1)
 
 

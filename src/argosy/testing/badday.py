@@ -23,11 +23,13 @@ from argosy.testing.controlplane import ControlPlane
 from argosy.testing.until import connections_closed
 
 
-def wait_for(condition: Callable[[], object], why: str, seconds: float = 30.0) -> None:
-    """Until the condition holds; fails with the reason when it does not in time."""
+def wait_for(condition: Callable[[], object], why: str | Callable[[], str], seconds: float = 30.0) -> None:
+    """Until the condition holds; fails with the reason, asked for then, when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {seconds:g} s: {why}"
+        if time.monotonic() > deadline:
+            told = why if isinstance(why, str) else why()
+            raise AssertionError(f"waited in vain for {seconds:g} s: {told}")
         time.sleep(0.02)
 
 
