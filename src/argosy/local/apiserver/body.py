@@ -112,8 +112,8 @@ def go_kind(value: object) -> str:
 
 def duplicate_fields(raw: bytes, obj: Json) -> list[str]:
     """Paths of keys that stand twice in the same object of a JSON body."""
-    if b"\\u0022" not in raw and len(_KEY.findall(raw)) <= msgspec.json.encode(obj).count(b'":'):
-        return []  # what was read has as many keys as what was sent
+    if b"\\u003" not in raw and raw.count(b":") == msgspec.json.encode(obj).count(b":"):
+        return []  # a key that is there twice would have taken its colon with it
     found: list[str] = []
 
     def walk(value: object, path: str) -> object:
@@ -132,9 +132,6 @@ def duplicate_fields(raw: bytes, obj: Json) -> list[str]:
 
     walk(json.loads(raw, object_pairs_hook=_Pairs), "")
     return list(dict.fromkeys(found))
-
-
-_KEY = re.compile(rb'"\s*:')
 
 
 class _Pairs:
