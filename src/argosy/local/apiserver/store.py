@@ -153,6 +153,7 @@ class Store:
         self.restored = self.revision  # versions before it cannot be shown whole any more
         self._next = self.revision + 1
         self._writer: Writer | None = None
+        self._rows: list[Row] = []  # of this turn of the event loop
 
     def start(self) -> None:
         """Begin to write; on the event loop's thread."""
@@ -160,6 +161,7 @@ class Store:
 
     def stop(self) -> None:
         if self._writer is not None:
+            self._hand_over()
             self._writer.stop()
         self._log.close()
 
@@ -200,14 +202,23 @@ class Store:
         new = Stored(namespace, name, rv, msgspec.json.encode(obj), labels, fields)
         event = Event("DELETED" if delete else "MODIFIED" if old else "ADDED", new, old, self._clock())
         self._pending[collection, namespace, name] = event
-        future: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Stored] = loop.create_future()
         self._waiting[rv] = (event, future)
         previous = msgspec.json.encode((old.labels, old.fields)) if old else None
         selectable = msgspec.json.encode((labels, fields))
-        self._writer.add(
+        if not self._rows:
+            loop.call_soon(self._hand_over)
+        self._rows.append(
             Row(rv, collection, namespace, name, event.type, event.at, selectable, previous, new.data)
         )
         return future
+
+    def _hand_over(self) -> None:
+        """Give the writer all rows of this turn at once: waking it costs more than a row does."""
+        rows, self._rows = self._rows, []
+        if rows and self._writer is not None:
+            self._writer.add(rows)
 
     def at(self, collection: str, namespace: str | None, rv: int) -> list[Stored]:
         """The objects as they were at a version: today's, with later events taken back."""
@@ -284,6 +295,7 @@ class Store:
         waiting = [future for _, future in self._waiting.values()]
         self._waiting.clear()
         self._pending.clear()
+        self._rows.clear()
         assert self._writer is not None
         self._writer.discard()
         for future in waiting:

@@ -28,9 +28,9 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def add(self, row: Row) -> None:
+    def add(self, rows: Sequence[Row]) -> None:
         with self._wakeup:
-            self._rows.append(row)
+            self._rows.extend(rows)
             self._wakeup.notify()
 
     def drop(self, rvs: Sequence[int], marks: dict[str, int]) -> None:
