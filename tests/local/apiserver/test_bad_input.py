@@ -62,6 +62,11 @@ def test_a_bad_question_gets_a_status(local_apiserver: Server, path: str) -> Non
     assert (answer["kind"], answer["status"]) == ("Status", "Failure")
 
 
+@pytest.mark.parametrize("method", ["FOO", "TRACE", "PROPFIND"])
+def test_a_method_that_is_not_there_gets_a_status(local_apiserver: Server, method: str) -> None:
+    assert send(local_apiserver, method, PATH)["reason"] == "MethodNotAllowed"
+
+
 @pytest.mark.parametrize(
     "raw", [b"\x16\x03\x01garbage\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4096], ids=repr
 )

@@ -80,6 +80,17 @@ async def test_history_beyond_its_limit_is_gone_in_memory_and_on_disk(tmp_path: 
     again.stop()
 
 
+async def test_versions_never_go_back_though_nothing_is_left_of_them(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db", Limits(events=0))
+    store.start()
+    await put(store, "a")
+    last = await put(store, "a", delete=True)
+    store.stop()
+    again = Store(tmp_path / "store.db")
+    assert names(again) == []
+    assert again.revision == last
+
+
 async def test_a_list_can_be_had_as_it_was(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.start()

@@ -27,6 +27,16 @@ def test_a_rule_that_does_not_hold_is_told_with_its_message() -> None:
     assert told(rules, {"min": 3, "max": 2}) == "spec: Invalid value: min over max"
 
 
+def test_the_key_of_a_map_stands_in_brackets() -> None:
+    role: Json = {
+        "type": "object",
+        "properties": {"min": INT},
+        "x-kubernetes-validations": [{"rule": "false"}],
+    }
+    rules = schema(roles={"type": "object", "additionalProperties": role})
+    assert told(rules, {"roles": {"worker": {}}}) == "spec.roles[worker]: Invalid value: failed rule: false"
+
+
 def test_without_a_message_the_rule_itself_is_told() -> None:
     rules = schema({"rule": "self.min >= 0"}, min=INT)
     assert told(rules, {"min": -1}) == "spec: Invalid value: failed rule: self.min >= 0"

@@ -9,7 +9,7 @@ from argosy.local.schema.definitions import CrdInfo, object_schema, parse_crd
 from argosy.local.schema.errors import aggregate
 from argosy.local.schema.model import Json
 from argosy.local.schema.structural import admit
-from argosy.local.schema.validation import validate
+from argosy.local.schema.validation import validate, validate_status
 
 SPEC: Json = {
     "type": "object",
@@ -273,3 +273,11 @@ def test_a_definition_is_read() -> None:
     info = parse_crd(definition())
     assert isinstance(info, CrdInfo)
     assert (info.kind, info.plural, info.storage_version, info.namespaced) == ("Thing", "things", "v1", True)
+
+
+def test_a_write_of_status_is_told_from_status_on() -> None:
+    status: Json = {"type": "object", "properties": {"phase": {"type": "string"}}}
+    schema = object_schema({"type": "object", "properties": {"status": status}})
+    errors = validate_status({"spec": {"anything": 1}, "status": {"phase": 1}}, schema)
+    want = 'status.phase: Invalid value: "integer": phase in body must be of type string: "integer"'
+    assert aggregate(errors) == f": {want}"
