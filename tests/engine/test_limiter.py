@@ -27,13 +27,21 @@ async def test_no_more_writes_than_the_window_are_in_flight() -> None:
 
 
 async def test_a_window_refused_as_a_whole_halves_once() -> None:
-    limiter = WriteLimiter(WriteLimits(in_flight=128))
+    limiter = WriteLimiter(WriteLimits(in_flight=128, first=128))
     started = await fill(limiter, 128)
     await asyncio.sleep(0.1)
     for moment in started:
         limiter.throttled(moment, 0)
         limiter.release()
     assert limiter.window == 64
+
+
+async def test_a_first_burst_finds_a_smaller_window_which_grows() -> None:
+    limiter = WriteLimiter(WriteLimits(in_flight=128, first=32))
+    assert limiter.window == 32
+    for _ in range(2000):
+        limiter.succeeded()
+    assert limiter.window == 128
 
 
 async def test_another_refusal_of_a_later_write_halves_again_and_never_below_one() -> None:

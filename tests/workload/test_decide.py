@@ -68,6 +68,18 @@ def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
     assert not before & {one.uid for one in world.pods.values()}
 
 
+def test_pods_of_a_suspended_job_go_though_its_record_was_lost_and_the_view_is_old() -> None:
+    job = workload(role(replicas=2))
+    world = World(job)
+    world.settle()
+    world.edit(replace(job, suspended=True))
+    world.wipe()
+    world.known_job, world.known_pods = world.job, {}
+    world.run()
+    world.settle()
+    assert not world.pods
+
+
 def test_suspended_and_resumed() -> None:
     job = workload(role(replicas=2), limits=Limits(active_deadline=86400))
     world = World(job)

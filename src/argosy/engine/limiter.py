@@ -1,8 +1,9 @@
 """How many writes may be in flight: as many as the API server takes, and no fixed rate.
 
-The window starts wide open, halves when the server says 429 (once per window, not once per refusal: a full
-window is refused together), holds everything back for as long as Retry-After says, and climbs back with every
-write that succeeds. A cap per second exists for clusters whose owner wants one.
+The window starts at `first`, so that a first burst does not open connections by the hundred, and climbs with
+every write that succeeds. It halves when the server says 429 (once per window, not once per refusal: a full
+window is refused together), and everything is held back for as long as Retry-After says. A cap per second
+exists for clusters whose owner wants one.
 """
 
 import asyncio
@@ -13,13 +14,14 @@ from msgspec import Struct
 
 class WriteLimits(Struct, frozen=True):
     in_flight: int = 128
+    first: int = 32
     per_second: float | None = None
 
 
 class WriteLimiter:
     def __init__(self, limits: WriteLimits = WriteLimits()) -> None:
         self._limits = limits
-        self._window = float(limits.in_flight)
+        self._window = float(min(limits.first, limits.in_flight))
         self._active = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._not_before = float("-inf")

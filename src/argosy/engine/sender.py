@@ -8,6 +8,8 @@ certainly was not done is tried again here: 429, after the time the server asked
 import asyncio
 from collections.abc import Callable, Mapping
 
+from prometheus_client import Counter, Histogram
+
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, LeaseExpired, Throttled, Unauthorized, error_from_answer
 from argosy.engine.kubeconfig import Connection
@@ -44,6 +46,8 @@ class Sender:
         self._timeout = timeout
         self._clock = clock
         self._metrics = metrics
+        self._counted: dict[tuple[str, int], Counter] = {}
+        self._timed: dict[str, Histogram] = {}
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes | None = None) -> bytes:
         """The body of a successful answer; any other answer raises."""
@@ -126,5 +130,12 @@ class Sender:
         return answer.body
 
     def _count(self, request: Request, answer: Answer, before: float) -> None:
-        self._metrics.requests.labels(request.method, f"{answer.status // 100}xx").inc()
-        self._metrics.request_seconds.labels(request.method).observe(self._clock.monotonic() - before)
+        """Looking a metric up by its labels costs more than counting: those in use are kept."""
+        method, hundreds = request.method, answer.status // 100
+        counter = self._counted.get((method, hundreds))
+        if counter is None:
+            counter = self._metrics.requests.labels(method, f"{hundreds}xx")
+            self._counted[method, hundreds] = counter
+            self._timed[method] = self._metrics.request_seconds.labels(method)
+        counter.inc()
+        self._timed[method].observe(self._clock.monotonic() - before)

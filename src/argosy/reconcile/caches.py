@@ -50,6 +50,7 @@ class Caches:
         self._views: dict[str, ObservedPod] = {}
         self._missed: dict[str, float] = {}
         self._pod_listeners: list[Callable[[Pod], None]] = []
+        self._own = False
         self.pods.subscribe(self._pod_changed)
 
     def when_pod_matters(self, listener: Callable[[Pod], None]) -> None:
@@ -57,10 +58,15 @@ class Caches:
         self._pod_listeners.append(listener)
 
     def saw(self, obj: Fetchable) -> None:
-        """Take in an object that the API returned, without waiting for the watch to bring it."""
+        """Take in an object that the API returned, without waiting for the watch to bring it.
+
+        What a pass did itself is no news to those who listen for pods.
+        """
         match obj:
             case Pod():
+                self._own = True
                 self.pods.put(obj)
+                self._own = False
             case PodGroup():
                 self.groups.put(obj)
             case Service():
@@ -107,7 +113,7 @@ class Caches:
             self._views[after.uid] = after
             if before is not None and same_pod(before, after):
                 return
-        if (pod := new or old) is not None:
+        if not self._own and (pod := new or old) is not None:
             for listener in self._pod_listeners:
                 listener(pod)
 

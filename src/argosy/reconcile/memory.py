@@ -33,8 +33,8 @@ class Memory(Struct):
     """Places confirmed empty by the API; good for one pass."""
     deleted: set[str] = field(default_factory=set)
     """Uids of pods that were asked to go, so that a cache which has not heard of it yet does not mislead."""
-    written_at: float = float("-inf")
-    """When status was last written, on the monotonic clock."""
+    counts_from: float = float("-inf")
+    """Numbers alone are not written before this time, on the monotonic clock."""
     flush_at: float | None = None
     """Counts are waiting to be written; at the latest then."""
     look_at: float | None = None

@@ -25,18 +25,23 @@ from argosy.reconcile.caches import Caches
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
+from argosy.reconcile.status import COUNTS_EVERY, next_counts, status_body, urgent
 from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Action, Emit, Plan
+from argosy.workload.plan import Action, CreatePod, Emit, Plan
 from argosy.workload.record import Record
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 SETTLE = 0.05
-"""Seconds after a pass that changed the Record to the next, which finds out whether the job is at rest."""
+"""Seconds after a pass that changed the Record to the next: what was remembered just now may itself ask for
+something."""
+
+CREATED = COUNTS_EVERY
+"""Seconds after a pass that made pods to the next, which counts them; it comes sooner as soon as one of them
+does anything."""
 
 PRUNED_PAUSES = (2.0, 5.0, 20.0, 60.0)
 """Seconds until a CRD that dropped the Record is tried again; a new one takes a moment to be in force."""
@@ -119,9 +124,7 @@ class Reconciler(Generic[T]):
         self._tell(written, plan.actions)
         if workload is not None:
             await self._performer(workload, memory).perform(plan.actions)
-        if plan.record != before:
-            return Wake(SETTLE)  # what was remembered just now may itself ask for something
-        return self._next(key, plan, seen, memory, now)
+        return self._next(key, before, plan, seen, memory, now)
 
     def definition_changed(self) -> list[Key]:
         """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
@@ -157,14 +160,15 @@ class Reconciler(Generic[T]):
             memory.flush_at = None
             return job
         monotonic = self.clock.monotonic()
-        if monotonic < memory.written_at + COUNTS_EVERY and not urgent(job.status, status):
-            memory.flush_at = memory.written_at + COUNTS_EVERY
+        if monotonic < memory.counts_from and not urgent(job.status, status):
+            memory.flush_at = memory.counts_from
             return job
         try:
             written = await self._replace_status(job, status)
         except (Conflict, NotFound):
             return None
-        memory.written_at, memory.flush_at = monotonic, None
+        memory.counts_from = next_counts(monotonic, self.clock.monotonic())
+        memory.flush_at = None
         return written
 
     async def _replace_status(self, job: T, status: Struct) -> T:
@@ -215,12 +219,18 @@ class Reconciler(Generic[T]):
             lambda *place: self.dialect.name(workload, *place),
         )
 
-    def _next(self, key: Key, plan: Plan, seen: Observed, memory: Memory, now: datetime) -> Wake | None:
+    def _next(
+        self, key: Key, before: Record | None, plan: Plan, seen: Observed, memory: Memory, now: datetime
+    ) -> Wake | None:
         if memory.absent or tuple(memory.outcomes.values()) != seen.outcomes:
             return Wake(0.0)  # answers that the next pass must hear
         monotonic = self.clock.monotonic()
         times = (memory.flush_at, memory.look_at, memory.next_try())
         delays = [at - monotonic for at in times if at is not None]
+        if any(isinstance(action, CreatePod) for action in plan.actions):
+            delays.append(CREATED)
+        elif plan.record != before:
+            delays.append(SETTLE)
         if plan.wake_at is not None:
             delays.append((plan.wake_at - now).total_seconds())
         if plan.record.finished and not delays:

@@ -2,7 +2,7 @@
 
 Phases, conditions, reasons and the Record go out at once, since people and decisions hang on them. Numbers
 of pods, and messages that only repeat them, change with every pod event of a large job: they go out at most
-once a second.
+once a second, and less often where the API server takes long to answer.
 """
 
 import msgspec
@@ -12,6 +12,8 @@ from argosy.engine.dynamic import Json
 from argosy.kinds.meta import ObjectMeta
 
 COUNTS_EVERY = 1.0
+COUNTS_FACTOR = 10.0
+COUNTS_MOST = 10.0
 RECORD = "argosy"
 _NUMBERS_THAT_MATTER = frozenset({"observedGeneration", "attempt"})
 _WORDS_THAT_COUNT = frozenset({"message", "workers"})
@@ -20,6 +22,12 @@ _WORDS_THAT_COUNT = frozenset({"message", "workers"})
 def urgent(old: Struct, new: Struct) -> bool:
     """Whether more than counts differ."""
     return _essence(msgspec.to_builtins(old)) != _essence(msgspec.to_builtins(new))
+
+
+def next_counts(began: float, ended: float) -> float:
+    """When numbers may be written again after a write that took this long: ten times as long, between one
+    second and ten."""
+    return began + min(max((ended - began) * COUNTS_FACTOR, COUNTS_EVERY), COUNTS_MOST)
 
 
 def status_body(meta: ObjectMeta, status: Struct) -> Json:

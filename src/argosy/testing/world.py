@@ -56,6 +56,8 @@ class World:
         self.group: ObservedGroup | None = None
         self.nodes_down: set[str] = set()
         self.prunes = False
+        self.forgot = False
+        """A Record that was written is lost."""
         self.broken = False
         """The definition has problems; a pass can only say so."""
         self.count = 0
@@ -137,6 +139,7 @@ class World:
 
     def wipe(self) -> None:
         if self.job:
+            self.forgot = True
             self._store(replace(self.job, status=None))
 
     def delete_job(self) -> None:
@@ -205,6 +208,7 @@ class World:
         if self.job is None or self.job.version != job.version:
             return False
         self.writes += 1
+        self.forgot = self.forgot or self.prunes
         self._store(replace(self.job, status=None if self.prunes else encode(record)))
         self.known_job = self.job
         return survived(record, self.job.status)
@@ -293,11 +297,9 @@ class World:
     def _check_count(self, before: Record | None, after: Record, seen: Observed) -> None:
         """Every restart that is recorded is for failures for which none was recorded before.
 
-        Not so where pods are ahead of the Record: it was lost, and restarts are estimated from their labels.
+        Not so once a Record was lost: then restarts are estimated from labels of pods.
         """
-        if before is None or any(pod.in_place_restarts for pod in seen.pods):
-            return
-        if any(_ahead(pod, before) for pod in seen.pods):
+        if self.forgot or before is None or any(pod.in_place_restarts for pod in seen.pods):
             return
         fresh = {pod.uid for pod in seen.pods if pod.ended and pod.uid in self.failed} - self.counted
         used = after.restarts - before.restarts
@@ -314,8 +316,3 @@ class World:
                 place = (name, index)
                 there = place in made or seen.by_place.get(place) or index in record.role(name).done
                 assert there, f"a gang is asked for as a whole, but {place} is not"
-
-
-def _ahead(pod: ObservedPod, record: Record) -> bool:
-    known = (record.attempt, record.replacement(pod.role, pod.index))
-    return (pod.attempt, pod.replacement) > known

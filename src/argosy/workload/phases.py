@@ -65,7 +65,12 @@ def judged(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         verdict = of_role(role, last, count(role, record, seen))
         since = last.since if verdict.phase is last.phase else now
         roles[name] = replace(
-            last, phase=verdict.phase, reason=verdict.reason, message=verdict.message, since=since
+            last,
+            phase=verdict.phase,
+            reason=verdict.reason,
+            message=verdict.message,
+            since=since,
+            created=last.created if verdict.phase not in (Phase.PENDING, Phase.STARTING) else 0,
         )
     return replace(record, roles=roles)
 

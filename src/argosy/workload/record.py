@@ -44,7 +44,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     size: int = 0
     """Replicas that the role has been brought to; differs from the wanted number only until the next pass."""
     created: int = 0
-    """Every index below this one has been seen at least once."""
+    """Every index below this one has been seen at least once. Kept from when the role runs on: until then no
+    pod can be missed, and a Record that changes with every pod would be written with every pod."""
     restarts: int = 0
     """Pods replaced after a failure, and containers restarted in place. Never decreases."""
     retry_at: datetime | None = None

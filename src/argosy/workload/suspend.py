@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from argosy.workload import words
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Action, DeleteChild, Plan
-from argosy.workload.pods import obsolete, stuck
+from argosy.workload.plan import Action, DeleteChild, DeletePod, Plan
+from argosy.workload.pods import stuck
 from argosy.workload.record import Cause, Record
 from argosy.workload.restart import next_attempt
 
@@ -20,7 +20,12 @@ from argosy.workload.restart import next_attempt
 def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     if record.phase is not Phase.SUSPENDED:
         record = _suspended(record, seen, now)
-    actions: list[Action] = list(obsolete(record, seen))
+    # All of them, not only those of older attempts: a Record that was lost may know of none.
+    actions: list[Action] = [
+        DeletePod(pod.name, pod.uid, reason="the job is suspended")
+        for pod in seen.pods
+        if not pod.terminating
+    ]
     forced, look_again = stuck(seen, now)
     actions += forced
     if seen.group:
