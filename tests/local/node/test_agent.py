@@ -194,11 +194,14 @@ async def test_many_pods_leave_nothing_behind(here: Machine, count: int) -> None
             await here.gone(name, 60)
 
     await live(-1)  # the bridge and the zygote come with the first pod
+    others = {pod.metadata.uid for pod in (await here.client.list(Pod)).items}
+    await _until(lambda: set(_folders(here)) <= others, 60)
     before = _traces(here)
     await asyncio.gather(*(live(number) for number in range(count)))
     with contextlib.suppress(TimeoutError):
-        await _until(lambda: _traces(here) == before)
-    assert _traces(here) == before
+        await _until(lambda: _traces(here) == before, 60)
+    after = _traces(here)
+    assert {what: found for what, found in after.items() if found != before[what]} == {}
 
 
 def _traces(here: Machine) -> dict[str, object]:
@@ -225,12 +228,16 @@ def _traces(here: Machine) -> dict[str, object]:
         except OSError:
             continue
     return {
-        "folders": sorted(path.name for path in (here.state / "pods").iterdir() if path.is_dir()),
+        "folders": _folders(here),
         "links": sorted(line.split(":")[0].strip() for line in links.splitlines() if ":" in line),
         "mounts": sum(str(here.state) in line for line in Path("/proc/mounts").read_text().splitlines()),
         "zombies": zombies,
         "processes": min(mine, 1),
     }
+
+
+def _folders(here: Machine) -> list[str]:
+    return sorted(path.name for path in (here.state / "pods").iterdir() if path.is_dir())
 
 
 async def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:

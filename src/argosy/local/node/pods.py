@@ -241,5 +241,9 @@ def _kill_recorded(path: Path) -> None:
 
 
 def _remove(folder: Path, parts: list[str]) -> None:
+    """All of it, or an error: a process or mount that is just ending may still hold on to some."""
     for part in parts:
-        shutil.rmtree(folder / part if part else folder, ignore_errors=True)
+        path = folder / part if part else folder
+        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():
+            raise OSError(f"{path} cannot be removed yet")

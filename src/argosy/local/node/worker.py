@@ -212,9 +212,9 @@ class Worker:
 
     async def _clean(self) -> None:
         if not self._cleared:
-            self._cleared = True
             self._preparation.release(self.uid)
             await self._pods.clear(self.uid, keep_logs=True)
+            self._cleared = True
 
     async def _check_deadline(self) -> None:
         limit, started = self.pod.spec.active_deadline_seconds, self.pod.status.start_time
