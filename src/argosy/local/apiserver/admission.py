@@ -1,12 +1,14 @@
 """What the server itself adds to, or holds against, objects on their way in."""
 
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.objects import Json, child, ensure, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.podadmission import add_tolerations, admit_pod
 from argosy.local.apiserver.services import admit_service
 from argosy.local.apiserver.status import forbidden, not_found
 from argosy.local.apiserver.times import now_text
 from argosy.local.schema.defaults import apply_defaults, prepare_for_create, prepare_for_update
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, text
 
 
 def check_namespace(call: Call, name: str) -> None:
@@ -50,7 +52,7 @@ def admit_update(call: Call, obj: Json, old: Json) -> Json:
         prepare_for_update(call.served.group, call.served.kind, obj, old)
     match call.served.storage:
         case "namespaces" if call.target.subresource != "finalize":
-            spec, old_spec = ensure(obj, "spec"), child(old, "spec")
+            spec, old_spec = ensure(obj, "spec"), part(old, "spec")
             if "finalizers" in old_spec:
                 spec["finalizers"] = old_spec["finalizers"]
         case "pods" if not call.target.subresource:

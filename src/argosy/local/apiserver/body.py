@@ -7,8 +7,8 @@ import msgspec
 
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.media import OFFERED, content_type
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.status import StatusError, bad_request, unsupported_media_type
+from argosy.local.schema.model import Json
 
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 

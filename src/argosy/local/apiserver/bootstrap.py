@@ -5,10 +5,10 @@ import asyncio
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.fresh import create_internally
 from argosy.local.apiserver.furnish import furnish
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.roles import cluster_role_bindings, cluster_roles
 from argosy.local.apiserver.services import KUBERNETES_ADDRESS
+from argosy.local.schema.model import Json
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _RBAC = "rbac.authorization.k8s.io"

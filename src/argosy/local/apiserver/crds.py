@@ -8,10 +8,12 @@ import asyncio
 
 from argosy.local.apiserver import shape
 from argosy.local.apiserver.api import Api
-from argosy.local.apiserver.objects import Json, child, children, ensure, strings, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.store import Event
 from argosy.local.apiserver.times import now_text
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, parts, strings, text
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -70,7 +72,7 @@ class Definitions:
     def _accept(self, definition: Json) -> Json:
         """The definition with its status as it should be."""
         status = ensure(definition, "status")
-        names = child(definition, "spec", "names")
+        names = part(definition, "spec", "names")
         taken = self._taken(definition)
         accepted = not taken
         if accepted:
@@ -88,7 +90,7 @@ class Definitions:
         else:
             _set(status, "Established", False, "NotAccepted", "", "not all names are accepted")
         stored = [str(v) for v in strings(status, "storedVersions")]
-        for version in children(definition, "spec", "versions"):
+        for version in parts(definition, "spec", "versions"):
             if version.get("storage") is True and text(version, "name") not in stored:
                 stored.append(text(version, "name"))
         status["storedVersions"] = stored
@@ -96,7 +98,7 @@ class Definitions:
 
     def _taken(self, definition: Json) -> str:
         """Which of the names another kind of the same group already has."""
-        names, own = child(definition, "spec", "names"), text(definition, "metadata", "name")
+        names, own = part(definition, "spec", "names"), text(definition, "metadata", "name")
         for served in self._api.registry.all():
             custom = served.custom
             if served.group != text(definition, "spec", "group") or (custom and custom.definition == own):
@@ -142,7 +144,7 @@ class Definitions:
 def established(definition: Json) -> bool:
     return any(
         text(condition, "type") == "Established" and text(condition, "status") == "True"
-        for condition in children(definition, "status", "conditions")
+        for condition in parts(definition, "status", "conditions")
     )
 
 
@@ -150,7 +152,7 @@ def _set(status: Json, kind: str, good: bool, reason: str, message: str, problem
     value = "True" if good else "False"
     if problem:
         reason, message = ("PluralConflict" if kind == "NamesAccepted" else "NotAccepted"), problem
-    conditions = children(status, "conditions")
+    conditions = parts(status, "conditions")
     status["conditions"] = conditions
     found = next((c for c in conditions if text(c, "type") == kind), None)
     if found is None:

@@ -12,12 +12,14 @@ from argosy.local.apiserver.fresh import fresh_metadata, prepare
 from argosy.local.apiserver.furnish import furnish
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import content_type, wanted_form
-from argosy.local.apiserver.objects import Json, ensure, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import generated_name
 from argosy.local.schema.errors import invalid, required
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import text
 
 _NAME_TRIES = 8
 

@@ -15,13 +15,15 @@ from argosy.local.apiserver.body import parse_json, read_object
 from argosy.local.apiserver.facts import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.media import content_type, wanted_form
-from argosy.local.apiserver.objects import Json, children, ensure, number, strings, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.selection import read_selection
 from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_found, success
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import now_text, parse_time, text_of
 from argosy.local.schema.errors import FieldError, invalid, not_supported
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import number, parts, strings, text
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -133,7 +135,7 @@ async def _delete_definition(call: Call, obj: Json, options: DeleteOptions) -> t
     finalizers = strings(metadata, "finalizers")
     metadata["finalizers"] = finalizers if CLEANUP in finalizers else [*finalizers, CLEANUP]
     status = ensure(obj, "status")
-    conditions = [c for c in children(status, "conditions") if text(c, "type") != "Terminating"]
+    conditions = [c for c in parts(status, "conditions") if text(c, "type") != "Terminating"]
     condition: Json = {
         "type": "Terminating",
         "status": "True",

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from argosy.local.apiserver.http import Request, Response, reply
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.registry import Registry, Served
+from argosy.local.schema.model import Json
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 # The groups of Kubernetes in the order that it lists them; custom groups follow by name.

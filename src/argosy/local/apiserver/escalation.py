@@ -8,9 +8,10 @@ from itertools import product
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import User
-from argosy.local.apiserver.objects import Json, child, text
 from argosy.local.apiserver.rbac import MASTERS, Attributes, Authorizer, Rule, rules_of
 from argosy.local.apiserver.status import forbidden
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, text
 
 _GROUP = "rbac.authorization.k8s.io"
 
@@ -24,7 +25,7 @@ def check_grant(call: Call, obj: Json, authorizer: Authorizer) -> None:
         asked = Attributes(user, "escalate", _GROUP, plural, name=name, namespace=call.namespace)
         rules = rules_of(obj)
     else:
-        role = child(obj, "roleRef")
+        role = part(obj, "roleRef")
         cluster = text(role, "kind") == "ClusterRole"
         kind = "clusterroles" if cluster else "roles"
         asked = Attributes(user, "bind", _GROUP, kind, name=text(role, "name"), namespace=call.namespace)

@@ -1,6 +1,6 @@
 """One storage for events under two groups: core/v1 as stored, events.k8s.io/v1 by renaming its fields."""
 
-from argosy.local.apiserver.objects import Json
+from argosy.local.schema.model import Json
 
 # events.k8s.io name -> core name
 _RENAMED = {

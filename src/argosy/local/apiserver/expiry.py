@@ -4,8 +4,8 @@ import asyncio
 import time
 
 from argosy.local.apiserver.api import Api
-from argosy.local.apiserver.objects import children, text
 from argosy.local.apiserver.times import parse_time
+from argosy.local.schema.reading import parts, text
 
 KEPT_SECONDS = 3600.0
 _EVERY_SECONDS = 60.0
@@ -23,7 +23,7 @@ async def delete_old_events(api: Api, before: float) -> None:
     served = api.registry.builtin("", "events")
     for stored in api.store.collection(served.storage).listed(None):
         event = stored.decoded()
-        written = [text(entry, "time") for entry in children(event, "metadata", "managedFields")]
+        written = [text(entry, "time") for entry in parts(event, "metadata", "managedFields")]
         latest = max([text(event, "metadata", "creationTimestamp"), *written])
         if parse_time(latest).timestamp() < before:
             head = api.head(served, stored.namespace, stored.name)

@@ -10,9 +10,9 @@ import msgspec
 
 from argosy.local.apiserver.events import to_events_group
 from argosy.local.apiserver.media import Form
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.store import Stored
+from argosy.local.schema.model import Json
 
 
 def whole(stored: Stored, served: Served) -> bytes:

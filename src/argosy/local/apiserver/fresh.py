@@ -3,9 +3,11 @@
 from argosy.local.apiserver import shape
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.facts import COUNTS_GENERATIONS, KEEPS_STATUS_ON_CREATE
-from argosy.local.apiserver.objects import Json, ensure, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.times import new_uid, now_text
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import text
 
 
 def fresh_metadata(metadata: Json) -> None:

@@ -7,7 +7,7 @@ import asyncio
 
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.fresh import create_internally
-from argosy.local.apiserver.objects import Json
+from argosy.local.schema.model import Json
 
 
 async def furnish(api: Api, namespace: str) -> None:

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.status import StatusError, bad_request, too_large
+from argosy.local.schema.model import Json
 
 Message: TypeAlias = MutableMapping[str, object]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

@@ -9,10 +9,10 @@ import hashlib
 import msgspec
 
 from argosy.local.apiserver.http import Request, Response, reply
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.schema.builtin import kubernetes_version
 from argosy.local.schema.definitions import CrdInfo, parse_crd
+from argosy.local.schema.model import Json
 from argosy.local.schema.openapi import PublishedKind, encode_document, published, published_custom
 
 

@@ -6,7 +6,7 @@ from argosy.local.apiserver.body import go_kind, parse_json, parse_value, parse_
 from argosy.local.apiserver.create import check_identity, create
 from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import content_type, wanted_form
-from argosy.local.apiserver.objects import Json, child, ensure, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.status import (
     StatusError,
@@ -18,7 +18,9 @@ from argosy.local.apiserver.status import (
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
 from argosy.local.schema.errors import forbidden, required
+from argosy.local.schema.model import Json
 from argosy.local.schema.patch import json_patch, merge_patch
+from argosy.local.schema.reading import part, text
 from argosy.local.schema.strategic import PatchError, go_map, strategic_merge_patch
 
 JSON_PATCH = "application/json-patch+json"
@@ -100,7 +102,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     check_name(config, call)
     if not given:
         ensure(config, "metadata").pop("namespace", None)
-    if child(config, "metadata").get("managedFields"):
+    if part(config, "metadata").get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     head = call.api.head(served, call.namespace, name)
     live = forms.as_served(head.decoded(), served) if head else None

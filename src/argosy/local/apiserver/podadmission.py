@@ -1,9 +1,11 @@
 """Pods on their way in: service account and its token, priority, tolerations."""
 
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.objects import Json, children, ensure, number, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.status import forbidden
 from argosy.local.apiserver.times import generated_name, now_text
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import number, parts, text
 
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _VOLUME = "kube-api-access-"
@@ -31,19 +33,19 @@ def _service_account(call: Call, pod: Json, spec: Json) -> None:
     wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
     if wanted is not False:
         _mount_token(spec)
-    secrets = children(account, "imagePullSecrets")
-    if secrets and not children(spec, "imagePullSecrets"):
+    secrets = parts(account, "imagePullSecrets")
+    if secrets and not parts(spec, "imagePullSecrets"):
         spec["imagePullSecrets"] = [{"name": text(secret, "name")} for secret in secrets]
 
 
 def _mount_token(spec: Json) -> None:
-    volumes = children(spec, "volumes")
+    volumes = parts(spec, "volumes")
     there = next((text(v, "name") for v in volumes if text(v, "name").startswith(_VOLUME)), "")
     name = there or generated_name(_VOLUME)
     needed = False
     for field in ("initContainers", "containers"):
-        for container in children(spec, field):
-            mounts = children(container, "volumeMounts")
+        for container in parts(spec, field):
+            mounts = parts(container, "volumeMounts")
             if all(text(mount, "mountPath") != _TOKEN_PATH for mount in mounts):
                 container["volumeMounts"] = [
                     *mounts,
@@ -100,7 +102,7 @@ def _priority(call: Call, pod: Json, spec: Json) -> None:
 
 def add_tolerations(spec: Json) -> None:
     """A pod waits five minutes for a node that went silent, unless it says otherwise."""
-    tolerations = children(spec, "tolerations")
+    tolerations = parts(spec, "tolerations")
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(
             text(t, "key") in (key, "") and text(t, "effect") in ("NoExecute", "") and _tolerates(t, key)
@@ -125,7 +127,7 @@ def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:
         ensure(pod, "metadata", "labels").update(labels)
     status = ensure(pod, "status")
     status.pop("nominatedNodeName", None)
-    conditions = [c for c in children(status, "conditions") if text(c, "type") != "PodScheduled"]
+    conditions = [c for c in parts(status, "conditions") if text(c, "type") != "PodScheduled"]
     condition: Json = {
         "type": "PodScheduled",
         "status": "True",
@@ -136,4 +138,4 @@ def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:
 
 
 def gated(pod: Json) -> bool:
-    return bool(children(pod, "spec", "schedulingGates"))
+    return bool(parts(pod, "spec", "schedulingGates"))

@@ -11,8 +11,8 @@ from importlib.resources import files
 
 import msgspec
 
-from argosy.local.apiserver.objects import Json
 from argosy.local.schema.builtin import builtin_kind, definition, definition_json
+from argosy.local.schema.model import Json
 
 _MAGIC = b"k8s\0"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from argosy.local.apiserver.http import Request, User
-from argosy.local.apiserver.objects import Json, child, children, labels_of, strings, text
+from argosy.local.apiserver.objects import labels_of
 from argosy.local.apiserver.status import StatusError
 from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.target import Target
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, parts, strings, text
 from argosy.local.schema.selectors import SelectorError, parse_fields, selector_from
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -143,12 +145,12 @@ class Authorizer:
 
 def rules_of(role: Json, cluster_roles: Iterable[Json] = ()) -> tuple[Rule, ...]:
     """The rules of a role, with those that it aggregates."""
-    raw = children(role, "rules")
-    for selector in children(role, "aggregationRule", "clusterRoleSelectors"):
+    raw = parts(role, "rules")
+    for selector in parts(role, "aggregationRule", "clusterRoleSelectors"):
         wanted = selector_from(selector)
         for other in cluster_roles:
             if other is not role and wanted.matches(labels_of(other, "metadata", "labels")):
-                raw = [*raw, *children(other, "rules")]
+                raw = [*raw, *parts(other, "rules")]
     return tuple(
         Rule(
             frozenset(strings(rule, "verbs")),
@@ -163,7 +165,7 @@ def rules_of(role: Json, cluster_roles: Iterable[Json] = ()) -> tuple[Rule, ...]
 
 def _binding(binding: Json, namespace: str, known: dict[tuple[str, str], tuple[Rule, ...]]) -> _Binding:
     users, groups = set(), set()
-    for subject in children(binding, "subjects"):
+    for subject in parts(binding, "subjects"):
         name = text(subject, "name")
         match text(subject, "kind"):
             case "User":
@@ -172,12 +174,12 @@ def _binding(binding: Json, namespace: str, known: dict[tuple[str, str], tuple[R
                 groups.add(name)
             case "ServiceAccount":
                 users.add(f"system:serviceaccount:{text(subject, 'namespace') or namespace}:{name}")
-    reference = child(binding, "roleRef")
+    reference = part(binding, "roleRef")
     kind, role = text(reference, "kind"), text(reference, "name")
     rules = known.get(("" if kind == "ClusterRole" else namespace, role), ())
     own = text(binding, "metadata", "name")
     shown = f'RoleBinding "{own}/{namespace}"' if namespace else f'ClusterRoleBinding "{own}"'
-    who = next((s for s in children(binding, "subjects")), {})
+    who = next((s for s in parts(binding, "subjects")), {})
     subject_text = f'{text(who, "kind")} "{text(who, "name")}"'
     return _Binding(
         frozenset(users),

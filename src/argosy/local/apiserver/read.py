@@ -15,13 +15,13 @@ from argosy.local.apiserver import forms
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.media import wanted_form
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.selection import read_selection
 from argosy.local.apiserver.status import StatusError, bad_request, expired, not_found
 from argosy.local.apiserver.store import Store, Stored, TooOldError
 from argosy.local.schema.errors import FieldError, forbidden, not_supported
+from argosy.local.schema.model import Json
 
 _PIECE = 256 * 1024
 _PATIENCE = 3.0  # seconds that a read waits for a version still to come

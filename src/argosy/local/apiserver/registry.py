@@ -9,11 +9,11 @@ from functools import cached_property
 
 import msgspec
 
-from argosy.local.apiserver.objects import Json, child, children, strings, text
 from argosy.local.apiserver.status import qualified
 from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds
 from argosy.local.schema.definitions import object_schema
-from argosy.local.schema.model import Schema
+from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.reading import part, parts, strings, text
 from argosy.local.schema.selectable import SELECTABLE_FIELDS, Reader, reader_of
 
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -144,21 +144,21 @@ class Registry:
 
 def custom_kinds(definition: Json) -> Iterable[Served]:
     """The served versions that a CustomResourceDefinition asks for."""
-    spec = child(definition, "spec")
-    names = child(spec, "names")
+    spec = part(definition, "spec")
+    names = part(spec, "names")
     group, plural, kind = text(spec, "group"), text(names, "plural"), text(names, "kind")
-    versions = children(spec, "versions")
+    versions = parts(spec, "versions")
     stored = next((text(v, "name") for v in versions if v.get("storage") is True), "")
     for version in versions:
         if version.get("served") is not True:
             continue
-        raw_schema = child(version, "schema", "openAPIV3Schema")
-        paths = tuple(text(f, "jsonPath").removeprefix(".") for f in children(version, "selectableFields"))
+        raw_schema = part(version, "schema", "openAPIV3Schema")
+        paths = tuple(text(f, "jsonPath").removeprefix(".") for f in parts(version, "selectableFields"))
         custom = Custom(
             definition=text(definition, "metadata", "name"),
             schema=object_schema(raw_schema),
-            columns=tuple(children(version, "additionalPrinterColumns")),
-            scale=child(version, "subresources", "scale"),
+            columns=tuple(parts(version, "additionalPrinterColumns")),
+            scale=part(version, "subresources", "scale"),
             whole=definition,
             warning=_deprecation(version, group, kind),
         )
@@ -183,7 +183,7 @@ def custom_kinds(definition: Json) -> Iterable[Served]:
 
 
 def _custom_subresources(version: Json, group: str, kind: str) -> Iterable[Subresource]:
-    declared = child(version, "subresources")
+    declared = part(version, "subresources")
     verbs = ("get", "patch", "update")
     if isinstance(declared.get("status"), dict):
         yield Subresource(name="status", group=group, version=text(version, "name"), kind=kind, verbs=verbs)

@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Receive, Request, Response, Scope, Send, reply_error
-from argosy.local.apiserver.objects import Json, children, text
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.status import StatusError, bad_request, internal
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import parts, text
 
 if TYPE_CHECKING:
     import aiohttp
@@ -72,9 +73,9 @@ def choose_container(request: Request, pod: Json) -> str:
     name = request.parameter("container")
     pod_name, spec = text(pod, "metadata", "name"), pod.get("spec")
     assert isinstance(spec, dict)
-    regular = [text(c, "name") for c in children(spec, "containers")]
-    initial = [text(c, "name") for c in children(spec, "initContainers")]
-    ephemeral = [text(c, "name") for c in children(spec, "ephemeralContainers")]
+    regular = [text(c, "name") for c in parts(spec, "containers")]
+    initial = [text(c, "name") for c in parts(spec, "initContainers")]
+    ephemeral = [text(c, "name") for c in parts(spec, "ephemeralContainers")]
     if not name:
         if len(regular) == 1:
             return regular[0]

@@ -6,13 +6,14 @@ from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import check_identity
 from argosy.local.apiserver.http import Response, User, reply
-from argosy.local.apiserver.objects import Json, child, strings, text
 from argosy.local.apiserver.options import invalid_error, user_agent_manager
 from argosy.local.apiserver.rbac import Attributes, Authorizer
 from argosy.local.apiserver.status import bad_request
 from argosy.local.apiserver.times import now_text
 from argosy.local.apiserver.tokens import ISSUER
 from argosy.local.schema.errors import invalid
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, strings, text
 
 KINDS = frozenset(
     {
@@ -29,21 +30,21 @@ KINDS = frozenset(
 async def create_review(call: Call, authorizer: Authorizer, authenticator: Authenticator) -> Response:
     """Answer a review."""
     review = check_identity(await read_object(call.request, call.served.kind), call)
-    metadata = child(review, "metadata")
+    metadata = part(review, "metadata")
     user = call.request.user
     match call.served.plural:
         case "tokenreviews":
-            review["status"] = _token_status(child(review, "spec"), authenticator)
+            review["status"] = _token_status(part(review, "spec"), authenticator)
         case "selfsubjectreviews":
             metadata["creationTimestamp"] = now_text()
             review["status"] = {"userInfo": _user_info(user)}
         case "selfsubjectrulesreviews":
             review["status"] = _rules_status(authorizer, user, text(review, "spec", "namespace"))
         case "selfsubjectaccessreviews":
-            review["status"] = _access_status(authorizer, user, child(review, "spec"))
+            review["status"] = _access_status(authorizer, user, part(review, "spec"))
         case _:
             review["status"] = _access_status(
-                authorizer, _spoken_of(child(review, "spec")), child(review, "spec")
+                authorizer, _spoken_of(part(review, "spec")), part(review, "spec")
             )
     spec, status = {key: value for key, value in review.items() if key != "status"}, review["status"]
     tracked = shape.track_update(None, spec, call.served, user_agent_manager(call.request), "")
@@ -75,10 +76,10 @@ def _access_status(authorizer: Authorizer, user: User, spec: Json) -> Json:
         error = invalid("spec.resourceAttributes", spec.get("resourceAttributes"), why)
         raise invalid_error("authorization.k8s.io", "", "", [error])
     if "nonResourceAttributes" in spec:
-        asked = child(spec, "nonResourceAttributes")
+        asked = part(spec, "nonResourceAttributes")
         attributes = Attributes(user, text(asked, "verb"), path=text(asked, "path"))
     else:
-        asked = child(spec, "resourceAttributes")
+        asked = part(spec, "resourceAttributes")
         attributes = Attributes(
             user,
             text(asked, "verb"),

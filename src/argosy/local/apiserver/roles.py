@@ -1,6 +1,6 @@
 """The roles and bindings that every cluster starts with, as far as they concern what is served here."""
 
-from argosy.local.apiserver.objects import Json
+from argosy.local.schema.model import Json
 
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]

@@ -5,10 +5,12 @@ import secrets
 from collections.abc import Iterable
 
 from argosy.local.apiserver.api import SERVICE_RANGE, Call
-from argosy.local.apiserver.objects import Json, children, ensure, strings, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.status import internal
 from argosy.local.schema.errors import invalid
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import parts, strings, text
 
 KUBERNETES_ADDRESS = "10.96.0.1"
 _NODE_PORTS = range(30000, 32768)
@@ -83,11 +85,9 @@ def _services(call: Call) -> Iterable[Json]:
 
 
 def _node_ports(call: Call, spec: Json, old: Json | None) -> None:
-    kept = {text(port, "name"): port.get("nodePort") for port in children(old or {}, "spec", "ports")}
-    taken = {
-        port.get("nodePort") for service in _services(call) for port in children(service, "spec", "ports")
-    }
-    for port in children(spec, "ports"):
+    kept = {text(port, "name"): port.get("nodePort") for port in parts(old or {}, "spec", "ports")}
+    taken = {port.get("nodePort") for service in _services(call) for port in parts(service, "spec", "ports")}
+    for port in parts(spec, "ports"):
         if port.get("nodePort"):
             continue
         number = kept.get(text(port, "name"))

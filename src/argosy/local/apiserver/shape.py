@@ -3,7 +3,6 @@
 The one place where the handlers meet the schema library.
 """
 
-from argosy.local.apiserver.objects import Json, text
 from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request
@@ -16,7 +15,9 @@ from argosy.local.schema.defaults import apply_defaults
 from argosy.local.schema.definitions import parse_crd
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.metachecks import metadata_errors
+from argosy.local.schema.model import Json
 from argosy.local.schema.ownership import Filter, excluding, only, update_managed_fields
+from argosy.local.schema.reading import text
 from argosy.local.schema.scalechecks import scale_errors
 from argosy.local.schema.validation import validate as validate_custom
 from argosy.local.schema.validation import validate_status

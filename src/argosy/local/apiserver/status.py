@@ -6,7 +6,7 @@ words them, so that what was written against it keeps working.
 
 from collections.abc import Sequence
 
-from argosy.local.apiserver.objects import Json
+from argosy.local.schema.model import Json
 
 
 class StatusError(Exception):

@@ -19,8 +19,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from argosy.local.apiserver.log import Log, Row
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.writer import Writer
+from argosy.local.schema.model import Json
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 

@@ -8,7 +8,7 @@ from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import check_identity
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import content_type
-from argosy.local.apiserver.objects import Json, child, children, ensure, labels_of, number, text
+from argosy.local.apiserver.objects import ensure, labels_of
 from argosy.local.apiserver.options import invalid_error, write_options
 from argosy.local.apiserver.patching import APPLY_PATCH, patch_json
 from argosy.local.apiserver.podadmission import bind_pod, gated
@@ -27,6 +27,9 @@ from argosy.local.apiserver.times import now_text, text_of
 from argosy.local.apiserver.tokens import ISSUER, Signer
 from argosy.local.apiserver.update import answer, update
 from argosy.local.schema.errors import FieldError, invalid, required
+from argosy.local.schema.model import Json
+from argosy.local.schema.printing import selector_text
+from argosy.local.schema.reading import number, part, text
 from argosy.local.schema.selectors import selector_from
 
 _CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -59,7 +62,7 @@ async def scale(call: Call) -> Response:
     version = text(wanted, "metadata", "resourceVersion")
     if version and version != str(head.rv):
         raise conflict(call.served.group, call.served.plural, head.name, MODIFIED)
-    replicas = child(wanted, "spec").get("replicas", 0)
+    replicas = part(wanted, "spec").get("replicas", 0)
     if not isinstance(replicas, int) or replicas < 0:
         if call.served.custom is None:
             error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
@@ -81,7 +84,7 @@ def _replicas_path(call: Call) -> list[str]:
 
 
 def _scale_of(call: Call, obj: Json) -> Json:
-    custom, metadata = call.served.custom, child(obj, "metadata")
+    custom, metadata = call.served.custom, part(obj, "metadata")
     path = _replicas_path(call)
     status_path = text(custom.scale, "statusReplicasPath") if custom else ".status.replicas"
     status: Json = {"replicas": number(obj, *status_path.removeprefix(".").split("."))}
@@ -104,21 +107,10 @@ def _selector_text(call: Call, obj: Json) -> str:
     if custom is not None:
         path = text(custom.scale, "labelSelectorPath")
         return text(obj, *path.removeprefix(".").split(".")) if path else ""
-    selector = child(obj, "spec", "selector")
+    selector = part(obj, "spec", "selector")
     if call.served.storage == "replicationcontrollers":
         return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    parts = [f"{key}={value}" for key, value in labels_of(selector, "matchLabels").items()]
-    for entry in children(selector, "matchExpressions"):
-        key, values = text(entry, "key"), entry.get("values")
-        shown = f"({','.join(sorted(values))})" if isinstance(values, list) else ""
-        words = {
-            "In": f"{key} in {shown}",
-            "NotIn": f"{key} notin {shown}",
-            "Exists": key,
-            "DoesNotExist": f"!{key}",
-        }
-        parts.append(words.get(text(entry, "operator"), key))
-    return ",".join(sorted(parts))
+    return selector_text(selector) if selector else ""
 
 
 async def finalize_namespace(call: Call) -> Response:
@@ -128,7 +120,7 @@ async def finalize_namespace(call: Call) -> Response:
     head = head_of(call)
     old = head.decoded()
     old_spec = ensure(old, "spec")
-    finalizers = child(obj, "spec").get("finalizers") or []
+    finalizers = part(obj, "spec").get("finalizers") or []
     changed = {**old, "spec": {**old_spec, "finalizers": finalizers}}
     if not finalizers:
         changed["spec"] = {key: value for key, value in old_spec.items() if key != "finalizers"}
@@ -153,7 +145,7 @@ async def bind(call: Call) -> Response:
         raise not_found("", "pods", name)
     pod = head.decoded()
     _check_binding(binding, pod, head)
-    bind_pod(pod, node, child(binding, "metadata", "annotations"), child(binding, "metadata", "labels"))
+    bind_pod(pod, node, part(binding, "metadata", "annotations"), part(binding, "metadata", "labels"))
     if not dry_run:
         await call.api.put(pods, pod)
     return reply(_CREATED, 201)
@@ -183,7 +175,7 @@ async def evict(call: Call) -> Response:
     """Delete a pod if its disruption budgets allow it."""
     eviction = await read_object(call.request, "Eviction")
     try:
-        options = msgspec.convert(child(eviction, "deleteOptions"), deletion.DeleteOptions)
+        options = msgspec.convert(part(eviction, "deleteOptions"), deletion.DeleteOptions)
     except msgspec.ValidationError as error:
         raise bad_request(f"Eviction: {error}") from error
     name = text(eviction, "metadata", "name")
@@ -204,7 +196,7 @@ async def _use_budget(call: Call, pod: Json) -> None:
     for stored in call.api.store.collection(budgets.storage).listed(call.namespace):
         head = call.api.head(budgets, stored.namespace, stored.name)
         budget = head.decoded() if head else {}
-        selector = child(budget, "spec").get("selector")
+        selector = part(budget, "spec").get("selector")
         if not isinstance(selector, dict) or not selector_from(selector).matches(labels):
             continue
         status = ensure(budget, "status")
@@ -242,7 +234,7 @@ async def request_token(call: Call, signer: Signer) -> Response:
         raise invalid_error("authentication.k8s.io", "TokenRequest", "", errors)
     assert isinstance(seconds, int)
     assert isinstance(audiences, list)
-    bound = _bound(call, child(spec, "boundObjectRef"))
+    bound = _bound(call, part(spec, "boundObjectRef"))
     token, end = signer.sign(account, [str(a) for a in audiences], seconds, bound)
     spec["audiences"] = audiences
     spec.setdefault("boundObjectRef", None)

@@ -4,9 +4,9 @@ import datetime
 from collections.abc import Sequence
 from typing import cast
 
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import bad_request
+from argosy.local.schema.model import Json
 from argosy.local.schema.table import Columns, Include, builtin_columns, custom_columns, table_for
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from argosy.local.apiserver.http import User
-from argosy.local.apiserver.objects import Json, child, text
 from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.times import new_uid
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -63,8 +64,8 @@ class Signer:
         offered = claims.get("aud")
         if not accepted & set(offered if isinstance(offered, list) else [offered]):
             return None
-        private = child(claims, "kubernetes.io")
-        namespace, account = text(private, "namespace"), child(private, "serviceaccount")
+        private = part(claims, "kubernetes.io")
+        namespace, account = text(private, "namespace"), part(private, "serviceaccount")
         name = f"system:serviceaccount:{namespace}:{text(account, 'name')}"
         groups = (
             "system:serviceaccounts",
@@ -94,10 +95,10 @@ class Signer:
         now, end, start = self._clock(), claims.get("exp"), claims.get("nbf")
         if not isinstance(end, int) or not isinstance(start, int) or now >= end or now < start - 60:
             return False
-        private = child(claims, "kubernetes.io")
+        private = part(claims, "kubernetes.io")
         namespace = text(private, "namespace")
-        return self._exists("serviceaccounts", namespace, child(private, "serviceaccount")) and (
-            "pod" not in private or self._exists("pods", namespace, child(private, "pod"))
+        return self._exists("serviceaccounts", namespace, part(private, "serviceaccount")) and (
+            "pod" not in private or self._exists("pods", namespace, part(private, "pod"))
         )
 
     def _exists(self, storage: str, namespace: str, reference: Json) -> bool:

@@ -15,11 +15,13 @@ from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.facts import COUNTS_GENERATIONS, CREATED_BY_UPDATE, NEEDS_VERSION
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import Form, wanted_form
-from argosy.local.apiserver.objects import Json, child, ensure, strings, text
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.status import MODIFIED, StatusError, bad_request, conflict, not_found
 from argosy.local.apiserver.store import Stored
 from argosy.local.schema.errors import FieldError, forbidden, invalid
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, strings, text
 
 
 async def update_object(call: Call) -> Response:
@@ -120,10 +122,10 @@ def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: b
 def _storage_key(call: Call, head: Stored) -> str:
     """The key in the words of Kubernetes' own store, which its messages name."""
     served = call.served
-    parts = [served.group, served.plural] if served.custom else [served.plural]
+    steps = [served.group, served.plural] if served.custom else [served.plural]
     if served.storage == "services":
-        parts.append("specs")
-    return "/".join(["/registry", *parts, *([head.namespace] if head.namespace else []), head.name])
+        steps.append("specs")
+    return "/".join(["/registry", *steps, *([head.namespace] if head.namespace else []), head.name])
 
 
 _KEPT_METADATA = ("creationTimestamp", "generation", "resourceVersion")
@@ -131,7 +133,7 @@ _KEPT_METADATA = ("creationTimestamp", "generation", "resourceVersion")
 
 def _keep(obj: Json, old: Json, call: Call) -> None:
     """Take from the stored object what this request may not change."""
-    metadata, old_metadata = ensure(obj, "metadata"), child(old, "metadata")
+    metadata, old_metadata = ensure(obj, "metadata"), part(old, "metadata")
     served, subresource = call.served, call.target.subresource
     if subresource == "status":
         for field in [*obj, *old]:
@@ -194,7 +196,7 @@ def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
 
 def _finished(obj: Json, old: Json) -> bool:
     """Whether this update took the last thing away that kept a deleted object."""
-    metadata = child(old, "metadata")
+    metadata = part(old, "metadata")
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("deletionGracePeriodSeconds")

@@ -14,12 +14,12 @@ from argosy.local.apiserver import forms
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import Form, wanted_form
-from argosy.local.apiserver.objects import Json
 from argosy.local.apiserver.read import check_list_options, parse_version
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.selection import Selection, read_selection
 from argosy.local.apiserver.status import StatusError, expired
 from argosy.local.apiserver.store import Collection, Event, EventType, Stored, TooOldError
+from argosy.local.schema.model import Json
 
 _BOOKMARK_SECONDS = 60.0
 _LAST_BOOKMARK_SECONDS = 2.0

@@ -27,7 +27,7 @@ from argosy.local.schema.names import (
     qualified_name_problems,
 )
 from argosy.local.schema.podchecks import EFFECTS, PROTOCOLS, pod_spec_errors, pod_update_errors
-from argosy.local.schema.printing import part, parts, text, texts
+from argosy.local.schema.reading import part, parts, text, texts
 from argosy.local.schema.workloadchecks import (
     at_least,
     cron_job,

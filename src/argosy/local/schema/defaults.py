@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.podspec import default_pod
-from argosy.local.schema.printing import part, parts, text
 from argosy.local.schema.quantities import value_of
+from argosy.local.schema.reading import part, parts, text
 from argosy.local.schema.workloaddefaults import (
     claim_defaults,
     cron_job_defaults,

@@ -18,7 +18,7 @@ from argosy.local.schema.errors import (
 )
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.names import service_problems, subdomain_problems
-from argosy.local.schema.printing import part, parts, text
+from argosy.local.schema.reading import part, parts, text
 from argosy.local.schema.schemarules import schema_errors
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

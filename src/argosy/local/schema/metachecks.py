@@ -13,7 +13,7 @@ from argosy.local.schema.names import (
     name_problems,
     qualified_name_problems,
 )
-from argosy.local.schema.printing import part, parts, text
+from argosy.local.schema.reading import part, parts, text
 
 ANNOTATION_BYTES = 256 * 1024
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")

@@ -25,8 +25,8 @@ from argosy.local.schema.names import (
     qualified_name_problems,
     subdomain_problems,
 )
-from argosy.local.schema.printing import part, text
 from argosy.local.schema.quantities import value_of
+from argosy.local.schema.reading import part, text
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")

@@ -1,7 +1,7 @@
 """Defaults of pod specs, wherever they stand: in a Pod, or as the template of something that makes pods."""
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.printing import part, parts
+from argosy.local.schema.reading import part, parts
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")

@@ -8,18 +8,8 @@ the phase says little.
 from datetime import datetime
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.printing import (
-    column,
-    condition,
-    created,
-    human_duration,
-    name,
-    number,
-    parse_time,
-    part,
-    parts,
-    text,
-)
+from argosy.local.schema.printing import column, condition, created, human_duration, name, parse_time
+from argosy.local.schema.reading import number, part, parts, text
 
 POD_COLUMNS = (
     column("Name", format="name"),

@@ -8,7 +8,8 @@ from msgspec import Struct
 from argosy.local.schema import rows, storagerows
 from argosy.local.schema.model import Json
 from argosy.local.schema.podstatus import POD_COLUMNS, pod_cells
-from argosy.local.schema.printing import Column, column, number, part, selector_text
+from argosy.local.schema.printing import Column, column, selector_text
+from argosy.local.schema.reading import number, part
 
 
 class Printer(Struct, frozen=True):

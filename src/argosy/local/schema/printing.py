@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeGuard
 
 from msgspec import Struct
 
 from argosy.local.schema.model import Json
+from argosy.local.schema.reading import part, parts, text, texts
 
 
 class Column(Struct, frozen=True, kw_only=True):
@@ -87,43 +87,6 @@ def created(item: Json, now: datetime) -> str:
 def name(item: Json) -> object:
     """An object's name."""
     return part(item, "metadata").get("name", "")
-
-
-def part(item: object, *path: str) -> Json:
-    """The object some fields below, or an empty one."""
-    node = item
-    for step in path:
-        node = node.get(step) if isinstance(node, dict) else None
-    return node if isinstance(node, dict) else {}
-
-
-def parts(item: object, *path: str) -> list[Json]:
-    """The objects of a list some fields below, or none."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-
-
-def texts(item: object, *path: str) -> list[str]:
-    """The scalars of a list some fields below, as text."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return [str(entry) for entry in found] if isinstance(found, list) else []
-
-
-def number(item: object, *path: str) -> int:
-    """An integer some fields below, or 0."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return found if is_integer(found) else 0
-
-
-def text(item: object, *path: str) -> str:
-    """A string some fields below, or an empty one."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return found if isinstance(found, str) else ""
-
-
-def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a JSON value is an integer (true is not)."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def labels_text(labels: object) -> str:

@@ -12,17 +12,12 @@ from argosy.local.schema.printing import (
     cut,
     default_name,
     human_duration,
-    is_integer,
     labels_text,
     name,
-    number,
     parse_time,
-    part,
-    parts,
     selector_text,
-    text,
-    texts,
 )
+from argosy.local.schema.reading import is_integer, number, part, parts, text, texts
 
 
 def replicas(item: Json, now: datetime) -> list[object]:

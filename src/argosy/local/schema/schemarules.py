@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from argosy.local.schema.cel import rule_errors
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.printing import part
+from argosy.local.schema.reading import part
 from argosy.local.schema.validation import check_schema
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")

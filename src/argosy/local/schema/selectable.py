@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.printing import part, parts, text
+from argosy.local.schema.reading import part, parts, text
 from argosy.local.schema.selectors import field_value
 
 Reader: TypeAlias = Callable[[Json], str]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.printing import created, default_name, name, part, text, texts
+from argosy.local.schema.printing import created, default_name, name
+from argosy.local.schema.reading import part, text, texts
 
 _MODES = (
     ("ReadWriteOnce", "RWO"),

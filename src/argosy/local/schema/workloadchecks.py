@@ -6,7 +6,7 @@ from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, 
 from argosy.local.schema.metachecks import immutable, map_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.podchecks import pod_spec_errors
-from argosy.local.schema.printing import part, text
+from argosy.local.schema.reading import part, text
 from argosy.local.schema.selectors import SelectorError, selector_from
 
 

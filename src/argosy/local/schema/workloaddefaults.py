@@ -2,7 +2,7 @@
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.podspec import default_pod_spec
-from argosy.local.schema.printing import part, parts
+from argosy.local.schema.reading import part, parts
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
