@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from argosy.cli.follow import in_order, source_of
+from argosy.cli.follow import in_order, pods_of, source_of
 from argosy.cli.jobs import output_option
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.cli.text import age, columns
 from argosy.kinds.kubernetes import Event, Pod
-from argosy.kinds.labels import ATTEMPT, JOB
+from argosy.kinds.labels import ATTEMPT
 from argosy.kinds.trainingrun import TrainingRun
 
 
@@ -30,7 +30,7 @@ async def describe(
             )
             return
         run = await client.get(TrainingRun, name, namespace)
-        pods = in_order((await client.list(Pod, namespace, labels=f"{JOB}={name}")).items)
+        pods = in_order((await client.list(Pod, namespace, labels=pods_of(name))).items)
         found = (await client.list(Event, namespace, fields=f"involvedObject.uid={run.metadata.uid}")).items
     now = datetime.now(UTC)
     click.echo(_head(run, now))

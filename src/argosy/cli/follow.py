@@ -16,6 +16,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, BadRequest, NotFound
 from argosy.kinds.kubernetes import ContainerStatus, Pod
 from argosy.kinds.labels import INDEX, JOB, ROLE
+from argosy.kinds.names import LABEL_LENGTH
 from argosy.kinds.trainingrun import TrainingRun
 
 Outcome = Literal["Succeeded", "Failed", "Deleted", "Refused"]
@@ -61,7 +62,7 @@ class Follower:
         self._namespace = namespace
         self._name = name
         self._printer = printer
-        self._labels = labels or f"{JOB}={name}"
+        self._labels = labels or pods_of(name)
         self._tail = tail
         self._until_refused = until_refused
         self._told = ("", "")
@@ -164,6 +165,11 @@ class Place:
             self._same = self._same + 1 if stamp == self.stamp else 1
             self.stamp = stamp
             yield text
+
+
+def pods_of(run: str) -> str:
+    """Selects the pods of a run. A name too long for a label has none, because the operator refuses it."""
+    return f"{JOB}={run}" if len(run) <= LABEL_LENGTH else f"{JOB},!{JOB}"
 
 
 def source_of(labels: Mapping[str, str], container: str = "") -> str:

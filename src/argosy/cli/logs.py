@@ -4,12 +4,12 @@ import asyncio
 
 import click
 
-from argosy.cli.follow import Follower, Printer, in_order, lines, source_of
+from argosy.cli.follow import Follower, Printer, in_order, lines, pods_of, source_of
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.engine.client import Client
 from argosy.engine.errors import BadRequest
 from argosy.kinds.kubernetes import Pod
-from argosy.kinds.labels import INDEX, JOB, ROLE
+from argosy.kinds.labels import INDEX, ROLE
 from argosy.kinds.trainingrun import TrainingRun
 
 
@@ -32,8 +32,8 @@ async def logs(
     tail: int | None,
 ) -> None:
     """Print or follow what a run's pods say."""
-    chosen = {JOB: name} | ({ROLE: role} if role else {}) | ({INDEX: str(index)} if index is not None else {})
-    selector = ",".join(f"{key}={value}" for key, value in chosen.items())
+    chosen = ({ROLE: role} if role else {}) | ({INDEX: str(index)} if index is not None else {})
+    selector = ",".join([pods_of(name), *(f"{key}={value}" for key, value in chosen.items())])
     printer = Printer()
     async with connect(kubeconfig, context) as client:
         await client.get(TrainingRun, name, namespace)

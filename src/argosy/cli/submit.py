@@ -6,12 +6,12 @@ from typing import NamedTuple
 import click
 import msgspec
 
+from argosy.cli.follow import pods_of
 from argosy.cli.here import Manifest
 from argosy.engine.client import Client
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import AlreadyExists, Invalid, NotFound
 from argosy.kinds.kubernetes import Pod
-from argosy.kinds.labels import JOB
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
 
@@ -46,7 +46,7 @@ async def remove(client: Client, namespace: str, name: str) -> bool:
         try:
             await client.get(TrainingRun, name, namespace)
         except NotFound:
-            pods = await client.list(Pod, namespace, labels=f"{JOB}={name}")
+            pods = await client.list(Pod, namespace, labels=pods_of(name))
             if not pods.items:
                 return True
         await asyncio.sleep(0.1)

@@ -1,0 +1,259 @@
+"""A TrainingRun with every wrong thing one can write: refused, or reported in status, with the field path.
+
+All of them go to one control plane, whose operator stays the same process and goes on to run honest runs.
+"""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from argosy.testing.badday import running, wait_for
+from argosy.testing.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+Json = dict[str, object]
+Edit = dict[str, object]
+"""Dotted paths, and what to put there; None takes the field away."""
+
+
+@pytest.fixture(scope="module")
+def unharmed(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane; after all these runs its operator must still be the process it was."""
+    before = running(plane).components["operator"]
+    yield plane
+    plane.argosy("rm", "--all", code=None)
+    assert running(plane).components["operator"] == before
+    assert "hello" in plane.argosy("run", "--", "echo", "hello").stdout
+
+
+WORKER = "spec.roles.worker"
+CONTAINERS = f"{WORKER}.template.spec.containers"
+
+REFUSED: dict[str, tuple[Edit, str]] = {
+    "no spec": ({"spec": None}, "spec: Required value"),
+    "no framework": ({"spec.framework": None}, "spec.framework: Required value"),
+    "an empty framework": ({"spec.framework": ""}, "spec.framework"),
+    "a framework that is a number": ({"spec.framework": 7}, "spec.framework"),
+    "no roles": ({"spec.roles": None}, "spec.roles: Required value"),
+    "an empty map of roles": ({"spec.roles": {}}, "spec.roles"),
+    "roles as a list": ({"spec.roles": [1]}, "spec.roles"),
+    "too many roles": ({"spec.roles": {f"r{n}": "worker" for n in range(40)}}, "spec.roles"),
+    "a role in capitals": ({"spec.roles.Worker": "worker"}, "spec.roles"),
+    "a role with a long name": ({f"spec.roles.{'r' * 41}": "worker"}, "spec.roles"),
+    "a role that is text": ({WORKER: "many"}, WORKER),
+    "no template": ({f"{WORKER}.template": None}, f"{WORKER}.template: Required value"),
+    "a template without a spec": ({f"{WORKER}.template": {}}, f"{WORKER}.template.spec: Required value"),
+    "no containers": ({CONTAINERS: None}, f"{CONTAINERS}: Required value"),
+    "an empty list of containers": ({CONTAINERS: []}, CONTAINERS),
+    "a container without a name": (
+        {CONTAINERS: [{"image": "local"}]},
+        f"{CONTAINERS}[0].name: Required value",
+    ),
+    "no pods": ({f"{WORKER}.replicas": 0}, f"{WORKER}.replicas"),
+    "less than no pods": ({f"{WORKER}.replicas": -3}, f"{WORKER}.replicas"),
+    "more pods than there can be": ({f"{WORKER}.replicas": 100_000}, f"{WORKER}.replicas"),
+    "more pods than a number can hold": ({f"{WORKER}.replicas": 1 << 70}, f"{WORKER}.replicas"),
+    "half a pod": ({f"{WORKER}.replicas": 1.5}, f"{WORKER}.replicas"),
+    "pods in words": ({f"{WORKER}.replicas": "two"}, f"{WORKER}.replicas"),
+    "a restart policy that is none": (
+        {f"{WORKER}.restart": "Sometimes"},
+        f"{WORKER}.restart: Unsupported value",
+    ),
+    "an elastic range upside down": (
+        {f"{WORKER}.elastic": {"min": 3, "max": 2}},
+        "min 3 is greater than max 2",
+    ),
+    "fewer pods than the elastic range has": (
+        {f"{WORKER}.elastic": {"min": 3, "max": 4}},
+        "replicas 1 is less than elastic.min 3",
+    ),
+    "more pods than the elastic range has": (
+        {f"{WORKER}.elastic": {"min": 1, "max": 2}, f"{WORKER}.replicas": 5},
+        "replicas 5 is greater than elastic.max 2",
+    ),
+    "an elastic range in steps that do not fit": (
+        {f"{WORKER}.elastic": {"min": 1, "max": 3, "multipleOf": 2}},
+        "is not a multiple of 2",
+    ),
+    "an elastic range without an end": (
+        {f"{WORKER}.elastic": {"min": 1}},
+        f"{WORKER}.elastic.max: Required value",
+    ),
+    "steps of nothing": (
+        {f"{WORKER}.elastic": {"min": 1, "max": 3, "multipleOf": 0}},
+        f"{WORKER}.elastic.multipleOf",
+    ),
+    "a dependency on no role": ({f"{WORKER}.dependsOn": [{"role": "ghost"}]}, "spec.roles"),
+    "a dependency on itself": ({f"{WORKER}.dependsOn": [{"role": "worker"}]}, "spec.roles"),
+    "a dependency on a phase that is none": (
+        {f"{WORKER}.dependsOn": [{"role": "worker", "phase": "Sleeping"}]},
+        f"{WORKER}.dependsOn[0].phase: Unsupported value",
+    ),
+    "the same dependency twice": (
+        {"spec.roles.other": "worker", f"{WORKER}.dependsOn": [{"role": "other"}, {"role": "other"}]},
+        "spec.roles[worker].dependsOn[1]: Duplicate value",
+    ),
+    "a job policy with a role that is none": ({"spec.jobPolicy": {"failed": [["ghost"]]}}, "jobPolicy"),
+    "an empty list in a job policy": ({"spec.jobPolicy": {"succeeded": [[]]}}, "spec.jobPolicy.succeeded[0]"),
+    "a duration without a unit": ({"spec.limits": {"activeDeadline": "5"}}, "spec.limits.activeDeadline"),
+    "a duration in words": ({"spec.limits": {"ttlAfterFailed": "soon"}}, "spec.limits.ttlAfterFailed"),
+    "fewer than no restarts": ({"spec.limits": {"restarts": -1}}, "spec.limits.restarts"),
+    "a cleanup that is none": ({"spec.cleanup": "Some"}, "spec.cleanup: Unsupported value"),
+    "a suspension in words": ({"spec.suspend": "yes"}, "spec.suspend"),
+    "a gang of nobody": ({"spec.gang": {"minAvailable": 0}}, "spec.gang.minAvailable"),
+    "a restart scope that is none": ({"spec.restartScope": "World"}, "spec.restartScope: Unsupported value"),
+    "slots without number": ({f"{WORKER}.slots": 0}, f"{WORKER}.slots"),
+    "a field that is none": ({"spec.replicas": 3}, 'unknown field "spec.replicas"'),
+    "a field of a role that is none": ({f"{WORKER}.count": 3}, f'unknown field "{WORKER}.count"'),
+    "a name of 254 characters": ({"metadata.name": "n" * 254}, "metadata.name"),
+    "a name with an underscore": ({"metadata.name": "a_b"}, "metadata.name"),
+    "a label that is too long": ({"metadata.labels": {"a": "x" * 64}}, "metadata.labels"),
+}
+
+
+@pytest.mark.parametrize(("edit", "want"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused_with(unharmed: ControlPlane, edit: Edit, want: str) -> None:
+    refused = unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(_run("wrong", edit)), code=1)
+    assert want in refused.stderr
+
+
+REPORTED: dict[str, tuple[Edit, str, Edit]] = {
+    "a framework that is not installed": (
+        {"spec.framework": "nope"},
+        "spec.framework: there is no framework 'nope'",
+        {"spec.framework": "custom"},
+    ),
+    "a role that the framework does not know": (
+        {"spec.framework": "mpi", "spec.roles.stranger": "worker"},
+        "spec.roles",
+        {"spec.framework": "custom"},
+    ),
+    "an option that the framework does not know": (
+        {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"speed": "high"}},
+        "spec.options",
+        {"spec.options": None},
+    ),
+    "an option with a value that is none": (
+        {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"implementation": "own"}},
+        "spec.options: Invalid enum value 'own' (at implementation)",
+        {"spec.options": None},
+    ),
+    "roles that wait for each other": (
+        {
+            "spec.roles.other": "worker",
+            f"{WORKER}.dependsOn": [{"role": "other"}],
+            "spec.roles.other.dependsOn": [{"role": "worker"}],
+        },
+        "dependsOn",
+        {"spec.roles.other.dependsOn": []},
+    ),
+    "a port that is out of range": (
+        {f"{CONTAINERS}.0.ports": [{"containerPort": 70000}]},
+        "spec.containers[0].ports[0].containerPort",
+        {f"{CONTAINERS}.0.ports": []},
+    ),
+    "a container whose name is none": (
+        {f"{CONTAINERS}.0.name": "Main_One"},
+        "spec.containers[0].name",
+        {f"{CONTAINERS}.0.name": "main"},
+    ),
+    "a quantity that is none": (
+        {f"{CONTAINERS}.0.resources": {"requests": {"cpu": "lots"}}},
+        'reported-worker-0: Pod in version "v1" cannot be handled as a Pod: quantities must match',
+        {f"{CONTAINERS}.0.resources": {}},
+    ),
+    "a mount of a volume that is not there": (
+        {f"{CONTAINERS}.0.volumeMounts": [{"name": "ghost", "mountPath": "/x"}]},
+        "spec.containers[0].volumeMounts[0].name",
+        {f"{CONTAINERS}.0.volumeMounts": []},
+    ),
+    "a command that is text": (
+        {f"{CONTAINERS}.0.command": "true"},
+        "spec.containers.command of type []string",
+        {f"{CONTAINERS}.0.command": ["true"]},
+    ),
+    "two containers of one name": (
+        {CONTAINERS: [{"name": "a", "image": "local"}, {"name": "a", "image": "local"}]},
+        "spec.containers[1].name",
+        {CONTAINERS: [{"name": "a", "image": "local", "command": ["true"]}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "want", "cure"), REPORTED.values(), ids=REPORTED.keys())
+def test_reported_and_cured(unharmed: ControlPlane, edit: Edit, want: str, cure: Edit) -> None:
+    """The run says what is wrong with it; the right edit lets it run to its end."""
+    wrong = _run("reported", edit)
+    unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(wrong))
+    try:
+        wait_for(lambda: want in _message(unharmed, "reported"), lambda: _message(unharmed, "reported"))
+        assert _phase(unharmed, "reported") in ("Pending", "Starting")
+        unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(_edited(wrong, cure)))
+        wait_for(lambda: _phase(unharmed, "reported") == "Succeeded", lambda: _message(unharmed, "reported"))
+    finally:
+        unharmed.argosy("rm", "reported")
+
+
+NAMES = {
+    "the longest name that a label holds": "n" * 63,
+    "a name longer than a label holds": "n" * 64,
+    "the longest name that an object may have": "n" * 253,
+    "a name with dots": "v1.2.run",
+    "a name that begins with a digit": "1-run",
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+def test_a_run_works_or_says_why_not_under(unharmed: ControlPlane, name: str) -> None:
+    unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(_run(name, {"spec.roles.worker.replicas": 2})))
+    try:
+        wait_for(
+            lambda: _phase(unharmed, name) == "Succeeded" or "metadata.name" in _message(unharmed, name),
+            lambda: _message(unharmed, name),
+        )
+    finally:
+        unharmed.argosy("rm", name)
+
+
+def _run(name: str, edit: Edit) -> Json:
+    container = {"name": "main", "image": "local", "command": ["true"]}
+    template = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}
+    run: Json = {
+        "apiVersion": "argosy.dev/v1alpha1",
+        "kind": "TrainingRun",
+        "metadata": {"name": name},
+        "spec": {"framework": "custom", "roles": {"worker": {"replicas": 1, "template": template}}},
+    }
+    return _edited(run, edit)
+
+
+def _edited(run: Json, edit: Edit) -> Json:
+    """The run with these fields changed; `worker` as a role stands for a copy of that role."""
+    changed = copy.deepcopy(run)
+    roles = cast("Json", cast("Json", run["spec"])["roles"])
+    for path, value in edit.items():
+        *parents, last = path.split(".")
+        place: object = changed
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else cast("Json", place)[part]
+        if value == "worker" and "roles" in parents:
+            value = copy.deepcopy(roles["worker"])
+        if path == "spec.roles" and isinstance(value, dict):
+            value = {key: copy.deepcopy(roles["worker"]) for key in value}
+        if value is None:
+            cast("Json", place).pop(last, None)
+        else:
+            cast("Json", place)[last] = value
+    return changed
+
+
+def _message(plane: ControlPlane, name: str) -> str:
+    return plane.kubectl("get", "tr", name, "-o", "jsonpath={.status.message}").stdout
+
+
+def _phase(plane: ControlPlane, name: str) -> str:
+    return plane.kubectl("get", "tr", name, "-o", "jsonpath={.status.phase}").stdout
