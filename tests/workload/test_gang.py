@@ -1,5 +1,6 @@
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW, later, pods, role, workload
 from argosy.workload import gang
@@ -11,7 +12,7 @@ from argosy.workload.plan import CreatePod, EnsurePodGroup
 from argosy.workload.record import Record
 
 PLAIN, GATED = Gang(3, "research", "high"), Gang(3, gated=True)
-ADMITTED = ObservedGroup(phase="Inqueue", min_member=3)
+ADMITTED = ObservedGroup(phase="Inqueue", min_member=3, queue="research", priority_class="high")
 
 
 class Case(Struct):
@@ -28,7 +29,13 @@ CASES = {
     "no gang": Case(None),
     "the group comes first": Case(PLAIN, want_group=True),
     "the group is there": Case(PLAIN, ADMITTED),
-    "the group is of another size": Case(PLAIN, ObservedGroup(min_member=2), want_group=True),
+    "the group is of another size": Case(PLAIN, replace(ADMITTED, min_member=2), want_group=True),
+    "the group is in another queue": Case(PLAIN, replace(ADMITTED, queue="default"), want_group=True),
+    "the group has another priority": Case(PLAIN, replace(ADMITTED, priority_class=""), want_group=True),
+    "a queue that is not named is the default one": Case(Gang(3), ObservedGroup(min_member=3)),
+    "a queue that is not named any more is left": Case(
+        Gang(3), replace(ADMITTED, priority_class=""), want_group=True
+    ),
     "no scheduler that knows groups": Case(
         PLAIN, served=False, want_open=False, want_reason="GangSchedulerMissing"
     ),
@@ -38,7 +45,7 @@ CASES = {
     "a gated group without a phase waits too": Case(
         GATED, want_open=False, want_group=True, want_reason="Queued"
     ),
-    "a gated group that was let in": Case(GATED, ADMITTED),
+    "a gated group that was let in": Case(GATED, ObservedGroup(phase="Inqueue", min_member=3)),
     "what has begun is not held back": Case(GATED, ObservedGroup(phase="Pending", min_member=3), begun=True),
 }
 

@@ -13,6 +13,12 @@ import click
 )
 @click.option("--context", help="A context of the kubeconfig.")
 @click.option("--namespace", help="Serve the jobs of this namespace only.")
+@click.option(
+    "--operator-namespace",
+    default="argosy-system",
+    show_default=True,
+    help="Where the operator keeps its lease, keys and service.",
+)
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
 @click.option("--identity", help="Name of this replica in the election; host name and process by default.")
 @click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote start.")
@@ -33,6 +39,12 @@ import click
 @click.option("--cluster-domain", default="cluster.local", show_default=True)
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+@click.option(
     "--local",
     type=click.Path(file_okay=False, path_type=Path),
     help="Serve the local control plane of this state folder.",
@@ -41,6 +53,7 @@ def operator(
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
+    operator_namespace: str,
     leader_elect: bool,
     identity: str | None,
     helper_image: str | None,
@@ -50,6 +63,7 @@ def operator(
     concurrency: int,
     cluster_domain: str,
     log_format: str,
+    log_level: str,
     local: Path | None,
 ) -> None:
     """Run the operator against any cluster."""
@@ -59,7 +73,7 @@ def operator(
 
     from argosy.engine.loop import run as run_loop
     from argosy.operator.main import run
-    from argosy.operator.settings import Settings, local_settings
+    from argosy.operator.settings import Settings, endpoint_url, local_settings
 
     if local is not None:
         settings = local_settings(local, kubeconfig)
@@ -68,6 +82,8 @@ def operator(
             kubeconfig=kubeconfig,
             context=context,
             namespace=namespace,
+            operator_namespace=operator_namespace,
+            advertise_url=endpoint_url(operator_namespace),
             leader_elect=leader_elect,
             endpoint=endpoint,
             health=health,
@@ -81,4 +97,4 @@ def operator(
         settings = replace(settings, helper=msgspec.structs.replace(settings.helper, image=helper_image))
     if advertise_url:
         settings = replace(settings, advertise_url=advertise_url)
-    run_loop(run(settings))
+    run_loop(run(replace(settings, log_level=log_level)))

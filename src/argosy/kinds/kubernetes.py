@@ -166,6 +166,8 @@ class Lease(Struct):
 
 class PodGroupSpec(Struct, rename="camel"):
     min_member: int = 0
+    queue: str = ""
+    priority_class_name: str = ""
 
 
 class PodGroupStatus(Struct, gc=False):

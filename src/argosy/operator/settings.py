@@ -17,6 +17,11 @@ HELPER_IMAGE = "argosy/helper:0.1.0"
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/opt")
 
 
+def endpoint_url(namespace: str) -> str:
+    """Where pods find the endpoint of an operator that is installed in this namespace."""
+    return f"https://{SERVICE}.{namespace}.svc"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     kubeconfig: Path | None = None
@@ -43,7 +48,7 @@ class Settings:
     endpoint_socket: Path | None = None
     """A unix socket for the endpoint instead of `endpoint` (the local control plane relays it to pods)."""
 
-    advertise_url: str = f"https://{SERVICE}.{OPERATOR_NAMESPACE}.svc"
+    advertise_url: str = endpoint_url(OPERATOR_NAMESPACE)
     """Under which URL pods reach the endpoint."""
 
     publish_service: bool = False

@@ -27,11 +27,11 @@ def service_body(workload: Workload, action: EnsureService) -> Json:
 
 
 def group_body(workload: Workload, action: EnsurePodGroup) -> Json:
-    spec: Json = {"minMember": action.min_member}
-    if action.queue:
-        spec["queue"] = action.queue
-    if action.priority_class:
-        spec["priorityClassName"] = action.priority_class
+    spec = {
+        "minMember": action.min_member,
+        "queue": action.queue,
+        "priorityClassName": action.priority_class,
+    }
     return child_body(workload, action.name, {"spec": spec})
 
 

@@ -240,7 +240,13 @@ class World:
         elif isinstance(action, EnsureChild):
             self.children[action.kind, action.name] = action.digest
         elif isinstance(action, EnsurePodGroup):
-            self.group = ObservedGroup(phase="Inqueue", min_member=action.min_member, scheduled=True)
+            self.group = ObservedGroup(
+                phase="Inqueue",
+                min_member=action.min_member,
+                queue=action.queue,
+                priority_class=action.priority_class,
+                scheduled=True,
+            )
         elif isinstance(action, DeleteChild):
             self.children.pop((action.kind, action.name), None)
             if action.kind == "PodGroup":

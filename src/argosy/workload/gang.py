@@ -14,6 +14,9 @@ from argosy.workload.phases import Ending
 from argosy.workload.plan import EnsurePodGroup
 from argosy.workload.record import Record
 
+DEFAULT_QUEUE = "default"
+"""Where a group waits that names no queue; said outright, so that a queue which is taken away is left."""
+
 
 class Gate(Struct, frozen=True):
     """Whether pods may be created, else for what they wait; and the group to make or correct."""
@@ -36,12 +39,12 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
         )
         return Gate(open=begun, reason="GangSchedulerMissing", message=said)
     group = seen.group
-    action = None
-    if group is None or group.min_member != gang.min_available:
-        action = EnsurePodGroup(workload.name, gang.min_available, gang.queue, gang.priority_class)
+    wanted = (gang.min_available, gang.queue or DEFAULT_QUEUE, gang.priority_class)
+    there = (group.min_member, group.queue or DEFAULT_QUEUE, group.priority_class) if group else None
+    action = None if there == wanted else EnsurePodGroup(workload.name, *wanted)
     queued = group is None or group.phase in ("", "Pending")
     if gang.gated and queued and not begun:
-        said = f"waits in queue {gang.queue or 'default'} to be let in"
+        said = f"waits in queue {gang.queue or DEFAULT_QUEUE} to be let in"
         return Gate(open=False, reason="Queued", message=said, action=action)
     return Gate(action=action)
 

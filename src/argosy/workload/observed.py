@@ -61,6 +61,8 @@ class ObservedGroup(Struct, frozen=True):
 
     phase: str = ""
     min_member: int = 0
+    queue: str = ""
+    priority_class: str = ""
     scheduled: bool = False
     evicted: bool = False
     reason: str = ""
@@ -176,6 +178,8 @@ def observe_group(group: PodGroup) -> ObservedGroup:
     return ObservedGroup(
         phase=status.phase,
         min_member=group.spec.min_member,
+        queue=group.spec.queue,
+        priority_class=group.spec.priority_class_name,
         scheduled="Scheduled" in true or status.phase == Phase.RUNNING,
         evicted="Evicted" in true,
         reason=telling.reason if telling else "",

@@ -56,10 +56,12 @@ class EnsureService(Struct, frozen=True, tag=True):
 
 
 class EnsurePodGroup(Struct, frozen=True, tag=True):
+    """Make the group of the job's pods, or bring it in step."""
+
     name: str
     min_member: int
-    queue: str = ""
-    priority_class: str = ""
+    queue: str
+    priority_class: str
 
 
 class EnsureChild(Struct, frozen=True, tag=True):
