@@ -71,6 +71,7 @@ def operator(
 
     import msgspec
 
+    from argosy.engine.kubeconfig import KubeconfigError
     from argosy.engine.loop import run as run_loop
     from argosy.operator.main import run
     from argosy.operator.settings import Settings, endpoint_url, local_settings
@@ -97,4 +98,7 @@ def operator(
         settings = replace(settings, helper=msgspec.structs.replace(settings.helper, image=helper_image))
     if advertise_url:
         settings = replace(settings, advertise_url=advertise_url)
-    run_loop(run(replace(settings, log_level=log_level)))
+    try:
+        run_loop(run(replace(settings, log_level=log_level)))
+    except KubeconfigError as error:
+        raise click.ClickException(str(error)) from error
