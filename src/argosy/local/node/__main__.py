@@ -4,22 +4,15 @@ folder.
 
 import argparse
 import asyncio
-import importlib
 import os
-import signal
 import socket
 import sys
 import time
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from argosy.local.node import holder, kernel, pods, uplink
+from argosy.local.node import holder, pods, uplink
 from argosy.local.node.settings import Settings
-
-if TYPE_CHECKING:
-    from argosy.engine.client import Client
-    from argosy.local.node.nodes import Machine, Nodes
 
 _PATIENCE = 10.0
 
@@ -49,7 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     except holder.ForbiddenError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    asyncio.run(_run(settings, outside, notes))
+    from argosy.local.node.serving import serve  # not needed to stop
+
+    asyncio.run(serve(settings, outside, notes))
     return 0
 
 
@@ -84,41 +79,6 @@ def stop(state: Path, folder: Path) -> int:
     if left:
         sys.stderr.write(f"these pods did not end: {', '.join(left)}\n")
     return 1 if left else 0
-
-
-async def _run(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
-    from argosy.engine.client import Client
-    from argosy.engine.kubeconfig import Connection
-    from argosy.local.node.nodes import Machine, Nodes
-
-    kernel.become_subreaper()
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    connection = Connection.from_kubeconfig(settings.state / "kubeconfigs" / "node")
-    async with Client(connection, user_agent="argosy-node", field_manager="kubelet") as client:
-        machine = Machine(settings)
-        running = asyncio.create_task(
-            _work(client, settings, outside, machine, Nodes(client, settings, machine, notes))
-        )
-        waiting = asyncio.create_task(stopping.wait())
-        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if running.done():
-            running.result()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-async def _work(
-    client: "Client", settings: Settings, outside: socket.socket, machine: "Machine", nodes: "Nodes"
-) -> None:
-    """Register the nodes while the rest of the agent, the larger part of its start, is still loading."""
-    async with asyncio.TaskGroup() as group:
-        group.create_task(nodes.run())
-        module = await asyncio.to_thread(importlib.import_module, "argosy.local.node.agent")
-        group.create_task(module.Agent(client, settings, outside, machine).run())
 
 
 def _parser() -> argparse.ArgumentParser:

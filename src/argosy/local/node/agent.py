@@ -17,7 +17,7 @@ from argosy.engine.client import Client
 from argosy.engine.events import Recorder
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.node import cgroups, dns, network
+from argosy.local.node import cgroups, dns, network, server
 from argosy.local.node.addresses import Addresses
 from argosy.local.node.content import Content
 from argosy.local.node.kinds import ConfigMap, EndpointSlice, Pod, Secret, Service
@@ -66,6 +66,8 @@ class Agent:
         self._content = Content(client, self.config_maps, self.secrets, settings.state / "pki" / "ca.crt")
         self._proxy = Proxy(settings.bridge, self._endpoints)
         self._services_changed = asyncio.Event()
+        self.ready = asyncio.Event()
+        """Set when pods can be run and asked for their logs."""
 
     async def run(self) -> None:
         """Until cancelled. Pods are left running."""
@@ -90,9 +92,7 @@ class Agent:
             group.create_task(self.pods.run())
             await self.pods.wait_synced()
             self._end_strays()
-            from argosy.local.node import server  # its import costs more than all the rest: nodes first
-
-            group.create_task(server.serve(self._settings.state / "agent.sock", self))
+            group.create_task(server.serve(self._settings.state / "agent.sock", self, self.ready))
 
     def folder_of(self, namespace: str, name: str) -> Path | None:
         """Where the server finds a pod's logs and socket."""

@@ -44,8 +44,8 @@ class Wanted:
             self.since = timestamp(datetime.fromisoformat(query["sinceTime"]).timestamp())
 
 
-async def serve(path: Path, lookup: Lookup) -> None:
-    """Until cancelled."""
+async def serve(path: Path, lookup: Lookup, listening: asyncio.Event) -> None:
+    """Until cancelled; says when it can be asked."""
     application = web.Application()
     handlers = _Handlers(lookup)
     application.router.add_get("/healthz", handlers.health)
@@ -59,6 +59,7 @@ async def serve(path: Path, lookup: Lookup) -> None:
     try:
         await web.UnixSite(runner, str(path)).start()
         await asyncio.to_thread(path.chmod, 0o600)
+        listening.set()
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()
