@@ -50,7 +50,8 @@ class Api:
         metadata = body["metadata"]
         assert isinstance(metadata, dict)
         self.done.append(f"create {kind.resource.kind} {metadata['name']}")
-        return kind(metadata=ObjectMeta(name=str(metadata["name"]), namespace=namespace))  # type: ignore[call-arg]
+        made = ObjectMeta(name=str(metadata["name"]), namespace=namespace)
+        return kind(metadata=made)  # type: ignore[call-arg]  # the protocol says nothing of making one
 
     async def get(self, kind: type[Fetchable], name: str, namespace: str) -> Pod:
         del kind, name, namespace

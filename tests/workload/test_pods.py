@@ -25,7 +25,7 @@ class Case(Struct):
 
 
 def last(**fields: object) -> RoleRecord:
-    return RoleRecord(**{"phase": Phase.RUNNING, "size": 3, "created": 3, **fields})  # type: ignore[arg-type]
+    return RoleRecord(**{"phase": Phase.RUNNING, "size": 3, "created": 3, **fields})  # type: ignore[arg-type]  # tests name fields freely
 
 
 CASES = {

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
+from argosy.kinds.cel import digits
 from argosy.kinds.definition import PRESERVE, Column, Definition, Rule, Scale
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
@@ -86,27 +87,17 @@ class DependencyPhase(StrEnum):
     FAILED = "Failed"
 
 
-def _digits(number: str) -> str:
-    """A number below 100,000 as a CEL string. The cost of joining what `string(int)` gives is held to be
-    without bound, so the digits are looked up in a list."""
-    digit = "['0','1','2','3','4','5','6','7','8','9']"
-    places = [
-        f"({number} > {10**power - 1} ? {digit}[{number} / {10**power} % 10] : '')" for power in (4, 3, 2, 1)
-    ]
-    return " + ".join([*places, f"{digit}[{number} % 10]"])
-
-
 def _multiple(name: str) -> Rule:
     number = f"self.{name}"
     lower = f"({number} / self.multipleOf * self.multipleOf)"
     upper = f"({lower} + self.multipleOf)"
-    below = f"{number} < self.multipleOf ? '' : {_digits(lower)} + ' or '"
+    below = f"{number} < self.multipleOf ? '' : {digits(lower)} + ' or '"
     return Rule(
         rule=f"{number} % self.multipleOf == 0",
         message=f"{name} is not a multiple of multipleOf",
         message_expression=(
-            f"'{name} ' + {_digits(number)} + ' is not a multiple of ' + {_digits('self.multipleOf')}"
-            f" + '; write ' + ({below}) + {_digits(upper)}"
+            f"'{name} ' + {digits(number)} + ' is not a multiple of ' + {digits('self.multipleOf')}"
+            f" + '; write ' + ({below}) + {digits(upper)}"
         ),
     )
 
@@ -118,8 +109,8 @@ class ElasticSpec(Struct, frozen=True, rename="camel"):
         Rule(
             rule="self.min <= self.max",
             message="min is greater than max",
-            message_expression=f"'min ' + {_digits('self.min')} + ' is greater than max '"
-            f" + {_digits('self.max')}",
+            message_expression=f"'min ' + {digits('self.min')} + ' is greater than max '"
+            f" + {digits('self.max')}",
         ),
         _multiple("min"),
         _multiple("max"),
@@ -161,20 +152,20 @@ class RoleSpec(Struct, frozen=True, rename="camel"):
         Rule(
             rule="!has(self.elastic) || self.replicas >= self.elastic.min",
             message="replicas is less than elastic.min",
-            message_expression=f"'replicas ' + {_digits('self.replicas')} + ' is less than elastic.min '"
-            f" + {_digits('self.elastic.min')}",
+            message_expression=f"'replicas ' + {digits('self.replicas')} + ' is less than elastic.min '"
+            f" + {digits('self.elastic.min')}",
         ),
         Rule(
             rule="!has(self.elastic) || self.replicas <= self.elastic.max",
             message="replicas is greater than elastic.max",
-            message_expression=f"'replicas ' + {_digits('self.replicas')} + ' is greater than elastic.max '"
-            f" + {_digits('self.elastic.max')}",
+            message_expression=f"'replicas ' + {digits('self.replicas')} + ' is greater than elastic.max '"
+            f" + {digits('self.elastic.max')}",
         ),
         Rule(
             rule="!has(self.elastic) || self.replicas % self.elastic.multipleOf == 0",
             message="replicas is not a multiple of elastic.multipleOf",
-            message_expression=f"'replicas ' + {_digits('self.replicas')} + ' is not a multiple of '"
-            f" + {_digits('self.elastic.multipleOf')}",
+            message_expression=f"'replicas ' + {digits('self.replicas')} + ' is not a multiple of '"
+            f" + {digits('self.elastic.multipleOf')}",
         ),
     )
 
