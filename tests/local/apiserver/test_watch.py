@@ -61,6 +61,17 @@ async def test_leaving_a_selection_is_a_deletion_of_what_was(local_apiserver: Se
             assert shown(await read(stream, 2)) == [("DELETED", "red"), ("ADDED", "red")]
 
 
+async def test_a_pod_is_seen_marked_before_it_goes(local_apiserver: Server) -> None:
+    async with client(local_apiserver) as session:
+        path = (await fresh_namespace(session)).replace("secrets", "pods")
+        spec = {"containers": [{"name": "main", "image": "local"}]}
+        await session.post(path, json={"metadata": {"name": "a", "labels": {"colour": "red"}}, "spec": spec})
+        async with session.get(path, params={"watch": "true"}) as stream:
+            await read(stream, 1)
+            await session.delete(f"{path}/a")
+            assert shown(await read(stream, 2)) == [("MODIFIED", "red"), ("DELETED", "red")]
+
+
 async def test_initial_events_end_with_a_marked_bookmark(local_apiserver: Server) -> None:
     async with client(local_apiserver) as session:
         path = await fresh_namespace(session)

@@ -34,6 +34,15 @@ class Api(msgspec.Struct, frozen=True, eq=False):
         except NotDurableError as error:
             raise storage_failed(error) from error
 
+    async def mark_and_delete(self, served: Served, obj: Json) -> Stored:
+        """Write an object marked as deleted and, at once, its end: watchers see it in both states."""
+        marked, gone = self.put_soon(served, obj), self.put_soon(served, obj, delete=True)
+        try:
+            _, last = await asyncio.gather(marked, gone)
+        except NotDurableError as error:
+            raise storage_failed(error) from error
+        return last
+
     def put_soon(self, served: Served, obj: Json, *, delete: bool = False) -> asyncio.Future[Stored]:
         obj = arranged(obj, served)
         return self.store.put(

@@ -125,6 +125,8 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
         return gone, msgspec.json.encode(forms.as_served(obj, served))
     if not gone and after == before:
         return False, head
+    if gone and served.storage == "pods" and after != before:
+        return True, await call.api.mark_and_delete(served, obj)
     return gone, await call.api.put(served, obj, delete=gone)
 
 
@@ -179,8 +181,6 @@ def _grace(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, bool]:
         return _shorten(metadata, asked)
     seconds = asked if asked is not None else number(obj, "spec", "terminationGracePeriodSeconds")
     if not text(obj, "spec", "nodeName") or text(obj, "status", "phase") in ("Succeeded", "Failed"):
-        seconds = 0
-    if seconds == 0 and asked != 0 and not text(obj, "spec", "nodeName"):
         seconds = 0
     _mark(metadata, seconds)
     return seconds > 0, False
