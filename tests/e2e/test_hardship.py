@@ -73,8 +73,9 @@ def test_other_settings_while_it_runs_are_refused_and_change_nothing(down_plane:
 def test_what_a_crashed_machine_left_behind_is_not_in_the_way(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)
     down_plane.kubectl("create", "configmap", "kept", "--from-literal=a=b")
-    kill_everything(down_plane)
     state = down_plane.state
+    wait_for(state.operator_socket.exists, "the operator does not listen")
+    kill_everything(down_plane)
     for stale in (state.api_socket, state.agent_socket, state.operator_socket, state.run):
         assert stale.exists(), f"{stale} should have been left"
     assert down_plane.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"

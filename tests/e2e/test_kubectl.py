@@ -128,7 +128,8 @@ def test_exec_of_a_program_that_is_not_there(cluster: ControlPlane) -> None:
 
 
 def test_exec_with_a_terminal(cluster: ControlPlane) -> None:
-    inside = "sh -c 'test -t 0 && stty size'"
+    # The size follows the start of the command in a message of its own, as with any cluster.
+    inside = "sh -c 'test -t 0 && until stty size | grep 33; do sleep 0.1; done'"
     command = f"kubectl --kubeconfig {cluster.state.kubeconfig} exec -it talker -c first -- {inside}"
     done = subprocess.run(
         ["script", "-qec", f"stty rows 33 cols 77; {command}", "/dev/null"],
