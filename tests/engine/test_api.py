@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
-import structlog.testing
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.cache import Cache, Change
@@ -19,6 +18,7 @@ from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Event, Lease, Pod, ServiceAccount
 from argosy.testing.eventually import eventually
 from argosy.testing.faultproxy import FaultProxy, Mischief
+from argosy.testing.lines import captured_lines
 from argosy.testing.servers import Server
 
 TIMINGS = WatchTimings(silence=1.0, initial_silence=2.0, backoff=Backoff(first=0.02, most=0.2))
@@ -164,7 +164,7 @@ async def test_a_watch_from_the_dawn_of_time_is_gone_or_served(
 @asynccontextmanager
 async def running(cache: Cache[ConfigMap] | Cache[ServiceAccount]) -> AsyncIterator[None]:
     task = asyncio.create_task(cache.run())
-    with structlog.testing.capture_logs():
+    with captured_lines():
         try:
             yield
         finally:
@@ -221,7 +221,7 @@ async def test_two_contend_and_one_leads(client: Client, namespace: str) -> None
         led.append(name)
         await asyncio.Event().wait()
 
-    with structlog.testing.capture_logs():
+    with captured_lines():
         one = asyncio.create_task(first.run(lambda: lead("a")))
         await eventually(lambda: led == ["a"])
         two = asyncio.create_task(second.run(lambda: lead("b")))

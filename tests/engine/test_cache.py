@@ -3,7 +3,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-import structlog.testing
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.cache import Cache, Change
@@ -12,6 +11,7 @@ from argosy.engine.watch import Apply, Delete, Init, InitApply, InitDone, WatchT
 from argosy.kinds.kubernetes import ConfigMap, Pod
 from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault
+from argosy.testing.lines import captured_lines
 
 TIMINGS = WatchTimings(
     silence=0.4, initial_silence=0.4, backoff=Backoff(first=0.01, most=0.05, chance=lambda: 0.5)
@@ -52,7 +52,7 @@ async def running(cache: Cache[Pod]) -> AsyncIterator[list[tuple[str, str]]]:
 
     cache.subscribe(note)
     task = asyncio.create_task(cache.run())
-    with structlog.testing.capture_logs():
+    with captured_lines():
         try:
             yield told
         finally:

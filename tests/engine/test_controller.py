@@ -3,13 +3,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
-import structlog.testing
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import Throttled
 from argosy.engine.metrics import Metrics
 from argosy.engine.queue import Queue
+from argosy.testing.lines import captured_lines
 
 pytestmark = pytest.mark.looptime
 
@@ -42,7 +42,7 @@ async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
     subject = controller(reconcile, metrics, concurrency=1)
     for key in ("bad", "a", "b"):
         subject.enqueue(key)
-    with structlog.testing.capture_logs() as logs:
+    with captured_lines() as logs:
         await run_for(subject, 6)
     assert passes == {"bad": 3, "a": 1, "b": 1}, "at 0, 1 and 3 seconds"
     assert [entry["key"] for entry in logs] == ["bad"] * 3
@@ -75,7 +75,7 @@ async def test_retry_after_of_the_server_is_waited_out() -> None:
 
     subject = controller(reconcile)
     subject.enqueue("a")
-    with structlog.testing.capture_logs():
+    with captured_lines():
         await run_for(subject, 30)
     assert round(times[1] - times[0]) == 7
 

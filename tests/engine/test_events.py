@@ -1,5 +1,3 @@
-import structlog.testing
-
 from argosy.engine.client import Client
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
@@ -7,6 +5,7 @@ from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta
 from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault
+from argosy.testing.lines import captured_lines
 
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u1"))
 
@@ -71,7 +70,7 @@ async def test_events_of_cluster_scoped_objects_go_to_default(client: Client, se
 async def test_what_cannot_be_written_is_dropped_and_counted(client: Client, server: FakeServer) -> None:
     server.faults.append(Fault(403))
     recorder = Recorder(client, "test")
-    with structlog.testing.capture_logs():
+    with captured_lines():
         recorder.event(POD, "Normal", "Started", "lost")
         recorder.event(POD, "Normal", "Started", "kept")
         await recorder.close()
@@ -104,6 +103,6 @@ async def test_long_names_and_messages_are_cut_to_what_the_api_takes(
 
 def test_outside_of_a_loop_nothing_is_raised() -> None:
     recorder = Recorder(Client(Connection("http://127.0.0.1:1")), "test")
-    with structlog.testing.capture_logs() as logs:
+    with captured_lines() as logs:
         recorder.event(POD, "Normal", "Started", "x")
     assert logs

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import structlog.testing
 
 from argosy.engine.client import Client
 from argosy.engine.leader import Leader
 from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault, Seen
+from argosy.testing.lines import captured_lines
 
 
 def leader(client: Client, identity: str = "a", duration: float = 1.0) -> Leader:
@@ -45,7 +45,7 @@ class Work:
 async def contending(subject: Leader) -> AsyncIterator[Work]:
     work = Work()
     task = asyncio.create_task(subject.run(work))
-    with structlog.testing.capture_logs():
+    with captured_lines():
         try:
             yield work
         finally:
@@ -140,7 +140,7 @@ async def test_run_ends_when_the_work_does_and_raises_what_it_raised(
     async def fail() -> None:
         raise RuntimeError("made up")
 
-    with structlog.testing.capture_logs(), pytest.raises(RuntimeError, match="made up"):
+    with captured_lines(), pytest.raises(RuntimeError, match="made up"):
         await leader(client).run(fail)
     assert lease(server)["holderIdentity"] == ""
 

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
-import structlog.testing
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
@@ -28,6 +27,7 @@ from argosy.kinds.kubernetes import ConfigMap
 from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault, Seen
 from argosy.testing.faultproxy import FaultProxy, Mischief
+from argosy.testing.lines import captured_lines
 
 TIMINGS = WatchTimings(
     silence=0.4, initial_silence=0.4, backoff=Backoff(first=0.01, most=0.05, chance=lambda: 0.5)
@@ -71,7 +71,7 @@ class Recording:
 async def recording(client: Client, labels: str = "") -> AsyncIterator[Recording]:
     subject = Recording(Watcher(client, ConfigMap, "default", labels, timings=TIMINGS))
     task = asyncio.create_task(subject.run())
-    with structlog.testing.capture_logs():
+    with captured_lines():
         try:
             yield subject
         finally:
@@ -304,7 +304,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_pause
 async def test_a_kind_that_is_not_there_is_complained_of_once(client: Client, server: FakeServer) -> None:
     server.faults.append(Fault(404, times=10**6))
     task = asyncio.create_task(Recording(Watcher(client, ConfigMap, timings=TIMINGS)).run())
-    with structlog.testing.capture_logs() as logs:
+    with captured_lines() as logs:
         await eventually(lambda: len(server.requests) > 5)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

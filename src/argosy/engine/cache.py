@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Generic
 
-import structlog
 from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.engine.codec import Undecodable
+from argosy.engine.lines import Log
 from argosy.engine.objects import Key, T, key_of, version_number, version_of
 from argosy.engine.watch import Apply, Delete, Event, Init, InitApply, InitDone, Watcher, WatchTimings
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 class Change(Struct, Generic[T]):

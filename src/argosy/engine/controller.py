@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import structlog
-
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.errors import ApiError, Throttled
+from argosy.engine.lines import Log
 from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Key
 from argosy.engine.queue import Queue
@@ -21,7 +20,7 @@ __all__ = ["Controller", "Key", "Wake"]
 
 K = TypeVar("K", bound=Hashable)
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Controller(Generic[K]):
             key=str(key),
             error=str(error) if expected else repr(error),
             seconds=round(delay, 2),
-            exc_info=not expected,
+            exc_info=None if expected else error,
         )
 
 

@@ -10,18 +10,18 @@ import secrets
 from collections import OrderedDict
 from typing import Literal, NamedTuple
 
-import structlog
 from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import ApiError, NotFound, Throttled, Unavailable
+from argosy.engine.lines import Log
 from argosy.engine.objects import Fetchable
 from argosy.kinds.kubernetes import Event
 from argosy.kinds.resource import Resource
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 EventType = Literal["Normal", "Warning"]
 

@@ -13,17 +13,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-import structlog
-
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
+from argosy.engine.lines import Log
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, LeaseSpec
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 NEVER = float("-inf")
 

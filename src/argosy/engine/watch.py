@@ -12,16 +12,16 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Generic
 
-import structlog
 from msgspec import Struct
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.codec import Bookmark, Undecodable, WatchEvent
 from argosy.engine.errors import ApiError, BadRequest, Forbidden, Gone, Invalid, Throttled, Unavailable
+from argosy.engine.lines import Log
 from argosy.engine.objects import T
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 class Init(Struct, frozen=True):

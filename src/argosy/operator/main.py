@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-import structlog
 from aiohttp import web
 
 from argosy.dialects.registry import built_in_dialects
@@ -21,13 +20,13 @@ from argosy.engine.errors import Throttled, Unavailable
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
+from argosy.engine.lines import Log, write_lines
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
 from argosy.operator.endpoint import endpoint_application, server_tls
 from argosy.operator.health import health_application
-from argosy.operator.logs import configure_logs
 from argosy.operator.serving import Serving
 from argosy.operator.settings import SERVICE, Settings
 from argosy.operator.statistics import JobStatistics
@@ -35,7 +34,7 @@ from argosy.operator.trust import Trust, endpoint_names, ensure_trust
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.site import Site
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 LEASE = "argosy-operator"
 
@@ -44,7 +43,7 @@ R = TypeVar("R")
 
 async def run(settings: Settings) -> None:
     """The whole life of an operator process; SIGTERM and SIGINT end it in order."""
-    configure_logs(settings.log_format, settings.log_level)
+    write_lines(settings.log_format, settings.log_level)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

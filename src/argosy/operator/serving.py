@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import structlog
-
 from argosy.dialects.base import Dialect
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
@@ -18,6 +16,7 @@ from argosy.engine.clock import Clock
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import Forbidden
 from argosy.engine.events import Recorder
+from argosy.engine.lines import Log
 from argosy.engine.memory import keep_settled, settle
 from argosy.engine.objects import Fetchable, Key
 from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
@@ -29,7 +28,7 @@ from argosy.reconcile.caches import Caches
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import Reconciler, T
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 DRAIN_SECONDS = 10.0
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import argosy.helper
+from argosy.engine.lines import LineFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.operator.logs import LogFormat
 from argosy.reconcile.site import Helper
 
 SERVICE = "argosy-operator"
@@ -66,7 +66,7 @@ class Settings:
     helper: Helper = field(default_factory=lambda: Helper(image=HELPER_IMAGE))
     """How containers of the helper are made."""
 
-    log_format: LogFormat = "json"
+    log_format: LineFormat = "json"
     """Logs as JSON lines, or as text for people."""
 
     log_level: str = "info"

@@ -8,7 +8,6 @@ failure twice nor forget why something was done.
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,6 +18,7 @@ from argosy.engine.clock import Clock
 from argosy.engine.controller import Wake
 from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.events import Recorder
+from argosy.engine.lines import Log
 from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.caches import Caches
@@ -33,7 +33,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, CreatePod, Emit, Plan
 from argosy.workload.record import Record
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 SETTLE = 0.05
 """Seconds after a pass that changed the Record to the next: what was remembered just now may itself ask for

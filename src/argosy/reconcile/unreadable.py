@@ -8,7 +8,6 @@ a status that was lost is rebuilt.
 from typing import Generic, TypeVar
 
 import msgspec
-import structlog
 from msgspec import Struct
 
 from argosy.dialects.base import Dialect
@@ -19,6 +18,7 @@ from argosy.engine.controller import Wake
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
+from argosy.engine.lines import Log
 from argosy.engine.objects import Fetchable, Key
 from argosy.reconcile.status import status_body
 from argosy.workload.decide import refuse
@@ -26,7 +26,7 @@ from argosy.workload.model import Problem, Problems
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 T = TypeVar("T", bound=Fetchable)
 

@@ -6,15 +6,13 @@ import argparse
 import asyncio
 import contextlib
 import signal
-import sys
 from pathlib import Path
-
-import structlog
 
 from argosy.engine import loop
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.lines import write_lines
 from argosy.engine.memory import keep_settled
 from argosy.local.controllers.nodes.collect import QUARANTINE
 from argosy.local.controllers.nodes.controller import GRACE
@@ -27,7 +25,7 @@ ATTEMPTS = 200
 
 
 def main() -> None:
-    _log_plainly()
+    write_lines("text")
     options = _parser().parse_args()
     grace = options.node_monitor_grace
     timings = Timings(
@@ -64,21 +62,6 @@ async def _server_ready(client: Client) -> None:
             return
         except ApiError:
             await asyncio.sleep(PAUSE)
-
-
-def _log_plainly() -> None:
-    """Lines that read well in a file: no colours, no boxes around tracebacks."""
-    structlog.configure(
-        processors=[
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(
-                key_order=["timestamp", "level", "event"], bool_as_flag=False
-            ),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-    )
 
 
 def _parser() -> argparse.ArgumentParser:

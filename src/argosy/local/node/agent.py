@@ -10,11 +10,10 @@ import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import structlog
-
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.events import Recorder
+from argosy.engine.lines import Log
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.node import cgroups, dns, network, server
@@ -32,7 +31,7 @@ from argosy.local.node.settings import Settings
 from argosy.local.node.volumes import VolumeError
 from argosy.local.node.worker import Worker
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 class Agent:

@@ -14,17 +14,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from argosy import __version__
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import AlreadyExists, ApiError, NotFound
+from argosy.engine.lines import Log
 from argosy.kinds.kubernetes import Lease, Node
 from argosy.kinds.labels import DOMAIN
 from argosy.local.node.kinds import Json
 from argosy.local.node.settings import Settings
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 GPU: Final = "nvidia.com/gpu"
 _LEASE_NAMESPACE: Final = "kube-node-lease"

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import structlog
 
+from argosy.engine.lines import Log
 from argosy.local.node import cgroups, control, kernel, report, shim, zygote
 from argosy.local.node.launch import Launch
 from argosy.local.node.report import Report
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 class ShimEvent(msgspec.Struct, frozen=True):

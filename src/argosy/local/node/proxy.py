@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, cast
 
-import structlog
-
+from argosy.engine.lines import Log
 from argosy.kinds.labels import DOMAIN
 from argosy.local.node.kinds import Service
 from argosy.local.node.netlink import Netlink
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 SOCKET_ANNOTATION = f"{DOMAIN}/unix-socket"
 _CHUNK = 1 << 16

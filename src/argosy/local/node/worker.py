@@ -10,11 +10,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
-import structlog
-
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.events import Recorder
+from argosy.engine.lines import Log
 from argosy.local.node.environment import MissingError
 from argosy.local.node.kinds import Json, Pod
 from argosy.local.node.launch import Launch
@@ -24,7 +23,7 @@ from argosy.local.node.shim import after_loss
 from argosy.local.node.status import Outcome, Situation, pod_status, status_patch
 from argosy.local.node.volumes import VolumeError
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 _RETRY = (0.2, 1.0, 2.0, 5.0, 10.0)
 

@@ -11,12 +11,11 @@ import uuid
 from collections import Counter
 from collections.abc import Coroutine, Mapping
 
-import structlog
-
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
+from argosy.engine.lines import Log
 from argosy.local.controllers.kinds import Namespace, Node, Pod, PodGroup
 from argosy.local.controllers.shared import Shared, group_of
 from argosy.local.scheduler.decide import decide, least_resources, queueable
@@ -28,7 +27,7 @@ NAMES = ("default-scheduler", "volcano")
 EVERYTHING = "everything that waits"
 BIND_TRIES = 4
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 class Scheduler:

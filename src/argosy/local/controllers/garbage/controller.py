@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import cast
 
 import msgspec
-import structlog
 from msgspec import Struct, field
 
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.engine.lines import Log
 from argosy.engine.objects import Fetchable
 from argosy.kinds.meta import OwnerReference
 from argosy.kinds.resource import Resource
@@ -32,7 +32,7 @@ REDISCOVER = 30.0
 REMEMBERED_ABSENT = 20_000
 SYNC_SECONDS = 15.0
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 class Meta(Struct, rename="camel"):

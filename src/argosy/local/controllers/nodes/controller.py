@@ -8,12 +8,12 @@ import asyncio
 from datetime import datetime
 
 import msgspec
-import structlog
 
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import Conflict, NotFound
+from argosy.engine.lines import Log
 from argosy.kinds.kubernetes import Lease
 from argosy.local.controllers.kinds import Node, NodeCondition, Pod, Taint
 from argosy.local.controllers.nodes.eviction import leaves_at
@@ -30,7 +30,7 @@ from argosy.local.controllers.shared import Shared, each
 GRACE = 40.0
 LEASES = "kube-node-lease"
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+log = Log(__name__)
 
 
 class NodeController:
