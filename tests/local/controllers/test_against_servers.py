@@ -1,6 +1,7 @@
 """The controllers at work against a real API server and against our own: the same tests for both."""
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -116,11 +117,12 @@ async def test_pods_are_placed_or_told_why_not(client: Client, namespace: str) -
         async def refused() -> str | None:
             conditions = (await client.get(Pod, "large", namespace)).status.conditions
             messages = (c.message for c in conditions if c.type == "PodScheduled")
-            return next((message for message in messages if "2 Insufficient" in message), None)
+            return next((message for message in messages if "Insufficient" in message), None)
 
         await until(running, "the small pod runs")
         message = await until(refused, "the large pod says why it waits")
-        assert message == "0/2 nodes are available: 2 Insufficient cpu."
+        # Nodes of an earlier test may just be leaving.
+        assert re.fullmatch(r"0/\d nodes are available: .*[2-9] Insufficient cpu.*\.", message)
 
         async def told() -> bool:
             events = await client.list(Event, namespace)
