@@ -37,8 +37,10 @@ class Scheduler:
         self._waiting: dict[str, PodFacts] = {}
         self._binding: set[str] = set()
         """Decided, and not yet seen with their node."""
+        self._telling: set[str] = set()
+        """Pods that are being told why they wait: one word at a time, or an older one could be the last."""
         self._told: dict[str, str] = {}
-        """What each waiting pod or bad group was last told, so that it is told once."""
+        """What each bad group was last told, so that it is told once."""
         self._touched: set[GroupKey] = set()
         self._controller = Controller("scheduler", self._pass, concurrency=1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,10 +86,10 @@ class Scheduler:
             self._touched.add((either.metadata.namespace, group))
         if new is None or new.finished:
             self._world.remove(uid)
-            self._forget(uid)
+            self._waiting.pop(uid, None)
             self._binding.discard(uid)
         elif new.spec.node_name:
-            self._forget(uid)
+            self._waiting.pop(uid, None)
             self._binding.discard(uid)
             if old is not None and old.metadata.labels != new.metadata.labels:
                 self._world.remove(uid)
@@ -99,10 +101,6 @@ class Scheduler:
         else:
             self._waiting.pop(uid, None)
         self._wake()
-
-    def _forget(self, uid: str) -> None:
-        self._waiting.pop(uid, None)
-        self._told.pop(uid, None)
 
     def _facts(self, pod: Pod) -> PodFacts:
         priority = pod.spec.priority
@@ -121,12 +119,12 @@ class Scheduler:
         gangs = {key: gang for key in touched if (gang := self._gang(key)) is not None}
         decision = decide(self._world, self._waiting.values(), gangs)
         for facts, node in decision.bind:
-            self._forget(facts.uid)
+            self._waiting.pop(facts.uid, None)
             self._binding.add(facts.uid)
             self._start(self._bind(facts, node))
         for facts, message in decision.refused:
-            if self._told.get(facts.uid) != message:
-                self._told[facts.uid] = message
+            if facts.uid not in self._telling and not _says(facts.pod, message):
+                self._telling.add(facts.uid)
                 self._start(self._tell(facts.pod, message))
         for key, gang in gangs.items():
             self._start_group(key, gang, decision.gangs.get(key))
@@ -210,10 +208,7 @@ class Scheduler:
             self._controller.enqueue(EVERYTHING, 0.5)
 
     async def _tell(self, pod: Pod, message: str) -> None:
-        """Writes why the pod waits, unless it says so already."""
-        for known in pod.status.conditions:
-            if known.type == "PodScheduled" and (known.status, known.message) == ("False", message):
-                return
+        """Write why the pod waits; the pass that follows finds out whether that is still true."""
         self._shared.events.event(pod, "Warning", "FailedScheduling", message)
         condition = {
             "type": "PodScheduled",
@@ -229,11 +224,14 @@ class Scheduler:
                 Pod, meta.name, patch, meta.namespace, type=PatchType.STRATEGIC, subresource="status"
             )
         except ApiError as error:
-            self._told.pop(meta.uid, None)
+            self._telling.discard(meta.uid)
             if not isinstance(error, NotFound | Conflict):
                 log.warning("status not written", pod=f"{meta.namespace}/{meta.name}", error=str(error))
+                self._controller.enqueue(EVERYTHING, 0.5)
         else:
+            self._telling.discard(meta.uid)
             self._shared.pods.put(written)
+            self._wake()
 
     def _start_group(self, key: GroupKey, gang: Gang, outcome: GangOutcome | None) -> None:
         group = self._shared.groups.get(*key)
@@ -274,4 +272,11 @@ def _mine(pod: Pod) -> bool:
         pod.spec.scheduler_name in NAMES
         and pod.metadata.deletion_timestamp is None
         and not pod.spec.scheduling_gates
+    )
+
+
+def _says(pod: Pod, message: str) -> bool:
+    return any(
+        known.type == "PodScheduled" and (known.status, known.message) == ("False", message)
+        for known in pod.status.conditions
     )
