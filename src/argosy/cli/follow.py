@@ -24,6 +24,8 @@ Outcome = Literal["Succeeded", "Failed", "Deleted", "Refused"]
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_yellow")
 _PHASE_COLOURS = {"Succeeded": "green", "Failed": "red", "Running": "cyan", "Restarting": "yellow"}
 _DRAIN_SECONDS = 5.0
+"""For last lines after a run's end, counted anew while a stream is broken (its node is being restarted)."""
+_LONGEST_DRAIN = 30.0
 
 
 class Printer:
@@ -68,6 +70,7 @@ class Follower:
         self._told = ("", "")
         self._last_words: tuple[str, str] | None = None
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._broken_at = 0.0
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     async def outcome(self) -> Outcome:
@@ -81,8 +84,7 @@ class Follower:
         tasks = [asyncio.create_task(cache.run()) for cache in (runs, pods)]
         try:
             ended = await self._ended
-            if self._streams:
-                await asyncio.wait(self._streams.values(), timeout=_DRAIN_SECONDS)
+            await self._drain()
             if self._last_words:
                 self._printer.phase(self._name, *self._last_words)
             return ended
@@ -90,6 +92,23 @@ class Follower:
             for task in (*tasks, *self._streams.values()):
                 task.cancel()
             await asyncio.gather(*tasks, *self._streams.values(), return_exceptions=True)
+
+    async def _drain(self) -> None:
+        """Let the pods say their last lines, those too of which the cache has not heard yet."""
+        try:
+            listed = await self._client.list(Pod, self._namespace, labels=self._labels)
+        except ApiError:
+            pass
+        else:
+            for pod in listed.items:
+                self._pod_changed(Change(None, pod))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while talking := [stream for stream in self._streams.values() if not stream.done()]:
+            end = min(max(began, self._broken_at) + _DRAIN_SECONDS, began + _LONGEST_DRAIN)
+            if end <= loop.time():
+                return
+            await asyncio.wait(talking, timeout=end - loop.time())
 
     def _run_changed(self, change: Change[TrainingRun]) -> None:
         if change.new is None:
@@ -141,6 +160,7 @@ class Follower:
             except (NotFound, BadRequest):
                 return
             except ApiError:
+                self._broken_at = asyncio.get_running_loop().time()
                 await asyncio.sleep(0.2)
 
 
