@@ -71,3 +71,14 @@ def test_the_judge_is_one_version() -> None:
     replaced = re.findall(r"^replace k8s\.io/\S+ => k8s\.io/\S+ v(\S+)", pins, re.MULTILINE)
     assert len(replaced) > 20
     assert set(replaced) == {f"0.{version[1]}"}
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in committed()
+        if path.suffix == ".md"
+        for target in re.findall(r"\]\((?!\w+:)([^)#\s]+)", path.read_text())
+        if not (path.parent / target).exists()
+    ]
+    assert not broken
