@@ -74,15 +74,15 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     ),
     "an unknown option": (
         run(framework="pytorch", options={"procPerNode": 2}),
-        "spec.options: Object contains unknown field `procPerNode`",
+        "spec.options.procPerNode: there is no such option; did you mean procsPerNode?",
     ),
     "an option of the wrong type": (
         run(framework="pytorch", options={"procsPerNode": "two"}),
-        "spec.options: Expected `int | null`, got `str` (at procsPerNode)",
+        'spec.options.procsPerNode: "two" is not possible; must be an integer from 1 to 1024',
     ),
     "an implementation that is none": (
         run(framework="mpi", options={"implementation": "lam"}, roles={"launcher": {}, "worker": {}}),
-        "spec.options: Invalid enum value 'lam' (at implementation)",
+        'spec.options.implementation: "lam" is not possible; must be ompi, mpich or intel',
     ),
     "a gang larger than the job": (
         run(gang={"minAvailable": 3}),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from argosy.dialects.conditions import conditions
 from argosy.frameworks.base import Framework
+from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
@@ -65,10 +66,9 @@ class TrainingRunDialect:
         if framework is None:
             known = words.listed(sorted(installed()), most=20)
             return _one("spec.framework", f"there is no framework {obj.spec.framework!r}; there are {known}")
-        try:
-            msgspec.convert(dict(obj.spec.options), framework.Options)
-        except msgspec.ValidationError as error:
-            return _one("spec.options", _option_words(error))
+        wrong = option_problems(framework.name, obj.spec.options, framework.Options, "spec.options")
+        if wrong:
+            return Problems(tuple(wrong))
         workload = framework.defaults(_plain(obj))
         problems = _role_problems(workload) or list(framework.check(workload))
         if problems:
@@ -293,10 +293,3 @@ def _message(workload: Workload | None, record: Record, seen: Observed) -> str:
 
 def _one(path: str, message: str) -> Problems:
     return Problems((Problem(path, message),))
-
-
-def _option_words(error: msgspec.ValidationError) -> str:
-    """msgspec's words without its notation for paths: `Expected int, got str (at procsPerNode)`."""
-    what, _, where = str(error).partition(" - at `$")
-    path = where.rstrip("`").lstrip(".")
-    return f"{what} (at {path})" if path else what
