@@ -1,0 +1,100 @@
+"""The scheduler at work, with a client whose answers the test holds back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Literal, TypeVar
+
+import msgspec
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Fetchable
+from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.controllers.shared import Shared
+from argosy.local.scheduler.scheduler import Scheduler
+from argosy.testing.objects import Json, node, pod
+from argosy.testing.until import until
+
+T = TypeVar("T", Node, Pod)
+
+
+class Deaf:
+    def event(
+        self, obj: Fetchable, type: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None: ...
+
+
+class Desk:
+    """Takes status patches, and answers those of a pod only when its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.held: set[str] = set()
+        self.words: list[tuple[str, str]] = []
+        """Pod and message, in order of arrival."""
+        self.last: dict[str, str] = {}
+        """What each pod's status says: the message that was written last."""
+        self.open = 0
+        self.most_open = 0
+        self._version = 100
+
+    async def patch(self, _kind: type[Pod], name: str, patch: Json, namespace: str, **_: object) -> Pod:
+        status = msgspec.convert(patch["status"], dict[str, list[dict[str, object]]])
+        message = str(status["conditions"][0]["message"])
+        self.words.append((name, message))
+        if name in self.held:
+            self.open += 1
+            self.most_open = max(self.most_open, self.open)
+            await self.gate.wait()
+            self.open -= 1
+        self.last[name] = message
+        self._version += 1
+        return versioned(pod(name, namespace=namespace, status=status, cpu=9), self._version)
+
+
+def versioned(obj: T, version: int) -> T:
+    obj.metadata.resource_version = str(version)
+    return obj
+
+
+def said(desk: Desk, name: str, start: str) -> Callable[[], Awaitable[bool]]:
+    async def found() -> bool:
+        return any(pod == name and message.startswith(start) for pod, message in desk.words)
+
+    return found
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with Client(Connection(server="http://127.0.0.1:9")) as client:
+        yield client
+
+
+async def test_a_pod_is_told_one_thing_at_a_time_and_the_newest_last(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two messages under way could arrive in either order; a pod that cannot be told yet is told later."""
+    desk = Desk()
+    desk.held.add("large")
+    monkeypatch.setattr(client, "patch", desk.patch)
+    shared = Shared(client, Deaf())
+    scheduler = Scheduler(shared)
+    work = asyncio.create_task(scheduler.run())
+    try:
+        shared.nodes.put(versioned(node("n1"), 1))
+        shared.pods.put(versioned(pod("large", cpu=9), 1))
+        await until(said(desk, "large", "0/1"), "the pod is being told")
+        shared.nodes.put(versioned(node("n2"), 2))
+        shared.pods.put(versioned(pod("other", cpu=9), 2))
+        await until(said(desk, "other", "0/2"), "a later pass has looked at both pods")
+        assert [message for name, message in desk.words if name == "large"] == [
+            "0/1 nodes are available: 1 Insufficient cpu."
+        ]
+        desk.gate.set()
+        await until(said(desk, "large", "0/2"), "the pod is told what is true now")
+        assert desk.most_open == 1
+        assert desk.last["large"] == "0/2 nodes are available: 2 Insufficient cpu."
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
