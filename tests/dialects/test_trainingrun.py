@@ -110,6 +110,10 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(roles={"worker": {"template": {"spec": {"containers": []}}}}),
         "spec.roles.worker.template.spec.containers: there must be at least one container",
     ),
+    "a command that is text": (
+        run(roles={"worker": {"template": {"spec": {"containers": [{"name": "a", "command": "true"}]}}}}),
+        'spec.roles.worker.template.spec.containers[0].command: "true" is not possible; must be a list',
+    ),
     "roles that wait for each other": (
         run(roles={"a": {"dependsOn": [{"role": "b"}]}, "b": {"dependsOn": [{"role": "a"}]}}),
         "spec.roles.a.dependsOn: roles wait for each other: a → b → a",

@@ -17,6 +17,7 @@ from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.names import label_problem, service_problem
 from argosy.kinds.quantity import parse_duration
+from argosy.kinds.template import template_misfits
 from argosy.kinds.trainingrun import (
     WORKER,
     GangSpec,
@@ -222,6 +223,7 @@ def _role_problems(workload: Workload) -> list[Problem]:
             problems.append(
                 Problem(f"{path}.template.spec.containers", "there must be at least one container")
             )
+        problems += [Problem(*misfit) for misfit in template_misfits(role.template, f"{path}.template")]
         problems += elastic.problems(path, role.replicas, role.elastic)
     wants = {name: role.depends_on or () for name, role in workload.roles.items()}
     return problems + dependencies.problems(wants, "spec.roles")

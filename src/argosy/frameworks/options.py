@@ -5,17 +5,14 @@ cannot differ from the check and an adapter from elsewhere is told about as well
 """
 
 import difflib
-import json
 from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct, inspect
 
+from argosy.kinds.wrong import shown
 from argosy.workload import words
 from argosy.workload.model import Json, Problem
-
-_LONGEST = 60
-"""Characters of a wrong value that are shown."""
 
 
 def option_problems(framework: str, options: Json, kind: type[Struct], path: str) -> list[Problem]:
@@ -49,7 +46,7 @@ def _value_problems(path: str, value: object, kind: object) -> Iterator[Problem]
         problems = (
             list(_struct_problems("this", value, inner, path)) if inner and isinstance(value, dict) else []
         )
-        yield from problems or [Problem(path, f"{_shown(value)} is not possible; must be {possible(kind)}")]
+        yield from problems or [Problem(path, f"{shown(value)} is not possible; must be {possible(kind)}")]
 
 
 def possible(kind: object) -> str:
@@ -100,11 +97,6 @@ def _unknown(owner: str, name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"there is no such option; {hint}{owner} has {words.listed(sorted(known), most=20)}"
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _struct_of(kind: object) -> type[Struct] | None:

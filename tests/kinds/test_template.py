@@ -1,0 +1,163 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from argosy.kinds.template import template_misfits
+
+Json = dict[str, object]
+
+REPOSITORY = Path(__file__).parents[2]
+CONTAINER = "t.spec.containers[0]"
+
+
+def container(**fields: object) -> Json:
+    return {"spec": {"containers": [{"name": "main", "image": "image", **fields}]}}
+
+
+def spec(**fields: object) -> Json:
+    return {"spec": {"containers": [{"name": "main"}], **fields}}
+
+
+WRONG: dict[str, tuple[Json, str, str]] = {
+    "a command that is text": (
+        container(command="python train.py"),
+        f"{CONTAINER}.command",
+        '"python train.py" is not possible; must be a list; write ["python train.py"]',
+    ),
+    "an argument that is a number": (
+        container(args=["--rate", 0.1]),
+        f"{CONTAINER}.args[1]",
+        '0.1 is not possible; must be text; write "0.1"',
+    ),
+    "a variable that is a number": (
+        container(env=[{"name": "A", "value": "1"}, {"name": "B", "value": 1}]),
+        f"{CONTAINER}.env[1].value",
+        '1 is not possible; must be text; write "1"',
+    ),
+    "a variable that is true": (
+        container(env=[{"name": "B", "value": True}]),
+        f"{CONTAINER}.env[0].value",
+        'true is not possible; must be text; write "true"',
+    ),
+    "variables as a map": (
+        container(env={"A": "1"}),
+        f"{CONTAINER}.env",
+        '{"A": "1"} is not possible; must be a list',
+    ),
+    "a limit in words": (
+        container(resources={"limits": {"memory": "lots"}}),
+        f"{CONTAINER}.resources.limits.memory",
+        '"lots" is not possible; must be a number with or without a unit, like 2, 500m or 16Gi',
+    ),
+    "a limit with a space": (
+        container(resources={"requests": {"cpu": "1 "}}),
+        f"{CONTAINER}.resources.requests.cpu",
+        '"1 " is not possible; must be a number with or without a unit, like 2, 500m or 16Gi',
+    ),
+    "a limit of an extended resource": (
+        container(resources={"limits": {"nvidia.com/gpu": "all"}}),
+        f"{CONTAINER}.resources.limits[nvidia.com/gpu]",
+        '"all" is not possible; must be a number with or without a unit, like 2, 500m or 16Gi',
+    ),
+    "limits as a list": (
+        container(resources={"limits": ["cpu"]}),
+        f"{CONTAINER}.resources.limits",
+        '["cpu"] is not possible; must be a map',
+    ),
+    "a port in words": (
+        container(ports=[{"containerPort": "http"}]),
+        f"{CONTAINER}.ports[0].containerPort",
+        '"http" is not possible; must be an integer',
+    ),
+    "a port beyond all numbers": (
+        container(ports=[{"containerPort": 1 << 40}]),
+        f"{CONTAINER}.ports[0].containerPort",
+        "1099511627776 is not possible; must be a smaller integer",
+    ),
+    "a port of a probe that is half": (
+        container(readinessProbe={"tcpSocket": {"port": 1.5}}),
+        f"{CONTAINER}.readinessProbe.tcpSocket.port",
+        "1.5 is not possible; must be an integer or text",
+    ),
+    "an image that is a number": (
+        container(image=3.11),
+        f"{CONTAINER}.image",
+        '3.11 is not possible; must be text; write "3.11"',
+    ),
+    "a grace period in words": (
+        spec(terminationGracePeriodSeconds="5s"),
+        "t.spec.terminationGracePeriodSeconds",
+        '"5s" is not possible; must be an integer',
+    ),
+    "yes instead of true": (
+        spec(hostNetwork="yes"),
+        "t.spec.hostNetwork",
+        '"yes" is not possible; must be true or false',
+    ),
+    "a volume that is text": (
+        spec(volumes=["data"]),
+        "t.spec.volumes[0]",
+        '"data" is not possible; must be a map',
+    ),
+    "a size of memory as a volume": (
+        spec(volumes=[{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "big"}}]),
+        "t.spec.volumes[0].emptyDir.sizeLimit",
+        '"big" is not possible; must be a number with or without a unit, like 2, 500m or 16Gi',
+    ),
+    "an init container's command": (
+        spec(initContainers=[{"name": "a", "command": ["true"]}, {"name": "b", "command": "true"}]),
+        "t.spec.initContainers[1].command",
+        '"true" is not possible; must be a list; write ["true"]',
+    ),
+    "a selector of nodes that is true": (
+        spec(nodeSelector={"gpu": True}),
+        "t.spec.nodeSelector.gpu",
+        'true is not possible; must be text; write "true"',
+    ),
+    "a label that is a number": (
+        {"metadata": {"labels": {"team.example/number": 7}}, **spec()},
+        "t.metadata.labels[team.example/number]",
+        '7 is not possible; must be text; write "7"',
+    ),
+    "metadata as text": ({"metadata": "a", **spec()}, "t.metadata", '"a" is not possible; must be a map'),
+    "a value without end": (
+        container(command="x" * 500),
+        f"{CONTAINER}.command",
+        f'"{"x" * 59}… is not possible; must be a list; write ["{"x" * 59}…]',
+    ),
+}
+
+
+@pytest.mark.parametrize(("template", "path", "want"), WRONG.values(), ids=WRONG.keys())
+def test_wrong(template: Json, path: str, want: str) -> None:
+    assert template_misfits(template, "t") == [(path, want)]
+
+
+def test_every_misfit_is_told() -> None:
+    found = template_misfits(container(command="a", args="b"), "t")
+    assert [path for path, _ in found] == [f"{CONTAINER}.command", f"{CONTAINER}.args"]
+
+
+RIGHT: dict[str, Json] = {
+    "quantities of all forms": container(
+        resources={"limits": {"cpu": 2, "memory": "1.5Gi", "a": "1e3", "b": 0.5, "c": "100m"}}
+    ),
+    "a port by name": container(ports=[{"containerPort": 80}], livenessProbe={"httpGet": {"port": "web"}}),
+    "what only the server can judge": container(ports=[{"containerPort": 70000}], imagePullPolicy="Maybe"),
+    "fields that a later Kubernetes may have": container(someday={"a": [1]}),
+    "nothing": container(command=None, env=[None], resources={"limits": {"cpu": None}}),
+    "a time, as tools write it": {"metadata": {"creationTimestamp": None}, **spec()},
+}
+
+
+@pytest.mark.parametrize("template", RIGHT.values(), ids=RIGHT.keys())
+def test_right(template: Json) -> None:
+    assert template_misfits(template, "t") == []
+
+
+def test_the_table_is_what_its_script_writes(tmp_path: Path) -> None:
+    fresh = tmp_path / "template.json"
+    subprocess.run([sys.executable, REPOSITORY / "scripts" / "generate-template", fresh], check=True)
+    assert fresh.read_text() == (REPOSITORY / "src/argosy/kinds/template.json").read_text()
