@@ -34,17 +34,58 @@ def test_host_file(options: dict[str, object], want: str) -> None:
     assert launcher(job(**options)).files == {HOST_FILE: want}
 
 
-AGENTS = {
-    "ompi": {"OMPI_MCA_plm_rsh_agent": REMOTE_AGENT, "PRTE_MCA_plm_ssh_agent": REMOTE_AGENT},
-    "mpich": {"HYDRA_LAUNCHER_EXEC": REMOTE_AGENT, "HYDRA_HOST_FILE": HOST_FILE},
-    "intel": {"I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT, "I_MPI_HYDRA_HOST_FILE": HOST_FILE},
+ENVIRONMENTS = {
+    "Open MPI finds agent and hosts, and its daemons an agent too, for they end where there is none": (
+        {"implementation": "ompi"},
+        {
+            "OMPI_MCA_plm_rsh_agent": f"{REMOTE_AGENT} : /bin/sh",
+            "PRTE_MCA_plm_ssh_agent": f"{REMOTE_AGENT} : /bin/sh",
+            "OMPI_MCA_orte_default_hostfile": HOST_FILE,
+            "PRTE_MCA_prte_default_hostfile": HOST_FILE,
+        },
+    ),
+    "Open MPI starts all daemons from the launcher": (
+        {"implementation": "ompi"},
+        {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "PRTE_MCA_plm_ssh_no_tree_spawn": "1"},
+    ),
+    "MPICH finds agent and hosts, and is called back at the pod's address": (
+        {"implementation": "mpich"},
+        {"HYDRA_LAUNCHER_EXEC": REMOTE_AGENT, "HYDRA_HOST_FILE": HOST_FILE, "HYDRA_IFACE": "eth0"},
+    ),
+    "Intel MPI finds agent and hosts, and is called back at the pod's address": (
+        {"implementation": "intel"},
+        {
+            "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,
+            "I_MPI_HYDRA_HOST_FILE": HOST_FILE,
+            "I_MPI_HYDRA_IFACE": "eth0",
+        },
+    ),
+    "Intel MPI puts one rank into a pod, not one for each core": (
+        {"implementation": "intel"},
+        {"I_MPI_PERHOST": "1"},
+    ),
+    "Intel MPI puts as many ranks into a pod as are wanted": (
+        {"implementation": "intel", "slotsPerWorker": 4},
+        {"I_MPI_PERHOST": "4"},
+    ),
+    "Intel MPI starts all proxies from the launcher": (
+        {"implementation": "intel", "launcherAsWorker": True},
+        {"I_MPI_HYDRA_BRANCH_COUNT": "3"},
+    ),
 }
 
 
-@pytest.mark.parametrize(("name", "want"), AGENTS.items())
-def test_every_mpirun_finds_the_agent(name: str, want: dict[str, str]) -> None:
-    given = launcher(job(implementation=name)).env
+@pytest.mark.parametrize(("options", "want"), ENVIRONMENTS.values(), ids=ENVIRONMENTS.keys())
+def test_environment(options: dict[str, object], want: dict[str, str]) -> None:
+    given = launcher(job(**options)).env
     assert {key: given[key] for key in want} == want
+
+
+@pytest.mark.parametrize("name", ["mpich", "intel"])
+def test_no_interface_is_named_in_the_network_of_the_node(name: str) -> None:
+    spec = {"hostNetwork": True, "containers": [{"name": "main"}]}
+    given = launcher(job(replace(ROLES[0], template={"spec": spec}), ROLES[1], implementation=name)).env
+    assert not [key for key in given if key.endswith("IFACE")]
 
 
 def test_the_launcher_waits_for_its_workers_and_starts_processes_in_them() -> None:
@@ -79,6 +120,10 @@ PROBLEMS = {
         "spec.roles.launcher.replicas: there is one launcher, not 2; write 1",
     ),
     "nobody to take ranks": (job(ROLES[0]), "spec.options.launcherAsWorker: without a role 'worker'"),
+    "Intel MPI with more ranks in one role than in the other": (
+        job(ROLES[0], replace(ROLES[1], slots=2), implementation="intel", launcherAsWorker=True),
+        "spec.options.slotsPerWorker: Intel MPI starts equally many ranks in every pod; write how many",
+    ),
 }
 
 
@@ -87,6 +132,28 @@ def test_problems(made: Workload, want: str) -> None:
     found = [str(problem) for problem in MPI.check(made)]
     assert len(found) == 1
     assert found[0].startswith(want)
+
+
+ACCEPTED = {
+    "Intel MPI, told how many ranks": job(
+        ROLES[0],
+        replace(ROLES[1], slots=2),
+        implementation="intel",
+        launcherAsWorker=True,
+        slotsPerWorker=2,
+    ),
+    "Intel MPI, the launcher takes no ranks": job(
+        ROLES[0], replace(ROLES[1], slots=2), implementation="intel"
+    ),
+    "others have the numbers in the host file": job(
+        ROLES[0], replace(ROLES[1], slots=2), implementation="mpich", launcherAsWorker=True
+    ),
+}
+
+
+@pytest.mark.parametrize("made", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_no_problem(made: Workload) -> None:
+    assert list(MPI.check(made)) == []
 
 
 def test_a_launcher_that_takes_all_ranks_needs_no_worker() -> None:

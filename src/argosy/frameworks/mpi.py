@@ -3,6 +3,10 @@
 Roles `launcher` and `worker`. Workers without a command sleep until they are told to go. The launcher waits
 until all workers run, and finds the host file and the start agent in its environment, so that its command
 needs no host options. One lost process ends an MPI job, so it starts anew as a whole.
+
+Only the launcher has the agent and may start processes elsewhere, so every mpirun is told to start all
+others itself, not by a tree of them. No interface is chosen for the ranks' own messages: a pod has the one
+that its cluster gave it, and a second one (a fast network) is there to be used.
 """
 
 from collections.abc import Iterator
@@ -64,6 +68,7 @@ class Mpi:
         if WORKER not in workload.roles and not options_of(workload, Options).launcher_as_worker:
             said = "without a role 'worker' the launcher must take the ranks; write true"
             yield Problem("spec.options.launcherAsWorker", said)
+        yield from _unequal(workload)
 
     def rules(self, workload: Workload) -> Rules:
         present = tuple(name for name in (LAUNCHER, WORKER) if name in workload.roles)
@@ -88,7 +93,7 @@ class Mpi:
             return Injection()
         options = options_of(workload, Options)
         return Injection(
-            env=_environment(options.implementation),
+            env=_environment(workload, options),
             files={HOST_FILE: host_file(workload, options)},
             remote_start=True,
             searches=searches,
@@ -97,40 +102,86 @@ class Mpi:
 
 def host_file(workload: Workload, options: Options) -> str:
     """One line a pod with its slots. Names are host names: the start agent and DNS know them."""
-    names = (LAUNCHER, WORKER) if options.launcher_as_worker else (WORKER,)
     form = "{host} slots={slots}" if options.implementation is Implementation.OPEN_MPI else "{host}:{slots}"
     lines = [
-        form.format(host=workload.hostname(name, index), slots=options.slots_per_worker or slots(role))
-        for name in names
-        if (role := workload.roles.get(name))
+        form.format(host=workload.hostname(role.name, index), slots=options.slots_per_worker or slots(role))
+        for role in _takers(workload, options)
         for index in range(role.replicas)
     ]
     return "\n".join(lines) + "\n"
 
 
-def _environment(implementation: Implementation) -> dict[str, str]:
-    if implementation is Implementation.MPICH:
-        return {
-            "HYDRA_HOST_FILE": HOST_FILE,
-            "HYDRA_LAUNCHER": "ssh",
-            "HYDRA_LAUNCHER_EXEC": REMOTE_AGENT,
-            # Proxies call back to an address: the launcher's host name alone may not resolve elsewhere.
-            "HYDRA_IFACE": "eth0",
-        }
-    if implementation is Implementation.INTEL:
-        return {
-            "I_MPI_HYDRA_HOST_FILE": HOST_FILE,
-            "I_MPI_HYDRA_BOOTSTRAP": "ssh",
-            "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,
-            "I_MPI_HYDRA_IFACE": "eth0",
-        }
-    # Version 4 reads OMPI_…, version 5 PRTE_…. Only the launcher may start processes elsewhere: no tree.
+def _takers(workload: Workload, options: Options) -> list[Role]:
+    """The roles that take ranks, in the order of the ranks."""
+    names = (LAUNCHER, WORKER) if options.launcher_as_worker else (WORKER,)
+    return [workload.roles[name] for name in names if name in workload.roles]
+
+
+def _unequal(workload: Workload) -> Iterator[Problem]:
+    """Intel MPI reads names from its host file and one number of ranks for all of them from a variable."""
+    options = options_of(workload, Options)
+    if options.implementation is not Implementation.INTEL or options.slots_per_worker:
+        return
+    if len({slots(role) for role in _takers(workload, options)}) > 1:
+        said = "Intel MPI starts equally many ranks in every pod; write how many"
+        yield Problem("spec.options.slotsPerWorker", said)
+
+
+def _environment(workload: Workload, options: Options) -> dict[str, str]:
+    match options.implementation:
+        case Implementation.MPICH:
+            return _mpich(workload)
+        case Implementation.INTEL:
+            return _intel(workload, options)
+        case Implementation.OPEN_MPI:
+            return _open_mpi()
+
+
+def _mpich(workload: Workload) -> dict[str, str]:
+    return {
+        "HYDRA_HOST_FILE": HOST_FILE,
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": REMOTE_AGENT,
+        **_interface("HYDRA_IFACE", workload),
+    }
+
+
+def _intel(workload: Workload, options: Options) -> dict[str, str]:
+    takers = _takers(workload, options)
+    hosts = sum(role.replicas for role in takers)
+    ranks = options.slots_per_worker or max(map(slots, takers), default=1)
+    return {
+        "I_MPI_HYDRA_HOST_FILE": HOST_FILE,
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,
+        "I_MPI_PERHOST": str(ranks),
+        "I_MPI_HYDRA_BRANCH_COUNT": str(max(hosts, 1)),
+        **_interface("I_MPI_HYDRA_IFACE", workload),
+    }
+
+
+def _interface(variable: str, workload: Workload) -> dict[str, str]:
+    """Proxies call back to an address: the launcher's host name alone may not resolve elsewhere.
+
+    A pod's own network is always eth0; in the node's network the name is anything, and mpirun must find it.
+    """
+    spec = workload.roles[LAUNCHER].template.get("spec")
+    return {} if isinstance(spec, dict) and spec.get("hostNetwork") else {variable: "eth0"}
+
+
+def _open_mpi() -> dict[str, str]:
+    """Version 4 reads OMPI_…, version 5 PRTE_….
+
+    The daemons of version 4 look for the agent too, never use it, and end where there is none: there they
+    find the second one of the list, which every container has that can be started in.
+    """
+    agent = f"{REMOTE_AGENT} : /bin/sh"
     return {
         "OMPI_MCA_orte_default_hostfile": HOST_FILE,
-        "OMPI_MCA_plm_rsh_agent": REMOTE_AGENT,
+        "OMPI_MCA_plm_rsh_agent": agent,
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "PRTE_MCA_prte_default_hostfile": HOST_FILE,
-        "PRTE_MCA_plm_ssh_agent": REMOTE_AGENT,
+        "PRTE_MCA_plm_ssh_agent": agent,
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
