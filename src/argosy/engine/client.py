@@ -125,9 +125,18 @@ class Client:
         return Listed(items, page.metadata.resource_version, undecodable)
 
     async def create(
-        self, kind: type[T], body: Body, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        kind: type[T],
+        body: Body,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        strict: bool = False,
     ) -> T:
+        """POST a new object. Strict, one with fields that the server does not know is refused."""
         query = {**self._manager, "dryRun": "All"} if dry_run else self._manager
+        if strict:
+            query = {**query, "fieldValidation": "Strict"}
         path = _path(kind, None, namespace, of_one=True)
         return self._codec(kind).object(
             await self.request("POST", path, query=query, body=encode_body(body, kind))
@@ -272,8 +281,14 @@ class Client:
         previous: bool = False,
         timestamps: bool = False,
         since_seconds: int | None = None,
+        uid: str = "",
+        run: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """A container's output in chunks, as they come."""
+        """A container's output in chunks, as they come.
+
+        With a uid, of that very pod though it may be gone, and there of one run of the container, from 0.
+        Argosy's own API server knows this; others answer that there is no such thing.
+        """
         options = {
             "container": container,
             "follow": follow,
@@ -281,8 +296,10 @@ class Client:
             "previous": previous,
             "timestamps": timestamps,
             "sinceSeconds": since_seconds,
+            "run": run,
         }
-        target = _target(streams.pod_path(pod, namespace, "log"), streams.log_query(options))
+        part = f"log/{uid}" if uid else "log"
+        target = _target(streams.pod_path(pod, namespace, part), streams.log_query(options))
         return streams.chunks(self._sender.stream(target, {**self._headers, "Accept": "*/*"}))
 
     async def exec(

@@ -81,6 +81,8 @@ class FakeServer:
         self.tokens = tokens
         self.exec_handler: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.log_chunks: list[bytes] = []
+        self.logs_by_uid: dict[tuple[str, str], list[bytes]] | None = None
+        """Logs by uid and run, as only Argosy's own server has them; None for a server that does not."""
         self._objects: dict[str, dict[tuple[str, str], Json]] = {}
         self._history: list[_Change] = []
         self._oldest = 0
@@ -243,9 +245,17 @@ class FakeServer:
         return _json({"kind": "Status", "status": "Success"})
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
+        chunks: list[bytes] | None = self.log_chunks
+        _, _, uid = request.path.partition("/log/")
+        if uid and self.logs_by_uid is None:
+            return _status(404, "NotFound", "the server could not find the requested resource")
+        if uid and self.logs_by_uid is not None:
+            chunks = self.logs_by_uid.get((uid, request.query.get("run", "")))
+        if chunks is None:
+            return _status(410, "Expired", "no such log any more")
         response = web.StreamResponse()
         await response.prepare(request)
-        for chunk in self.log_chunks:
+        for chunk in chunks:
             await response.write(chunk)
         return response
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from argosy.engine.errors import Gone
 from argosy.kinds.kubernetes import ConfigMap, Pod, Service
 from argosy.local.node import holder, pods, report
 from argosy.testing.agents import Machine, machine
@@ -113,6 +115,61 @@ async def test_a_pod_deleted_while_the_agent_was_away_is_ended_when_it_comes_bac
     assert pods.alive(folder)
     here.start()
     await _until(lambda: not folder.exists())
+
+
+async def test_the_last_lines_of_a_pod_are_there_for_a_while_after_it_was_deleted(here: Machine) -> None:
+    """It failed while its agent was away, and was deleted as soon as that was seen."""
+    await here.run("brief", "echo first; trap 'echo last; exit 3' TERM; while :; do sleep 0.05; done")
+    uid = (await here.phase("brief", "Running")).metadata.uid
+    here.kill()
+    state = report.read(here.state / "pods" / uid)
+    assert state is not None
+    os.kill(state["pid"], signal.SIGTERM)
+    await _until(lambda: not pods.alive(here.state / "pods" / uid))
+    here.start()
+    await here.phase("brief", "Failed")
+    await here.client.delete(Pod, "brief", "default")
+    await here.gone("brief")
+    await here.run("brief", "echo another", restartPolicy="Always")
+    said = [
+        piece async for piece in here.client.logs("brief", "default", container="main", uid=uid, follow=True)
+    ]
+    assert b"".join(said) == b"first\nlast\n"
+    with pytest.raises(Gone):
+        [piece async for piece in here.client.logs("brief", "default", container="main", uid=uid, run=1)]
+    with pytest.raises(Gone):
+        [piece async for piece in here.client.logs("other", "default", container="main", uid=uid)]
+    await _until(lambda: not (here.state / "pods" / uid).exists())
+    with pytest.raises(Gone):
+        [piece async for piece in here.client.logs("brief", "default", container="main", uid=uid)]
+
+
+async def test_logs_are_served_before_the_api_server_can_be_asked_or_told_anything(here: Machine) -> None:
+    await here.run("quiet", "echo something; exit 1")
+    uid = (await here.phase("quiet", "Failed")).metadata.uid
+    here.kill()
+    kubeconfig = here.state / "kubeconfigs" / "node"
+    right = kubeconfig.read_text()
+    kubeconfig.write_text(right.replace("apiserver.sock", "nowhere.sock"))
+    try:
+        here.start()
+        path = f"/containerLogs/default/quiet/main?uid={uid}"
+        await _until(lambda: b"something" in _ask_agent(here, path))
+        assert b" 503 " in _ask_agent(here, "/containerLogs/default/unknown/main?uid=x").splitlines()[0]
+    finally:
+        here.kill()
+        kubeconfig.write_text(right)
+        here.start()
+
+
+def _ask_agent(here: Machine, path: str) -> bytes:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(here.state / "agent.sock"))
+        except OSError:
+            return b""
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n".encode())
+        return client.makefile("rb").read()
 
 
 async def test_a_killed_shim_is_a_lost_pod_and_restarts_when_that_is_asked(here: Machine) -> None:

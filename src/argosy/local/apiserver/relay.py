@@ -2,6 +2,10 @@
 
 A WebSocket to the agent is opened first, with the subprotocols that the client offers, so that client and
 agent agree with each other and the server only carries messages.
+
+Beside what Kubernetes has, `…/pods/NAME/log/UID` is the log of that very pod and of no other that has its
+name by now: the agent keeps the log of a deleted pod for a while, so that who followed it still gets its last
+lines. There `run=N` asks for the N-th run of a container, from 0, and 410 says that there is none any more.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ from urllib.parse import urlencode
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Receive, Request, Response, Scope, Send, reply_error
 from argosy.local.apiserver.read import find
-from argosy.local.apiserver.status import StatusError, bad_request, internal
+from argosy.local.apiserver.status import StatusError, bad_request, expired, internal
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import parts, text
 
@@ -29,6 +33,7 @@ _LOG_PARAMETERS = (
     "sinceTime",
     "limitBytes",
     "stream",
+    "run",
 )
 _REASONS = {400: "BadRequest", 404: "NotFound", 403: "Forbidden", 409: "Conflict", 500: "InternalError"}
 _LARGEST_MESSAGE = 64 << 20
@@ -36,12 +41,18 @@ _LARGEST_MESSAGE = 64 << 20
 
 async def pod_log(call: Call) -> Response:
     """The log of a container, as a stream."""
-    pod = find(call).decoded()
-    container = choose_container(call.request, pod)
-    if not text(pod, "spec", "nodeName"):
-        return Response(b"", 204)
-    query = {name: call.request.parameter(name) for name in _LOG_PARAMETERS if name in call.request.query}
-    path = f"/containerLogs/{call.namespace}/{call.target.name}/{container}?{urlencode(query)}"
+    asked, name = call.target.rest, call.target.name
+    pod = _found(call) if asked else find(call).decoded()
+    uid = text(pod, "metadata", "uid")
+    if asked and asked != uid:  # it is gone, and another may have its name
+        pod, uid, container = {}, asked, call.request.parameter("container")
+    else:
+        container = choose_container(call.request, pod)
+        if not text(pod, "spec", "nodeName"):
+            return Response(b"", 204)
+    query = {key: call.request.parameter(key) for key in _LOG_PARAMETERS if key in call.request.query}
+    query["uid"] = uid
+    path = f"/containerLogs/{call.namespace}/{name}/{container}?{urlencode(query)}"
     import aiohttp
 
     session = _session(call)
@@ -49,6 +60,8 @@ async def pod_log(call: Call) -> Response:
         answer = await session.get(f"http://agent{path}")
         if answer.status != 200:
             message = (await answer.text()).strip()
+            if asked and answer.status == 404:  # not 404: that is a server that knows no logs by uid
+                raise expired(message)
             raise StatusError(answer.status, _REASONS.get(answer.status, "Unknown"), message)
     except aiohttp.ClientError as error:
         await session.close()
@@ -57,6 +70,11 @@ async def pod_log(call: Call) -> Response:
         await session.close()
         raise
     return Response(_chunks(session, answer), content_type=_PLAIN)
+
+
+def _found(call: Call) -> Json:
+    stored = call.api.store.collection(call.served.storage).get(call.namespace, call.target.name)
+    return stored.decoded() if stored is not None else {}
 
 
 async def _chunks(session: "aiohttp.ClientSession", answer: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
@@ -102,8 +120,12 @@ async def pod_stream(call: Call, scope: Scope, receive: Receive, send: Send) -> 
     if not text(pod, "spec", "nodeName"):
         raise bad_request(f"pod {call.target.name} does not have a host assigned")
     query = [
-        (key, value) for key, values in call.request.query.items() for value in values if key != "container"
+        (key, value)
+        for key, values in call.request.query.items()
+        for value in values
+        if key not in ("container", "uid")
     ]
+    query.append(("uid", text(pod, "metadata", "uid")))
     path = f"/{call.target.subresource}/{call.namespace}/{call.target.name}/{container}?{urlencode(query)}"
     offered = scope.get("subprotocols")
     protocols = [str(name) for name in offered] if isinstance(offered, list) else []

@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         first_backoff=options.first_backoff,
         longest_backoff=options.longest_backoff,
         heartbeat=options.heartbeat,
+        log_patience=options.log_patience,
     )
     for part in (folder, state / "logs"):
         part.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -92,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first-backoff", type=float, default=10.0)
     parser.add_argument("--longest-backoff", type=float, default=300.0)
     parser.add_argument("--heartbeat", type=float, default=10.0)
+    parser.add_argument(
+        "--log-patience", type=float, default=30.0, help="seconds for which logs of deleted pods are kept"
+    )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--rootless", action="store_true")
     mode.add_argument("--root", action="store_true")

@@ -1,11 +1,11 @@
 """The agent: pods, names and services of this machine, over one connection to the API server.
 
 It holds nothing that matters: addresses and pods are in the state folder, wishes in the API. Killed and
-started again it finds every pod as it is. Pods whose object is gone are ended when it starts.
+started again it finds every pod as it is. Pods whose object is gone are ended when it starts. Logs are served
+before anything is reported: who reads that a pod has failed may delete it, and must still get its last lines.
 """
 
 import asyncio
-import json
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ class Agent:
         self._recorder = Recorder(client, "kubelet")
         self._machine = machine
         self._own = set(settings.node_names())
-        self._pods = Pods(settings.pods, settings.state / "logs" / "zygote.log")
+        self._pods = Pods(settings.pods, settings.state / "logs" / "zygote.log", settings.log_patience)
         self._addresses = Addresses(settings.pod_network, self._pods.addresses())
         self._workers: dict[str, Worker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,6 +67,7 @@ class Agent:
         self._services_changed = asyncio.Event()
         self.ready = asyncio.Event()
         """Set when pods can be run and asked for their logs."""
+        self._listening = asyncio.Event()
 
     async def run(self) -> None:
         """Until cancelled. Pods are left running."""
@@ -81,6 +82,7 @@ class Agent:
         self.secrets.subscribe(self._content_changed)
         caches = (self.services, self.slices, self.config_maps, self.secrets)
         async with asyncio.TaskGroup() as group:
+            group.create_task(server.serve(self._settings.state / "agent.sock", self, self._listening))
             for cache in caches:
                 group.create_task(cache.run())
             group.create_task(self._serve_services())
@@ -88,20 +90,26 @@ class Agent:
             group.create_task(dns.serve(dns.Responder(zone, upstream), self._settings.gateway))
             for cache in caches:
                 await cache.wait_synced()
+            await self._listening.wait()
             group.create_task(self.pods.run())
             await self.pods.wait_synced()
             self._end_strays()
-            group.create_task(server.serve(self._settings.state / "agent.sock", self, self.ready))
+            self.ready.set()
 
-    def folder_of(self, namespace: str, name: str) -> Path | None:
-        """Where the server finds a pod's logs and socket."""
+    @property
+    def starting(self) -> bool:
+        return not self.ready.is_set()
+
+    def find(self, namespace: str, name: str, uid: str) -> server.Found | None:
+        """Where the server finds a pod's logs and socket, and its containers."""
+        launch = self._pods.launch_of(uid)
+        if launch is not None and (launch["namespace"], launch["name"]) == (namespace, name):
+            return server.Found(self._pods.of(uid), [plan["name"] for plan in launch["containers"]])
         pod = self.pods.get(namespace, name)
-        if pod is None or pod.spec.node_name not in self._own:
+        if pod is None or pod.metadata.uid != uid or pod.spec.node_name not in self._own:
             return None
-        return self._pods.of(pod.metadata.uid)
-
-    def pod(self, namespace: str, name: str) -> Pod | None:
-        return self.pods.get(namespace, name)
+        named = [container.name for container in [*pod.spec.containers, *pod.spec.init_containers]]
+        return server.Found(self._pods.of(uid), named)
 
     async def prepare(self, pod: Pod) -> Launch:
         """Address, files, volumes and the launch record of a pod."""
@@ -192,8 +200,8 @@ class Agent:
         """Pods that have a folder but no object any more, or one on a node that is not ours."""
         known = {pod.metadata.uid for pod in self.pods if pod.spec.node_name in self._own}
         for uid in self._pods.known():
-            if uid not in known:
-                launch: Launch = json.loads((self._pods.of(uid) / "launch.json").read_bytes())
+            launch = self._pods.launch_of(uid)
+            if uid not in known and launch is not None:
                 log.info("ending a pod whose object is gone", pod=f"{launch['namespace']}/{launch['name']}")
                 self._spawn(_stray(uid, launch, self))
 

@@ -86,7 +86,11 @@ class Box:
         self.stopping, self._status = False, None
         launch, folder = self._around.launch, self._around.folder
         scratch = self._scratch(run)
-        self._log = logs.LogWriter(logs.log_path(folder, self.name, run), launch["log_bytes"])
+        self._log = logs.LogWriter(
+            logs.log_path(folder, self.name, run),
+            launch["log_bytes"],
+            earliest=self._log.latest if self._log else 0.0,
+        )
         now = time.time()
         self.report.update(
             {"ended": None, "waiting": "", "waiting_message": "", "ready": False, "started": False}

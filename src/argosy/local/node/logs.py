@@ -2,8 +2,8 @@
 
 A line is `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, the format of container runtimes: P marks a piece of
 a line that was too long or cut off by the end. A log is bounded: at its limit it becomes `<file>.1` and
-begins anew, so one noisy container holds at most twice the limit. Times in a log never go back, though the
-clock may, because readers go on after the last time they saw. Standard library only.
+begins anew, so one noisy container holds at most twice the limit. Times in the logs of a container never go
+back, though the clock may, because readers go on after the last time they saw. Standard library only.
 """
 
 import os
@@ -17,11 +17,14 @@ _LONGEST_LINE: Final = 16384
 
 
 class LogWriter:
-    def __init__(self, path: Path, limit: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, limit: int, clock: Callable[[], float] = time.time, earliest: float = 0.0
+    ) -> None:
+        self.latest = earliest
+        """The time of the last line; no later line carries an earlier one."""
         self._path = path
         self._limit = limit
         self._clock = clock
-        self._latest = 0.0
         self._torn = False
         path.parent.mkdir(parents=True, exist_ok=True)
         self._open()
@@ -60,8 +63,8 @@ class LogWriter:
         self._torn = written < len(data)
 
     def _record(self, stream: str, tag: bytes, text: bytes) -> bytes:
-        self._latest = max(self._latest, self._clock())
-        return b"%s %s %s %s\n" % (timestamp(self._latest).encode(), stream.encode(), tag, text)
+        self.latest = max(self.latest, self._clock())
+        return b"%s %s %s %s\n" % (timestamp(self.latest).encode(), stream.encode(), tag, text)
 
     def _open(self) -> None:
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

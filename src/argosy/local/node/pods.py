@@ -38,8 +38,10 @@ class ShimEvent(msgspec.Struct, frozen=True):
 class Pods:
     """All shims of one state folder."""
 
-    def __init__(self, folder: Path, log_path: Path) -> None:
+    def __init__(self, folder: Path, log_path: Path, log_patience: float = 0.0) -> None:
         self.folder = folder
+        self.log_patience = log_patience
+        """How many seconds the log of a deleted pod waits for whoever followed it."""
         self._log_path = log_path
         self._zygote: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._turn = asyncio.Lock()
@@ -57,10 +59,20 @@ class Pods:
         for uid in self.known():
             state = report.read(self.of(uid))
             if not (state and state["finished"]):
-                launch: Launch = json.loads((self.of(uid) / shim.LAUNCH).read_bytes())
-                if launch["network"]:
+                launch = self.launch_of(uid)
+                if launch and launch["network"]:
                     found[uid] = launch["network"]["address"]
         return found
+
+    def launch_of(self, uid: str) -> Launch | None:
+        """What a pod was started with; None for one that has not been, or has been removed."""
+        if "/" in uid or uid.startswith(".") or not uid:
+            return None
+        try:
+            launch: Launch = json.loads((self.of(uid) / shim.LAUNCH).read_bytes())
+        except FileNotFoundError:
+            return None
+        return launch
 
     async def start(self, launch: Launch) -> int:
         """Have the zygote fork a shim for the pod; returns its pid. Starts a zygote if there is none."""
@@ -118,8 +130,11 @@ class Pods:
         finally:
             writer.close()
 
+    def has_logs(self, uid: str) -> bool:
+        return (self.of(uid) / "logs").exists()
+
     async def clear(self, uid: str, *, keep_logs: bool) -> None:
-        """Remove what a finished pod left; its logs and last report stay until the pod is deleted."""
+        """Remove what a finished pod left; its logs and last report may stay for readers."""
         folder = self.of(uid)
         parts = ["containers", "volumes", "shm"] if keep_logs else [""]
         await asyncio.to_thread(_remove, folder, parts)

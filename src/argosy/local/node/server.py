@@ -1,16 +1,19 @@
-"""What a kubelet serves, on a Unix socket: logs, exec and attach of our pods. The API server relays to it."""
+"""What a kubelet serves, on a Unix socket: logs, exec and attach of our pods. The API server relays to it.
+
+A pod is asked for by name and uid. What is served is what is on disk, so that it can be before the agent has
+heard of any pod, and after a pod's object is gone.
+"""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
 from argosy.local.node import report, streams
-from argosy.local.node.kinds import Pod
 from argosy.local.node.logs import log_path, parse, read_lines, timestamp
 from argosy.local.node.pods import alive
 
@@ -18,12 +21,20 @@ _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _POLL = 0.05
 
 
+class Found(NamedTuple):
+    folder: Path
+    containers: list[str]
+
+
 class Lookup(Protocol):
-    """Finds pods of this machine by name."""
+    """Finds pods of this machine."""
 
-    def folder_of(self, namespace: str, name: str) -> Path | None: ...
+    def find(self, namespace: str, name: str, uid: str) -> Found | None: ...
 
-    def pod(self, namespace: str, name: str) -> Pod | None: ...
+    @property
+    def starting(self) -> bool:
+        """Whether a pod that is not found may be one of ours all the same."""
+        ...
 
 
 class Wanted:
@@ -33,6 +44,7 @@ class Wanted:
         query = request.query
         self.follow = query.get("follow") in ("true", "1")
         self.previous = query.get("previous") in ("true", "1")
+        self.run = int(query["run"]) if query.get("run") else None
         self.timestamps = query.get("timestamps") in ("true", "1")
         self.tail = int(query["tailLines"]) if query.get("tailLines") else None
         self.limit = int(query["limitBytes"]) if query.get("limitBytes") else None
@@ -84,6 +96,10 @@ class _Handlers:
                 text=f'container "{container}" in pod "{name}" is waiting to start: {why}'
             )
         run = entry["restarts"] - (1 if wanted.previous else 0)
+        if wanted.run is not None:
+            run = wanted.run
+        if run > entry["restarts"]:
+            raise web.HTTPNotFound(text=f'container "{container}" has not run {run + 1} times')
         if wanted.previous and run < 0:
             name = request.match_info["pod"]
             raise web.HTTPBadRequest(
@@ -130,13 +146,14 @@ class _Handlers:
     def _find(self, request: web.Request) -> tuple[Path, str]:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         container = request.match_info["container"]
-        folder, pod = self._lookup.folder_of(namespace, name), self._lookup.pod(namespace, name)
-        if folder is None or pod is None:
+        found = self._lookup.find(namespace, name, request.query.get("uid", ""))
+        if found is None and self._lookup.starting:
+            raise web.HTTPServiceUnavailable(text="the node is starting")
+        if found is None:
             raise web.HTTPNotFound(text=f'pod "{namespace}/{name}" is not on this node')
-        names = [c.name for c in [*pod.spec.containers, *pod.spec.init_containers]]
-        if container not in names:
+        if container not in found.containers:
             raise web.HTTPBadRequest(text=f"container {container} is not valid for pod {name}")
-        return folder, container
+        return found.folder, container
 
 
 async def _upgrade(request: web.Request) -> web.WebSocketResponse:

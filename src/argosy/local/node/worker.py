@@ -69,6 +69,7 @@ class Worker:
         self._last: Json | None = None
         self._failures = 0
         self._gone = False
+        self._removal_at: float | None = None
         self._refresh_at = 0.0
         self._started_containers: set[tuple[str, int]] = set()
         self._wake.set()
@@ -196,16 +197,22 @@ class Worker:
         await self._client.delete(
             Pod, self.pod.metadata.name, self.pod.metadata.namespace, uid=self.uid, grace_seconds=0
         )
+        self._gone = True
         return await self._bury()
 
     async def _bury(self) -> float:
-        """End what runs at once and remove every trace."""
+        """End what runs at once and remove every trace; its logs only when nobody will come for them."""
         if self._running() or alive(self._pods.of(self.uid)):
             if self._following is None:
                 self._follow()
             await self._pods.stop(self.uid, 0)
             return 1.0 if self._running() else 0.0
-        self._preparation.release(self.uid)
+        await self._clean()
+        if self._removal_at is None:
+            self._removal_at = time.monotonic() + self._pods.log_patience
+        left = self._removal_at - time.monotonic()
+        if left > 0 and self._pods.has_logs(self.uid):
+            return left
         await self._pods.clear(self.uid, keep_logs=False)
         return -1.0
 
