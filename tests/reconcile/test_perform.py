@@ -43,7 +43,10 @@ class Api:
         self.answer = answer
         self.done: list[str] = []
 
-    async def create(self, kind: type[Fetchable], body: dict[str, object], namespace: str) -> object:
+    async def create(
+        self, kind: type[Fetchable], body: dict[str, object], namespace: str, *, strict: bool = False
+    ) -> object:
+        assert strict == (kind is Pod)
         self._say()
         if self.there is not None and kind is Pod:
             raise AlreadyExists(409, "AlreadyExists", "it is there")

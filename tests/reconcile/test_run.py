@@ -62,8 +62,10 @@ class Api:
         self.log.append(f"status {wire['status'].get('phase')}")
         return self.stored()
 
-    async def create(self, kind: type[Fetchable], body: dict[str, object], namespace: str) -> object:
-        del namespace
+    async def create(
+        self, kind: type[Fetchable], body: dict[str, object], namespace: str, *, strict: bool = False
+    ) -> object:
+        del namespace, strict
         self.version += 1
         metadata = {**cast("dict[str, object]", body["metadata"]), "resourceVersion": str(self.version)}
         metadata["uid"] = f"uid-{self.version}"

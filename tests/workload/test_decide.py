@@ -152,6 +152,16 @@ def test_what_the_api_refuses_is_told_and_tried_again() -> None:
     assert any(isinstance(action, CreatePod) for action in plan.actions)
 
 
+def test_a_mistake_in_the_definition_is_told_by_one_event() -> None:
+    job = workload(role(replicas=1))
+    seen_so = Observed(outcomes=(Outcome("Pod", "job-worker-0", Result.MISTAKE, "spec.a: no"),))
+    first = decide(job, None, seen_so, NOW)
+    assert Emit("Warning", "InvalidSpec", "spec.a: no") in first.actions
+    second = decide(job, first.record, seen_so, later(1))
+    assert not [action for action in second.actions if isinstance(action, Emit)]
+    assert second.record == first.record
+
+
 def test_the_cause_of_a_wait_keeps_its_time() -> None:
     job = workload(role(replicas=1))
     first = decide(job, None, Observed(), NOW).record

@@ -58,6 +58,16 @@ CASES = {
         outcomes=(Outcome("Pod", "p", Result.REFUSED, "no"), Outcome("Service", "s", Result.INVALID, "bad")),
         message="s: bad",
     ),
+    "mistakes come before all, each once": Case(
+        "InvalidSpec",
+        outcomes=(
+            Outcome("Service", "s", Result.INVALID, "bad"),
+            Outcome("Pod", "p", Result.MISTAKE, "spec.a: no"),
+            Outcome("Pod", "q", Result.MISTAKE, "spec.a: no"),
+            Outcome("Pod", "r", Result.MISTAKE, "spec.b: no"),
+        ),
+        message="spec.a: no; spec.b: no",
+    ),
     "too few for an elastic role": Case(
         "BelowMin",
         phase=Phase.RESTARTING,

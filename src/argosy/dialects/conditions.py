@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from argosy.kinds.trainingrun import RunCondition
 from argosy.workload.model import Phase
 from argosy.workload.record import Record
+from argosy.workload.waits import INVALID_SPEC
 
 PHASES = (Phase.RUNNING, Phase.RESTARTING, Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED)
-INVALID = "InvalidSpec"
 
 
 def conditions(stored: Sequence[RunCondition], record: Record) -> list[RunCondition]:
     """All conditions; the time of one changes only when its status does."""
-    valid = not (record.waiting and record.waiting.reason == INVALID)
+    valid = not (record.waiting and record.waiting.reason == INVALID_SPEC)
     wanted = [_valid(record, valid), *(_phase(record, phase) for phase in PHASES)]
     known = {condition.type: condition for condition in stored}
     return [_kept(known.get(condition.type), condition) for condition in wanted]
@@ -23,7 +23,7 @@ def _valid(record: Record, valid: bool) -> RunCondition:
     if valid or record.waiting is None:
         return RunCondition("Valid", "True", "Accepted", record.since, "", record.generation)
     waiting = record.waiting
-    return RunCondition("Valid", "False", INVALID, waiting.since, waiting.message, record.generation)
+    return RunCondition("Valid", "False", INVALID_SPEC, waiting.since, waiting.message, record.generation)
 
 
 def _phase(record: Record, phase: Phase) -> RunCondition:

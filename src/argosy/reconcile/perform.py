@@ -29,6 +29,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.children import CHILD_KINDS, ensured_body, group_body, service_body
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import UnrenderableError
+from argosy.reconcile.refusals import MistakeError, mistake
 from argosy.reconcile.render import Json
 from argosy.workload.model import Workload
 from argosy.workload.observed import Outcome, Result
@@ -141,11 +142,17 @@ class Performer:
 
     async def _create_pod(self, action: CreatePod, name: str) -> Result:
         namespace = self.workload.namespace
+        body = self.render(action, name)
         try:
-            self.seen.saw(await self.client.create(Pod, self.render(action, name), namespace))
+            self.seen.saw(await self.client.create(Pod, body, namespace, strict=True))
             return Result.DONE
         except AlreadyExists:
             existing = await self.client.get(Pod, name, namespace)
+        except (Invalid, BadRequest) as error:
+            template = self.workload.roles[action.role].template
+            if said := mistake(error, template, body, f"spec.roles.{action.role}.template"):
+                raise MistakeError(said) from error
+            raise
         if _owner(existing.metadata) != self.workload.uid:
             return Result.FOREIGN
         self.seen.saw(existing)
@@ -229,6 +236,8 @@ class Performer:
             result, message = _result(error), error.message or error.reason
         except UnrenderableError as error:
             result, message = Result.INVALID, str(error)
+        except MistakeError as error:
+            result, message = Result.MISTAKE, str(error)
         if result is Result.DONE:
             self.memory.succeed(kind, name)
             return True

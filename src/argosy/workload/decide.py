@@ -27,7 +27,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit, Plan
 from argosy.workload.record import Cause, Record
 
-_WARNINGS = frozenset({"Failed", "Restarting", "InvalidSpec"})
+_WARNINGS = frozenset({"Failed", "Restarting", waits.INVALID_SPEC})
 
 
 def decide(workload: Workload, before: Record | None, seen: Observed, now: datetime) -> Plan:
@@ -61,7 +61,9 @@ def refuse(before: Record | None, problems: Problems, generation: int, now: date
     said = str(problems)
     record = replace(record, generation=max(record.generation, generation))
     if record.waiting is None or record.waiting.message != said:
-        record = replace(record, waiting=Cause("InvalidSpec", said, now)).noting(now, "InvalidSpec", said)
+        record = replace(record, waiting=Cause(waits.INVALID_SPEC, said, now)).noting(
+            now, waits.INVALID_SPEC, said
+        )
     return _told(before, Plan(record))
 
 

@@ -73,6 +73,8 @@ class Result(StrEnum):
     """What the API made of an action, by what the next pass does about it."""
 
     DONE = "Done"
+    MISTAKE = "Mistake"
+    """Refused for good, and the message names the fields of the job's own definition that must change."""
     INVALID = "Invalid"
     """The body is refused for good (400, 422): the definition must change."""
     REFUSED = "Refused"

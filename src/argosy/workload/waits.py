@@ -19,6 +19,9 @@ from argosy.workload.phases import count
 from argosy.workload.pods import Missing
 from argosy.workload.record import Cause, Record
 
+INVALID_SPEC = "InvalidSpec"
+"""Waits for an edit of the definition: the message says of which fields."""
+
 _REFUSALS = {
     Result.INVALID: "Invalid",
     Result.REFUSED: "Refused",
@@ -36,6 +39,8 @@ def waiting(
         return replace(record, waiting=None) if record.waiting else record
     reason, message = found
     last = record.waiting
+    if reason == INVALID_SPEC and (last is None or last.message != message):
+        record = record.noting(now, reason, message)
     since = last.since if last and last.reason == reason else now
     return replace(record, waiting=Cause(reason, message, since))
 
@@ -98,6 +103,9 @@ def _cause(
 
 
 def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
+    mistakes = [outcome.message for outcome in outcomes if outcome.result is Result.MISTAKE]
+    if mistakes:
+        return INVALID_SPEC, "; ".join(dict.fromkeys(mistakes))
     for result, word in _REFUSALS.items():
         for outcome in outcomes:
             if outcome.result is result:
