@@ -7,7 +7,7 @@ from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
 from argosy.testing.workloads import NOW, later, pod, pods, seen
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Gang, Phase, Problems, Restart, Scope, Workload
-from argosy.workload.observed import Observed
+from argosy.workload.observed import Observed, Outcome, Result
 
 DIALECT = TrainingRunDialect()
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
@@ -157,6 +157,7 @@ def conditions(obj: TrainingRun) -> dict[str, str]:
 def test_status_through_a_life() -> None:
     obj = status(run(roles={"worker": {"replicas": 2}}), Observed())
     assert (obj.status.phase, obj.status.reason, obj.status.workers) == ("Starting", "PodsStarting", "0/2")
+    assert obj.status.attempt == 0, "no pod is there yet"
     obj = status(obj, seen(*pods("RP")), 1)
     assert (obj.status.phase, obj.status.message) == ("Starting", "1 of 2 workers running")
     obj = status(obj, seen(*pods("RR")), 2)
@@ -209,6 +210,15 @@ def test_a_run_with_problems_says_so() -> None:
     assert obj.status.message.startswith("spec.framework: there is no framework 'pytroch'")
     assert conditions(obj)["Valid"] == "False"
     assert record.phase is Phase.PENDING
+
+
+def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go() -> None:
+    refused = replace(Observed(), outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),))
+    obj = status(run(), refused)
+    assert (obj.status.attempt, obj.status.reason) == (0, "PodRefused")
+    obj = status(obj, seen(*pods("P")), 1)
+    assert obj.status.attempt == 1
+    assert status(obj, Observed(), 2).status.attempt == 1
 
 
 def test_pods_of_a_place_have_one_name() -> None:

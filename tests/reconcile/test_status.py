@@ -30,7 +30,8 @@ CASES = {
     "another phase": Case(replace(OLD, phase="Running"), want=True),
     "another reason": Case(replace(OLD, reason="Unschedulable"), want=True),
     "a newer generation": Case(replace(OLD, observed_generation=2), want=True),
-    "another attempt": Case(replace(OLD, attempt=2), want=True),
+    "another attempt": Case(replace(OLD, attempt=2, argosy={**OLD.argosy, "attempt": 2}), want=True),
+    "the attempt that is told with its first pods": Case(replace(OLD, attempt=2), want=False),
     "counts of pods": Case(
         replace(OLD, workers="2/4", roles={"worker": RoleStatus(phase="Starting", replicas=4, active=2)}),
         want=False,

@@ -12,6 +12,7 @@ from argosy.cli.text import age, columns
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.workload.words import many
 
 
 @click.command()
@@ -53,7 +54,7 @@ def _head(run: TrainingRun, now: datetime) -> str:
         ("framework", run.spec.framework),
         ("phase", status.phase or "Pending"),
         ("reason", " ".join(filter(None, [status.reason, status.message]))),
-        ("attempt", f"{status.attempt} ({status.restarts} restarts)"),
+        ("attempt", f"{status.attempt} ({many(status.restarts, 'restart')})" if status.attempt else ""),
         ("age", age(now - (run.metadata.creation_timestamp or now))),
     ]
     return columns([row for row in rows if row[1]])

@@ -106,7 +106,7 @@ class TrainingRunDialect:
             reason=waiting.reason if waiting else "" if phase is Phase.SUCCEEDED else record.reason,
             message=_message(workload, record, seen),
             observed_generation=record.generation,
-            attempt=record.attempt,
+            attempt=record.attempt if obj.status.attempt or seen.pods else 0,
             restarts=record.restarts,
             workers=f"{done}/{wanted}" if wanted and not over else obj.status.workers,
             replicas=_existing(counts[WORKER]) if WORKER in counts else 0,

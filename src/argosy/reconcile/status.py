@@ -15,7 +15,7 @@ COUNTS_EVERY = 1.0
 COUNTS_FACTOR = 10.0
 COUNTS_MOST = 10.0
 RECORD = "argosy"
-_NUMBERS_THAT_MATTER = frozenset({"observedGeneration", "attempt"})
+_NUMBERS_THAT_MATTER = frozenset({"observedGeneration"})
 _WORDS_THAT_COUNT = frozenset({"message", "workers"})
 
 
