@@ -18,7 +18,7 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.volcano import PodGroupKind
-from argosy.local.controllers.job.decide import Backoff
+from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.kinds import (
     EndpointSlice,
     Job,
@@ -169,8 +169,9 @@ async def test_a_gang_is_placed_whole_when_there_is_room(client: Client, namespa
         await until(second_runs, "the other gang runs when the first is gone")
 
 
-def job(name: str, *, run: str = "0.1", code: str = "0", **spec: object) -> Json:
-    notes = {RUN_SECONDS: run, EXIT_CODE: code}
+def job(name: str, **spec: object) -> Json:
+    """A Job; `run` and `code` say how long its pods run and how they exit."""
+    notes = {RUN_SECONDS: spec.pop("run", "0.1"), EXIT_CODE: spec.pop("code", "0")}
     template = {
         "metadata": {"annotations": notes},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "simulated"}]},
@@ -216,6 +217,31 @@ async def test_a_job_fails_when_its_pods_do(client: Client, namespace: str) -> N
         await client.create(Job, job("slow", run="100", activeDeadlineSeconds=1), namespace)
         slow = await _ended(client, namespace, "slow")
         assert slow.status.conditions[-1].reason == "DeadlineExceeded"
+
+
+async def test_the_indexes_of_a_job_fail_and_succeed_one_by_one(client: Client, namespace: str) -> None:
+    async with cluster(client):
+        sizes: Json = {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}
+        await client.create(Job, job("each", **sizes, code="3", backoffLimitPerIndex=1), namespace)
+        policy: Json = {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}]}
+        limits: Json = {"backoffLimitPerIndex": 5, "maxFailedIndexes": 0, "podFailurePolicy": policy}
+        await client.create(Job, job("first", **sizes, **limits, code="3"), namespace)
+        rules: Json = {"rules": [{"succeededCount": 1}]}
+        await client.create(Job, job("early", **{**sizes, "parallelism": 1}, successPolicy=rules), namespace)
+        each = await _ended(client, namespace, "each")
+        assert [(c.type, c.reason) for c in each.status.conditions] == [
+            ("FailureTarget", "FailedIndexes"),
+            ("Failed", "FailedIndexes"),
+        ]
+        assert (each.status.failed_indexes, each.status.failed) == ("0,1", 4)
+        first = await _ended(client, namespace, "first")
+        assert first.status.conditions[-1].reason == "MaxFailedIndexesExceeded"
+        early = await _ended(client, namespace, "early")
+        assert [(c.type, c.reason) for c in early.status.conditions] == [
+            ("SuccessCriteriaMet", "SuccessPolicy"),
+            ("Complete", "SuccessPolicy"),
+        ]
+        assert (early.status.completed_indexes, early.status.failed) == ("0", 0)
 
 
 async def test_a_job_is_suspended_resumed_and_expires(client: Client, namespace: str) -> None:

@@ -79,9 +79,17 @@ class PodAffinityTerm(Struct, rename="camel"):
     namespace_selector: LabelSelector | None = None
 
 
+class WeightedPodAffinityTerm(Struct, rename="camel"):
+    pod_affinity_term: PodAffinityTerm
+    weight: int = 0
+
+
 class PodAffinity(Struct):
     required: list[PodAffinityTerm] = field(
         default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedPodAffinityTerm] = field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -104,7 +112,10 @@ class SpreadConstraint(Struct, rename="camel"):
     max_skew: int = 1
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
+    match_label_keys: list[str] = field(default_factory=list)
     min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
 
 
 class SchedulingGate(Struct):
@@ -119,6 +130,7 @@ class PodSpec(Struct, rename="camel"):
     host_network: bool = False
     priority: int | None = None
     priority_class_name: str = ""
+    preemption_policy: str = "PreemptLowerPriority"
     node_selector: dict[str, str] = field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: list[Toleration] = field(default_factory=list)
@@ -133,6 +145,7 @@ class PodSpec(Struct, rename="camel"):
 class PodStatus(Struct, rename="camel"):
     phase: str = "Pending"
     reason: str = ""
+    nominated_node_name: str = ""
     pod_ip: str = field(default="", name="podIP")
     conditions: list[Condition] = field(default_factory=list)
     container_statuses: list[ContainerStatus] = field(default_factory=list)
@@ -310,13 +323,23 @@ class FailurePolicy(Struct):
     rules: list[FailureRule] = field(default_factory=list)
 
 
+class SuccessRule(Struct, rename="camel"):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Struct):
+    rules: list[SuccessRule] = field(default_factory=list)
+
+
 class JobSpec(Struct, rename="camel"):
     parallelism: int = 1
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     backoff_limit: int = 6
     backoff_limit_per_index: int | None = None
-    success_policy: dict[str, object] | None = None
+    max_failed_indexes: int | None = None
+    success_policy: SuccessPolicy | None = None
     pod_failure_policy: FailurePolicy | None = None
     pod_replacement_policy: str = "TerminatingOrFailed"
     active_deadline_seconds: int | None = None
@@ -349,6 +372,8 @@ class JobStatus(Struct, rename="camel"):
     succeeded: int = 0
     failed: int = 0
     completed_indexes: str = ""
+    failed_indexes: str | None = None
+    """None unless the Job has a back-off limit per index."""
     start_time: datetime | None = None
     completion_time: datetime | None = None
     uncounted_terminated_pods: Uncounted = field(default_factory=Uncounted)

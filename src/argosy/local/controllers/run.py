@@ -9,7 +9,7 @@ from argosy.local.controllers.accounts import AccountsController
 from argosy.local.controllers.endpoints.controller import EndpointsController
 from argosy.local.controllers.garbage.controller import REDISCOVER, GarbageCollector
 from argosy.local.controllers.job.controller import JobController
-from argosy.local.controllers.job.decide import Backoff
+from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.namespaces import NamespacesController
 from argosy.local.controllers.nodes.collect import QUARANTINE, PodCollector
 from argosy.local.controllers.nodes.controller import GRACE, NodeController

@@ -16,6 +16,7 @@ from argosy.local.schema.errors import (
     required,
     too_long,
 )
+from argosy.local.schema.jobchecks import job_change
 from argosy.local.schema.metachecks import immutable, map_errors, metadata_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import (
@@ -34,7 +35,6 @@ from argosy.local.schema.workloadchecks import (
     daemon_set,
     deployment,
     job,
-    job_change,
     replica_set,
     selector_change,
     stateful_change,

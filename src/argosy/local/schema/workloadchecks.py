@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, not_supported, required
+from argosy.local.schema.jobchecks import job_errors, restart_errors
 from argosy.local.schema.metachecks import immutable, map_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.podchecks import pod_spec_errors
@@ -123,38 +124,11 @@ def job(obj: Json) -> Iterator[FieldError]:
 
 
 def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
-    for field in (
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ):
-        yield from at_least(f"{path}.{field}", spec.get(field), 0)
-    mode = spec.get("completionMode")
-    if mode is not None and mode not in ("NonIndexed", "Indexed"):
-        yield not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
-    if mode == "Indexed" and spec.get("completions") is None:
-        yield required(f"{path}.completions", "when completion mode is Indexed")
+    yield from job_errors(spec, path)
     template = part(spec, "template")
     yield from _template_metadata(template, f"{path}.template")
-    inner = part(template, "spec")
-    if inner.get("restartPolicy") == "Always":
-        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
-    yield from pod_spec_errors(inner, f"{path}.template.spec")
-
-
-def job_change(new: Json, old: Json) -> Iterator[FieldError]:
-    after, before = part(new, "spec"), part(old, "spec")
-    indexed = after.get("completionMode") == "Indexed" == before.get("completionMode")
-    if not indexed:
-        yield from immutable("spec.completions", after.get("completions"), before.get("completions"))
-    for field in ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
-        if field == "template" and before.get("suspend") is True:
-            continue
-        yield from immutable(f"spec.{field}", after.get(field), before.get(field))
+    yield from pod_spec_errors(part(template, "spec"), f"{path}.template.spec")
+    yield from restart_errors(spec, path)
 
 
 def cron_job(obj: Json) -> Iterator[FieldError]:

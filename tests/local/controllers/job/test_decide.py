@@ -7,7 +7,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from argosy.local.controllers.job.decide import TRACKING, Backoff, decide
+from argosy.local.controllers.job.decide import TRACKING, decide
+from argosy.local.controllers.job.pauses import Backoff
+from argosy.local.controllers.job.perindex import FAILURES, IGNORED
 from argosy.local.controllers.kinds import Job, Pod
 from argosy.testing.objects import START, Json, pod
 
@@ -31,6 +33,8 @@ def worker(
     deleting: bool = False,
     code: int = 0,
     ago: float = 100.0,
+    failures: int = 0,
+    ignored: int = 0,
 ) -> Pod:
     metadata: Json = {"finalizers": [TRACKING] if tracked else []}
     if deleting:
@@ -41,7 +45,9 @@ def worker(
         name,
         phase=phase,
         node="n1",
-        annotations={INDEX: str(index)} if index is not None else {},
+        annotations={INDEX: str(index), FAILURES: str(failures), IGNORED: str(ignored)}
+        if index is not None
+        else {},
         metadata=metadata,
         status={"containerStatuses": [{"name": "main", "state": state}]},
     )
@@ -51,6 +57,7 @@ class Case(Struct):
     job: Job
     pods: Sequence[Pod] = ()
     create: Sequence[int | None] = ()
+    notes: Mapping[int, Mapping[str, str]] = {}
     drop: Sequence[str] = ()
     stop: Sequence[str] = ()
     release: Sequence[str] = ()
@@ -58,6 +65,8 @@ class Case(Struct):
     """Fields of the status that must be so."""
     conditions: Sequence[str] = ()
     """As type=reason."""
+    messages: Sequence[str] | None = None
+    """Of the conditions."""
     wake: float | None = None
     expired: bool = False
 
@@ -67,8 +76,38 @@ def ended(type: str, ago: float = 0.0) -> Json:
     return {"conditions": [{"type": type, "status": "True", "lastTransitionTime": when, "reason": "X"}]}
 
 
+def each_index(status: Mapping[str, object], *, tries: int = 0, **spec: object) -> Job:
+    """A Job of two indexes that are tried again one by one."""
+    sizes: Json = {"completions": 2, "parallelism": 3, "completionMode": "Indexed"}
+    limit: Json = {"backoffLimitPerIndex": tries, "backoffLimit": 2147483647}
+    return job(status, **{**sizes, **limit, **spec})
+
+
+def named(*rules: Json, status: Mapping[str, object] | None = None, **spec: object) -> Job:
+    """A Job of three indexes with a success policy."""
+    sizes: Json = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
+    return job(status or STARTED, **{**sizes, "successPolicy": {"rules": rules}, **spec})
+
+
+def _policy(action: str) -> Json:
+    return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": [7]}}]}
+
+
 COMPLETED = "CompletionsReached"
 STARTED = {"startTime": START}
+MET = {
+    **STARTED,
+    "completedIndexes": "1",
+    "succeeded": 1,
+    "conditions": [
+        {
+            "type": "SuccessCriteriaMet",
+            "status": "True",
+            "reason": "SuccessPolicy",
+            "message": "Matched rules at index 0",
+        }
+    ],
+}
 
 CASES = {
     "a new job starts its pods": Case(
@@ -258,9 +297,133 @@ CASES = {
         release=["a", "b"],
         conditions=["FailureTarget=PodFailurePolicy"],
     ),
-    "what is not supported is refused": Case(
-        job(STARTED, completions=1, completionMode="Indexed", backoffLimitPerIndex=1),
-        conditions=["FailureTarget=Unsupported", "Failed=Unsupported"],
+    "each index has its own tries: the count goes on to the next pod": Case(
+        each_index(STARTED, tries=2),
+        pods=[worker("a", "Failed", index=0, code=1, failures=1), worker("b", index=1)],
+        create=[0],
+        notes={0: {FAILURES: "2"}},
+        status={"failed_indexes": "", "active": 2, "failed": 0},
+    ),
+    "first pods start with no failures": Case(
+        each_index(STARTED),
+        create=[0, 1],
+        notes={0: {FAILURES: "0"}, 1: {FAILURES: "0"}},
+        status={"failed_indexes": ""},
+    ),
+    "a failed pod is counted when its successor exists": Case(
+        each_index(STARTED, tries=2),
+        pods=[
+            worker("a", "Failed", index=0, code=1),
+            worker("c", index=0, failures=1),
+            worker("b", index=1),
+        ],
+        release=["a"],
+        status={"active": 2},
+    ),
+    "each index has its own pause": Case(
+        each_index(STARTED, tries=5, completions=3),
+        pods=[
+            worker("a", "Failed", index=0, code=1, failures=1, ago=4),
+            worker("b", "Failed", index=1, code=1, ago=11),
+            worker("c", index=2),
+        ],
+        create=[1],
+        notes={1: {FAILURES: "1"}},
+        wake=16.0,
+        status={"active": 2},
+    ),
+    "an index without tries left is failed for good, the others go on": Case(
+        each_index(STARTED, tries=1),
+        pods=[worker("a", "Failed", index=0, code=1, failures=1), worker("b", index=1)],
+        release=["a"],
+        status={"failed_indexes": "0", "active": 1},
+    ),
+    "a failed index is not forgotten": Case(
+        each_index({**STARTED, "failedIndexes": "0", "failed": 1}),
+        pods=[worker("b", index=1)],
+        status={"failed_indexes": "0", "active": 1},
+    ),
+    "the job has failed when all its indexes are done and one failed": Case(
+        each_index({**STARTED, "failedIndexes": "0"}),
+        pods=[worker("b", "Succeeded", index=1)],
+        release=["b"],
+        conditions=["FailureTarget=FailedIndexes"],
+        status={"failed_indexes": "0", "completed_indexes": "1", "succeeded": 1},
+    ),
+    "more failed indexes than allowed end the job": Case(
+        each_index({**STARTED, "failedIndexes": "0"}, completions=4, parallelism=4, maxFailedIndexes=1),
+        pods=[worker("b", "Failed", index=1, code=1), worker("c", index=2), worker("d", index=3)],
+        stop=["c", "d"],
+        release=["b", "c", "d"],
+        conditions=["FailureTarget=MaxFailedIndexesExceeded"],
+        status={"failed_indexes": "0,1", "active": 0},
+    ),
+    "as many failed indexes as allowed do not": Case(
+        each_index({**STARTED, "failedIndexes": "0"}, completions=3, maxFailedIndexes=1),
+        pods=[worker("b", index=1), worker("c", index=2)],
+        status={"failed_indexes": "0", "active": 2},
+    ),
+    "a policy may fail an index at once": Case(
+        each_index(STARTED, tries=5, podFailurePolicy=_policy("FailIndex")),
+        pods=[worker("a", "Failed", index=0, code=7), worker("b", index=1)],
+        release=["a"],
+        status={"failed_indexes": "0", "active": 1},
+    ),
+    "an ignored failure costs an index no try, and lengthens its pause": Case(
+        each_index(STARTED, tries=0, podFailurePolicy=_policy("Ignore")),
+        pods=[worker("a", "Failed", index=0, code=7, ignored=1, ago=21), worker("b", index=1)],
+        create=[0],
+        notes={0: {FAILURES: "0", IGNORED: "2"}},
+        status={"failed_indexes": "", "active": 2},
+    ),
+    "the tries of indexes leave the job's own limit alone": Case(
+        each_index(STARTED, tries=5, backoffLimit=0),
+        pods=[worker("a", "Failed", index=0, code=1), worker("b", index=1)],
+        stop=["b"],
+        release=["a", "b"],
+        conditions=["FailureTarget=BackoffLimitExceeded"],
+    ),
+    "a success policy is met by the indexes that it names": Case(
+        named({"succeededIndexes": "0,2"}),
+        pods=[worker("a", "Succeeded", index=0), worker("b", index=1), worker("c", "Succeeded", index=2)],
+        stop=["b"],
+        release=["a", "b", "c"],
+        conditions=["SuccessCriteriaMet=SuccessPolicy"],
+        status={"completed_indexes": "0,2", "active": 0, "terminating": 1},
+    ),
+    "not by others": Case(
+        named({"succeededIndexes": "0,2"}),
+        pods=[worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=1), worker("c", index=2)],
+        release=["a", "b"],
+        status={"completed_indexes": "0,1", "active": 1},
+    ),
+    "by so many of those it names": Case(
+        named({"succeededIndexes": "0-1", "succeededCount": 1}),
+        pods=[worker("a", index=0), worker("b", "Succeeded", index=1), worker("c", index=2)],
+        stop=["a", "c"],
+        release=["a", "b", "c"],
+        conditions=["SuccessCriteriaMet=SuccessPolicy"],
+    ),
+    "by so many of any": Case(
+        named({"succeededIndexes": "0"}, {"succeededCount": 2}),
+        pods=[worker("a", index=0), worker("b", "Succeeded", index=1), worker("c", "Succeeded", index=2)],
+        stop=["a"],
+        release=["a", "b", "c"],
+        conditions=["SuccessCriteriaMet=SuccessPolicy"],
+        messages=["Matched rules at index 1"],
+        status={"failed": 0},
+    ),
+    "a job that met its policy is complete when its last pod is gone; stopped pods are no failures": Case(
+        named({"succeededCount": 1}, status=MET),
+        conditions=["SuccessCriteriaMet=SuccessPolicy", "Complete=SuccessPolicy"],
+        messages=["Matched rules at index 0", "Matched rules at index 0"],
+        status={"failed": 0, "succeeded": 1, "completion_time": START},
+    ),
+    "a failure comes before a success": Case(
+        named({"succeededCount": 1}, backoffLimit=0),
+        pods=[worker("a", "Failed", index=0, code=1), worker("b", "Succeeded", index=1)],
+        release=["a", "b"],
+        conditions=["FailureTarget=BackoffLimitExceeded"],
     ),
     "a finished job lets go of its pods": Case(
         job(ended("Complete")), pods=[worker("a", "Failed")], release=["a"], conditions=["Complete=X"]
@@ -282,10 +445,13 @@ def test_decide(case: Case) -> None:
     before = msgspec.json.encode(case.job)
     plan = decide(case.job, case.pods, START, Backoff(first=10.0, most=600.0))
     assert plan.create == list(case.create)
+    assert plan.notes == case.notes
     assert [each.metadata.name for each in plan.drop] == list(case.drop)
     assert [each.metadata.name for each in plan.stop] == list(case.stop)
     assert [each.metadata.name for each in plan.release] == list(case.release)
     assert [f"{c.type}={c.reason}" for c in plan.status.conditions] == list(case.conditions)
+    if case.messages is not None:
+        assert [c.message for c in plan.status.conditions] == list(case.messages)
     assert {name: getattr(plan.status, name) for name in case.status} == case.status
     assert plan.wake == case.wake
     assert plan.expired is case.expired

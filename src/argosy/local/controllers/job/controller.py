@@ -5,13 +5,16 @@ it into the API server but not into the status is simply found at the next pass.
 after the status that notes them is written.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
-from argosy.local.controllers.job.decide import TRACKING, Backoff, Plan, decide
+from argosy.local.controllers.job.decide import TRACKING, Plan, decide
+from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.job.pods import pod_for
 from argosy.local.controllers.kinds import Job, Pod
 from argosy.local.controllers.shared import Shared, each
@@ -84,14 +87,17 @@ class JobController:
         """Makes and removes pods; what could not be made is not counted as active."""
         await self._release(plan.drop)
         problems = await each(self._stop(job, pod) for pod in (*plan.drop, *plan.stop))
-        refused = await each(self._make(job, index) for index in plan.create)
+        refused = await each(
+            self._make(job, index, plan.notes.get(index, {}) if index is not None else {})
+            for index in plan.create
+        )
         plan.status.active -= len(refused)
         if refused:
             self._shared.events.event(job, "Warning", "FailedCreate", f"Error creating: {refused[0]}")
         return problems + refused
 
-    async def _make(self, job: Job, index: int | None) -> None:
-        pod = await self._shared.client.create(Pod, pod_for(job, index), job.metadata.namespace)
+    async def _make(self, job: Job, index: int | None, notes: Mapping[str, str]) -> None:
+        pod = await self._shared.client.create(Pod, pod_for(job, index, notes), job.metadata.namespace)
         self._shared.pods.put(pod)
         self._shared.events.event(job, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
 

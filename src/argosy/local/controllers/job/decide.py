@@ -13,8 +13,11 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 
-from argosy.local.controllers.job.failure import judge, unsupported
+from argosy.local.controllers.job.failure import failed, judge
 from argosy.local.controllers.job.indexes import format_indexes, index_of, parse_indexes
+from argosy.local.controllers.job.pauses import Backoff, pause
+from argosy.local.controllers.job.perindex import failed_indexes, pause_of, predecessors, successor_notes
+from argosy.local.controllers.job.success import met
 from argosy.local.controllers.kinds import Job, JobCondition, JobStatus, Pod
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -22,17 +25,12 @@ MOST_AT_ONCE = 500
 """How many pods are made, dropped or counted in one pass."""
 
 
-class Backoff(Struct, frozen=True):
-    """Seconds to wait after failures: doubling from the first, up to the most."""
-
-    first: float = 10.0
-    most: float = 600.0
-
-
 class Plan(Struct):
     status: JobStatus
     create: list[int | None] = field(default_factory=list)
     """One entry per pod to make: its index, or None where there are no indexes."""
+    notes: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Annotations of the pods to make, by index."""
     drop: list[Pod] = field(default_factory=list)
     """Pods that are not wanted any more: finalizer off and deleted, not counted."""
     stop: list[Pod] = field(default_factory=list)
@@ -51,7 +49,7 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff = Back
         return _afterwards(job, tracked, now)
     plan = Plan(status=copy.deepcopy(job.status))
     _count_released(plan.status, {pod.metadata.uid for pod in tracked}, job)
-    tally = _tally(job, plan.status, pods, tracked)
+    tally = _tally(job, plan.status, pods, tracked, now)
     if plan.status.start_time is None and not job.spec.suspend:
         plan.status.start_time = now
     ending = _ending(job, plan, pods, tally, now)
@@ -70,7 +68,9 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff = Back
     plan.status.active = len(staying) + len(plan.create)
     plan.status.ready = sum(ready(pod) for pod in staying)
     plan.status.terminating = len(tally.terminating) + len(gone)
-    _note_ended(job, plan, tracked, ending, {pod.metadata.uid for pod in plan.drop})
+    _note_ended(job, plan, tracked, ending, _untouched(plan, tally, ending))
+    if job.spec.backoff_limit_per_index is not None:
+        plan.status.failed_indexes = format_indexes(tally.failed_indexes)
     if ending is not None:
         _finish(plan, ending, now, pending=len(tracked))
     return plan
@@ -92,6 +92,9 @@ class _Tally(Struct):
     succeeded: int
     failed: int
     completed: set[int]
+    failed_indexes: set[int]
+    predecessors: dict[int, Pod]
+    """The failed pod that the next pod of an index follows; it is let go when that exists."""
 
 
 def _afterwards(job: Job, tracked: list[Pod], now: datetime) -> Plan:
@@ -119,7 +122,7 @@ def indexed(job: Job) -> bool:
     return job.spec.completion_mode == "Indexed"
 
 
-def _tally(job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod]) -> _Tally:
+def _tally(job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod], now: datetime) -> _Tally:
     uncounted = status.uncounted_terminated_pods
     known = {*uncounted.succeeded, *uncounted.failed}
     fresh = [pod for pod in tracked if pod.metadata.uid not in known]
@@ -130,22 +133,19 @@ def _tally(job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod])
         completed |= {index for index in map(index_of, done) if index is not None}
         completed = {index for index in completed if index < limit}
     succeeded = status.succeeded + len(uncounted.succeeded) + len(done)
-    broken = [pod for pod in fresh if _failed(job, pod) and judge(job, pod).counts]
+    broken = [pod for pod in fresh if failed(job, pod) and judge(job, pod).counts]
+    active = [pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is None]
+    lost = failed_indexes(job, status, fresh) - completed
+    running = {index for pod in active if (index := index_of(pod)) is not None}
     return _Tally(
-        active=[pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is None],
+        active=active,
         terminating=[pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is not None],
         succeeded=len(completed) if indexed(job) else succeeded,
         failed=status.failed + len(uncounted.failed) + len(broken),
         completed=completed,
+        failed_indexes=lost,
+        predecessors=predecessors(job, fresh, completed | lost | running, now),
     )
-
-
-def _failed(job: Job, pod: Pod) -> bool:
-    """A pod being deleted counts as failed at once, unless the Job says to wait until it has ended."""
-    if pod.status.phase == "Failed":
-        return True
-    deleting = pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"
-    return deleting and job.spec.pod_replacement_policy != "Failed"
 
 
 def _ending(job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datetime) -> JobCondition | None:
@@ -153,8 +153,6 @@ def _ending(job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datet
     for condition in job.status.conditions:
         if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
             return condition
-    if refused := unsupported(job):
-        return _condition("FailureTarget", "Unsupported", refused, now)
     for pod in pods:
         if message := judge(job, pod).fails_job:
             return _condition("FailureTarget", "PodFailurePolicy", message, now)
@@ -168,6 +166,18 @@ def _ending(job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datet
             text = "Job was active longer than specified deadline"
             return _condition("FailureTarget", "DeadlineExceeded", text, now)
         plan.wake = left
+    return _ending_of_indexes(job, tally, now)
+
+
+def _ending_of_indexes(job: Job, tally: _Tally, now: datetime) -> JobCondition | None:
+    lost, most = len(tally.failed_indexes), job.spec.max_failed_indexes
+    if most is not None and lost > most:
+        text = "Job has exceeded the specified maximal number of failed indexes"
+        return _condition("FailureTarget", "MaxFailedIndexesExceeded", text, now)
+    if lost and lost + len(tally.completed) >= (job.spec.completions or 0):
+        return _condition("FailureTarget", "FailedIndexes", "Job has failed indexes", now)
+    if message := met(job, tally.completed):
+        return _condition("SuccessCriteriaMet", "SuccessPolicy", message, now)
     return None
 
 
@@ -202,11 +212,34 @@ def _manage(
     lacking = min(wanted - waiting - len(active), MOST_AT_ONCE)
     if lacking <= 0:
         return
-    pause = _pause(job, pods, now, backoff)
-    if pause > 0:
-        plan.wake = min(pause, plan.wake) if plan.wake is not None else pause
+    if job.spec.backoff_limit_per_index is not None:
+        _manage_each_index(job, plan, tally, _free_indexes(job, active, tally, lacking), now, backoff)
         return
-    plan.create = _free_indexes(job, active, tally, lacking) if indexed(job) else [None] * lacking
+    seconds = pause(job, pods, now, backoff)
+    if seconds > 0:
+        _wake_in(plan, seconds)
+    elif indexed(job):
+        plan.create.extend(_free_indexes(job, active, tally, lacking))
+    else:
+        plan.create = [None] * lacking
+
+
+def _manage_each_index(
+    job: Job, plan: Plan, tally: _Tally, free: list[int], now: datetime, backoff: Backoff
+) -> None:
+    """A pod for each index whose own pause is over."""
+    for index in free:
+        before = tally.predecessors.get(index)
+        seconds = pause_of(before, now, backoff)
+        if seconds > 0:
+            _wake_in(plan, seconds)
+        else:
+            plan.create.append(index)
+            plan.notes[index] = successor_notes(job, before)
+
+
+def _wake_in(plan: Plan, seconds: float) -> None:
+    plan.wake = min(seconds, plan.wake) if plan.wake is not None else seconds
 
 
 def _wanted(job: Job, tally: _Tally) -> int:
@@ -235,38 +268,12 @@ def _repeated(job: Job, active: list[Pod], tally: _Tally) -> list[Pod]:
     return surplus
 
 
-def _free_indexes(job: Job, active: list[Pod], tally: _Tally, count: int) -> list[int | None]:
-    held = {index_of(pod) for pod in active}
+def _free_indexes(job: Job, active: list[Pod], tally: _Tally, count: int) -> list[int]:
+    held = {index_of(pod) for pod in active} | tally.failed_indexes
     if job.spec.pod_replacement_policy == "Failed":
         held |= {index_of(pod) for pod in tally.terminating}
     free = (i for i in range(job.spec.completions or 0) if i not in tally.completed and i not in held)
     return [index for index, _ in zip(free, range(count), strict=False)]
-
-
-def _pause(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff) -> float:
-    """Seconds to wait before the next pod, by the failures since the last success."""
-    latest = max((ended(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
-    failures = [ended(pod, now) for pod in pods if _failed(job, pod) and judge(job, pod).counts]
-    failures = [when for when in failures if latest is None or when > latest]
-    if not failures:
-        return 0.0
-    delay = min(backoff.first * 2.0 ** min(len(failures) - 1, 30), backoff.most)
-    return delay - (now - max(failures)).total_seconds()
-
-
-def ended(pod: Pod, now: datetime) -> datetime:
-    """When the pod ended: its last container's end, else its deletion, else now."""
-    ends = [
-        status.state.terminated.finished_at
-        for status in pod.status.container_statuses
-        if status.state.terminated is not None and status.state.terminated.finished_at is not None
-    ]
-    if ends:
-        return max(ends)
-    meta = pod.metadata
-    if meta.deletion_timestamp is not None:
-        return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
-    return meta.creation_timestamp or now
 
 
 def _complete(job: Job, plan: Plan, tally: _Tally) -> bool:
@@ -292,8 +299,14 @@ def _note_suspension(job: Job, plan: Plan, now: datetime) -> None:
     plan.status.conditions = [c for c in plan.status.conditions if c.type != "Suspended"] + [fresh]
 
 
+def _untouched(plan: Plan, tally: _Tally, ending: JobCondition | None) -> set[str]:
+    """Pods that are not to be noted now: dropped ones, and those whose count their successor still needs."""
+    dropped = {pod.metadata.uid for pod in plan.drop}
+    return dropped if ending else dropped | {pod.metadata.uid for pod in tally.predecessors.values()}
+
+
 def _note_ended(
-    job: Job, plan: Plan, tracked: list[Pod], ending: JobCondition | None, dropped: set[str]
+    job: Job, plan: Plan, tracked: list[Pod], ending: JobCondition | None, untouched: set[str]
 ) -> None:
     """Notes pods that ended, so that their finalizers can come off."""
     uncounted = plan.status.uncounted_terminated_pods
@@ -301,12 +314,12 @@ def _note_ended(
     failing = ending is not None and ending.type == "FailureTarget"
     for pod in tracked:
         uid = pod.metadata.uid
-        if uid in dropped or len(uncounted.succeeded) + len(uncounted.failed) >= MOST_AT_ONCE:
+        if uid in untouched or len(uncounted.succeeded) + len(uncounted.failed) >= MOST_AT_ONCE:
             continue
         index = index_of(pod)
         in_range = not indexed(job) or (index is not None and index < (job.spec.completions or 0))
-        failed = _failed(job, pod)
-        if not (failed or ending is not None or pod.status.phase == "Succeeded"):
+        broken = failed(job, pod)
+        if not (broken or ending is not None or pod.status.phase == "Succeeded"):
             continue
         plan.release.append(pod)
         if pod.status.phase == "Succeeded" and uid not in uncounted.failed:
@@ -314,7 +327,7 @@ def _note_ended(
                 completed.add(index)
             elif not indexed(job) and uid not in uncounted.succeeded:
                 uncounted.succeeded.append(uid)
-        elif (failed or failing) and in_range and uid not in uncounted.failed and judge(job, pod).counts:
+        elif (broken or failing) and in_range and uid not in uncounted.failed and judge(job, pod).counts:
             uncounted.failed.append(uid)
     if indexed(job):
         completed = {index for index in completed if index < (job.spec.completions or 0)}

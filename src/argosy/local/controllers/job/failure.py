@@ -1,4 +1,4 @@
-"""What a failed pod means for its Job: counted, ignored, or the end of the Job.
+"""What a failed pod means for its Job: counted, ignored, the end of its index, or the end of the Job.
 
 The rules of `podFailurePolicy` are looked at in order, the first that matches wins, and a failure that no
 rule matches counts. Only pods that have really ended are matched: a pod being deleted has no exit codes
@@ -14,6 +14,16 @@ class Verdict(Struct, frozen=True):
     counts: bool = True
     fails_job: str = ""
     """The message of the Job's failure, if this pod ends the Job."""
+    fails_index: bool = False
+    """Whether its index is not to be tried again."""
+
+
+def failed(job: Job, pod: Pod) -> bool:
+    """A pod being deleted counts as failed at once, unless the Job says to wait until it has ended."""
+    if pod.status.phase == "Failed":
+        return True
+    deleting = pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"
+    return deleting and job.spec.pod_replacement_policy != "Failed"
 
 
 def judge(job: Job, pod: Pod) -> Verdict:
@@ -24,20 +34,12 @@ def judge(job: Job, pod: Pod) -> Verdict:
         found = _match(rule, pod)
         if found:
             message = f"{found} matching {rule.action} rule at index {number}"
-            return Verdict(rule.action != "Ignore", message if rule.action == "FailJob" else "")
+            return Verdict(
+                counts=rule.action != "Ignore",
+                fails_job=message if rule.action == "FailJob" else "",
+                fails_index=rule.action == "FailIndex",
+            )
     return Verdict()
-
-
-def unsupported(job: Job) -> str:
-    """The first field that this controller cannot honour, as a sentence; nothing if all is well."""
-    rules = job.spec.pod_failure_policy.rules if job.spec.pod_failure_policy else []
-    fields = {
-        "spec.backoffLimitPerIndex": job.spec.backoff_limit_per_index is not None,
-        "spec.successPolicy": job.spec.success_policy is not None,
-        "spec.podFailurePolicy.rules[].action: FailIndex": any(rule.action == "FailIndex" for rule in rules),
-    }
-    used = next((field for field, present in fields.items() if present), "")
-    return f"{used} is not supported by the local control plane" if used else ""
 
 
 def _match(rule: FailureRule, pod: Pod) -> str:

@@ -1,6 +1,8 @@
 """The pod that a Job makes: its template, plus what ties the pod to the Job and to its index."""
 
 import copy
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from argosy.local.controllers.job.decide import TRACKING
 from argosy.local.controllers.job.indexes import INDEX_LABEL
@@ -12,7 +14,8 @@ NAME_LIMIT = 57
 """Leaves room for the five random characters that the API server appends, within 63."""
 
 
-def pod_for(job: Job, index: int | None) -> Json:
+def pod_for(job: Job, index: int | None, more: Mapping[str, str] = MappingProxyType({})) -> Json:
+    """The pod of an index, or any pod of a Job without indexes; `more` are annotations of this pod alone."""
     template = copy.deepcopy(job.spec.template)
     metadata, spec = _mapping(template.get("metadata")), _mapping(template.get("spec"))
     labels, notes = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
@@ -20,6 +23,7 @@ def pod_for(job: Job, index: int | None) -> Json:
     for key, value in {"controller-uid": uid, "job-name": name}.items():
         labels.setdefault(key, value)
         labels.setdefault(f"batch.kubernetes.io/{key}", value)
+    notes.update(more)
     prefix = name
     if index is not None:
         labels[INDEX_LABEL] = notes[INDEX_LABEL] = str(index)

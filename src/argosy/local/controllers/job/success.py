@@ -1,0 +1,26 @@
+"""Whether an indexed Job has succeeded before all of it has: the rules of its `successPolicy`."""
+
+from argosy.local.controllers.job.indexes import parse_indexes
+from argosy.local.controllers.kinds import Job, SuccessRule
+
+
+def met(job: Job, completed: set[int]) -> str:
+    """The message of the success: the first rule that these indexes satisfy; nothing if none does."""
+    policy = job.spec.success_policy
+    if policy is None or not completed:
+        return ""
+    limit = job.spec.completions or 0
+    for number, rule in enumerate(policy.rules):
+        if _satisfied(rule, completed, limit):
+            return f"Matched rules at index {number}"
+    return ""
+
+
+def _satisfied(rule: SuccessRule, completed: set[int], limit: int) -> bool:
+    """All of the indexes named, or so many of them; without names, so many of any."""
+    count = rule.succeeded_count
+    if rule.succeeded_indexes is None:
+        return count is not None and len(completed) >= count
+    named = {index for index in parse_indexes(rule.succeeded_indexes) if index < limit}
+    done = len(named & completed)
+    return bool(named) and (done == len(named) or (count is not None and done >= count))
