@@ -106,6 +106,9 @@ def test_a_full_disk_refuses_writes_and_does_no_damage(down_plane: ControlPlane)
         assert len(refused.stderr.splitlines()) == 1
         assert "talk" in down_plane.argosy("ps").stdout
         _kill_quietly(down_plane, "operator")
+        told = down_plane.argosy("status", code=1).stdout
+        assert f"disk        full: 0 kB free in {down_plane.state.folder}; make room" in told
+        assert "not answering" not in told
         fill.unlink()
         down_plane.kubectl("create", "configmap", "large", large)
         assert "hello" in down_plane.argosy("run", "--", "echo", "hello").stdout

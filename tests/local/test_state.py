@@ -1,5 +1,6 @@
 """The state folder: where it is, who may read it, and what happens when it cannot be used."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,31 @@ def test_a_folder_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: P
     blocker.write_text("not a folder")
     with pytest.raises(StateError, match=r"cannot be written .* set ARGOSY_HOME"):
         State(blocker / "s").create()
+
+
+def test_a_folder_that_can_be_written_has_no_problem_and_one_that_cannot_says_which(tmp_path: Path) -> None:
+    state = State(tmp_path / "s")
+    state.create()
+    assert state.problem() == ""
+    assert [entry.name for entry in state.folder.iterdir() if entry.name.startswith(".")] == []
+    assert (
+        State(tmp_path / "gone").problem() == f"{tmp_path}/gone cannot be written (No such file or directory)"
+    )
+
+
+@pytest.mark.root
+def test_a_full_disk_is_told_with_what_is_free(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], check=True)
+    try:
+        state = State(tmp_path / "s")
+        state.create()
+        (tmp_path / "large").write_bytes(b"x" * (1500 << 10))
+        told = f"full: 548 kB free in {tmp_path}/s; make room, and all goes on by itself"
+        assert state.problem() == told
+        (tmp_path / "large").unlink()
+        assert state.problem() == ""
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
 
 
 def test_two_cannot_hold_the_lock_and_it_is_free_again_afterwards(tmp_path: Path) -> None:

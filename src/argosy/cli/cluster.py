@@ -93,12 +93,15 @@ def status(cluster: str, output: str) -> None:
         click.echo("not running; `argosy up` starts it")
     else:
         click.echo(f"server      {found.server}\nkubeconfig  {found.kubeconfig}\nstate       {found.folder}")
+        # Without room a component that was started again could not be noted: it may well run.
+        lost = "not known" if found.disk else "not answering"
         for name, alive in found.components.items():
-            click.echo(f"{name:<11} {'running' if alive else 'not answering'}")
+            click.echo(f"{name:<11} {'running' if alive else lost}")
         for node in found.nodes:
             click.echo(f"{node.name:<11} {'Ready' if node.ready else 'NotReady'}")
-    healthy = found.running and all(found.components.values()) and all(node.ready for node in found.nodes)
-    sys.exit(0 if healthy else 1)
+        if found.disk:
+            click.echo(f"disk        {found.disk}")
+    sys.exit(0 if found.healthy else 1)
 
 
 def _image(pair: str) -> tuple[str, str]:

@@ -31,6 +31,17 @@ class Report(Struct, frozen=True):
     kubeconfig: str = ""
     components: dict[str, bool] = field(default_factory=dict)
     nodes: list[NodeLine] = field(default_factory=list)
+    disk: str = ""
+    """What is the matter with the disk of the state folder, if anything is."""
+
+    @property
+    def healthy(self) -> bool:
+        return (
+            self.running
+            and not self.disk
+            and all(self.components.values())
+            and all(node.ready for node in self.nodes)
+        )
 
 
 async def ready(state: State, run: Run, *, timeout: float, say: Callable[[str], None]) -> list[NodeLine]:
@@ -62,7 +73,7 @@ async def report(state: State) -> Report:
             nodes = await _nodes(client)
     except (ApiError, TimeoutError):
         alive["apiserver"] = False
-    return Report(str(state.folder), True, _server(run), str(state.kubeconfig), alive, nodes)
+    return Report(str(state.folder), True, _server(run), str(state.kubeconfig), alive, nodes, state.problem())
 
 
 async def _reachable(client: Client, log: Path, deadline: float) -> None:

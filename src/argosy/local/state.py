@@ -13,6 +13,9 @@ from pathlib import Path
 from msgspec import Struct
 
 DEFAULT_CLUSTER = "local"
+_LEAST_ROOM = 1 << 20
+"""Bytes; with less than this free, a disk is as good as full: the store grows in larger steps."""
+
 _LONGEST_SOCKET_PATH = 107  # sun_path holds 108 bytes with its final zero
 
 
@@ -42,14 +45,29 @@ class State(Struct, frozen=True):
             for part in (self.folder, self.pki, self.kubeconfigs, self.logs, self.pods):
                 part.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.chmod(0o700)
-            probe = self.folder / ".writable"
-            probe.write_bytes(b"x" * 4096)
-            probe.unlink()
+            self._probe()
         except OSError as error:
             raise StateError(
                 f"{self.folder}: cannot be written ({error.strerror}); "
                 "make room, or set ARGOSY_HOME to a folder that can be"
             ) from error
+
+    def problem(self) -> str:
+        """Why nothing can be written here now, in words; empty if it can."""
+        try:
+            disk = os.statvfs(self.folder)
+            free = disk.f_bavail * disk.f_frsize
+            if free < _LEAST_ROOM:
+                return f"full: {free // 1024} kB free in {self.folder}; make room, and all goes on by itself"
+            self._probe()
+        except OSError as error:
+            return f"{self.folder} cannot be written ({error.strerror})"
+        return ""
+
+    def _probe(self) -> None:
+        probe = self.folder / ".writable"
+        probe.write_bytes(b"x" * 4096)
+        probe.unlink()
 
     @property
     def pki(self) -> Path:
