@@ -71,24 +71,31 @@ async def scale(
     click.echo(f"{name}: {role} scaled from {run.spec.roles[role].replicas} to {replicas}")
 
 
-@click.command()
-@target_options
-@click.argument("name")
-@asynchronous
-async def suspend(kubeconfig: str | None, context: str | None, namespace: str, name: str) -> None:
-    """Stop a run's pods and keep its place; `argosy resume` lets it go on."""
-    async with connect(kubeconfig, context) as client:
-        await _set_suspend(client, namespace, name, suspended=True)
+def _switch(word: str, done: str, *, suspended: bool, told: str) -> click.Command:
+    """`suspend` and `resume` are one command with two values."""
+
+    @click.command(word, help=told)
+    @target_options
+    @click.argument("name")
+    @asynchronous
+    async def switch(kubeconfig: str | None, context: str | None, namespace: str, name: str) -> None:
+        async with connect(kubeconfig, context) as client:
+            run = await client.get(TrainingRun, name, namespace)
+            if run.status.phase in ("Succeeded", "Failed"):
+                raise click.ClickException(f"{name} has ended ({run.status.phase}); it cannot be {done}")
+            await client.patch(TrainingRun, name, {"spec": {"suspend": suspended}}, namespace)
+        click.echo(f"{name} {done}")
+
+    return switch
 
 
-@click.command()
-@target_options
-@click.argument("name")
-@asynchronous
-async def resume(kubeconfig: str | None, context: str | None, namespace: str, name: str) -> None:
-    """Let a suspended run go on."""
-    async with connect(kubeconfig, context) as client:
-        await _set_suspend(client, namespace, name, suspended=False)
+suspend = _switch(
+    "suspend",
+    "suspended",
+    suspended=True,
+    told="Stop a run's pods and keep its place; `argosy resume` lets it go on.",
+)
+resume = _switch("resume", "resumed", suspended=False, told="Let a suspended run go on.")
 
 
 @click.command()
@@ -112,15 +119,6 @@ async def rm(
         click.echo(f"{name} deleted")
     if missing:
         raise click.ClickException(f"there is no run {', '.join(missing)} in namespace {namespace}")
-
-
-async def _set_suspend(client: Client, namespace: str, name: str, *, suspended: bool) -> None:
-    run = await client.get(TrainingRun, name, namespace)
-    word = "suspended" if suspended else "resumed"
-    if run.status.phase in ("Succeeded", "Failed"):
-        raise click.ClickException(f"{name} has ended ({run.status.phase}); it cannot be {word}")
-    await client.patch(TrainingRun, name, {"spec": {"suspend": suspended}}, namespace)
-    click.echo(f"{name} {word}")
 
 
 async def _exists(client: Client, namespace: str, name: str) -> bool:
