@@ -1,39 +1,16 @@
 """What a person sees of a run: whole lines, each with its source, none twice."""
 
-from collections.abc import AsyncIterator
+import asyncio
 
 import click
 import pytest
 
 from argosy.cli import follow
-from argosy.cli.follow import Follower, Place, Printer, lines, source_of
+from argosy.cli.follow import Follower, Printer, source_of
 from argosy.engine.client import Client
 from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.testing.fakeserver import FakeServer, Fault
-
-
-async def _chunks(*chunks: bytes) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
-
-
-async def _lines(*given: str) -> AsyncIterator[str]:
-    for line in given:
-        yield line
-
-
-async def test_lines_are_whole_wherever_chunks_end() -> None:
-    assert [line async for line in lines(_chunks(b"a\nb", b"c\n", b"", b"d"))] == ["a", "bc", "d"]
-
-
-async def test_bytes_that_are_no_text_do_not_stop_the_stream() -> None:
-    assert [line async for line in lines(_chunks(b"\xff\n"))] == ["�"]
-
-
-async def test_a_stream_opened_again_goes_on_after_the_last_line() -> None:
-    place = Place()
-    assert [text async for text in place.unseen(_lines("1 a", "2 b", "2 c"))] == ["a", "b", "c"]
-    assert [text async for text in place.unseen(_lines("1 a", "2 b", "2 c", "2 d", "3 e"))] == ["d", "e"]
+from argosy.testing.until import until
 
 
 def test_sources_are_aligned_and_keep_their_colour() -> None:
@@ -54,7 +31,7 @@ def test_a_pod_is_called_by_role_and_index() -> None:
 
 TROUBLES = {
     "though its node does not answer for longer than the usual patience": Fault(
-        503, times=4, match=lambda seen: seen.path.endswith("/log")
+        503, times=4, match=lambda seen: "/log" in seen.path
     ),
     "though the watch of its pods comes up late": Fault(
         503,
@@ -79,6 +56,38 @@ async def test_a_run_that_has_ended_still_says_all(trouble: Fault, monkeypatch: 
     assert [click.unstyle(line) for line in said] == ["worker-0 │ its last words", "a  Failed     it fell"]
 
 
+async def test_a_container_that_ran_unseen_is_heard_and_not_mistaken_for_its_successor() -> None:
+    """It started, failed and was replaced by a pod of the same name, faster than any status was seen."""
+    said: list[str] = []
+    async with FakeServer() as server:
+        await server.put("trainingruns", {**_ended_run(), "status": {"phase": "Running"}})
+        first = _uid(await server.put("pods", _pod("side")))
+        server.logs_by_uid = {(first, "0"): [_stamped("the first")]}
+        async with Client(server.connection()) as client:
+            following = asyncio.create_task(Follower(client, "default", "a", Printer(said.append)).outcome())
+            await until(lambda: _already("worker-0/side" in str(said)), "the first pod is seen")
+            await server.remove("pods", "default", "a-worker-0")
+            second = _uid(await server.put("pods", _pod("main", "side")))
+            server.logs_by_uid[second, "0"] = [_stamped("the second")]
+            await server.put("trainingruns", _ended_run())
+            await following
+    heard = sorted(click.unstyle(line) for line in said[1:-1])
+    assert heard == [
+        "worker-0/main │ the first",
+        "worker-0/main │ the second",
+        "worker-0/side │ the first",
+        "worker-0/side │ the second",
+    ]
+
+
+async def _already(truth: bool) -> bool:
+    return truth
+
+
+def _stamped(text: str) -> bytes:
+    return f"2026-01-01T00:00:00.000000000Z {text}\n".encode()
+
+
 def _ended_run() -> dict[str, object]:
     return {
         "metadata": {"name": "a", "namespace": "default", "uid": "1"},
@@ -88,12 +97,24 @@ def _ended_run() -> dict[str, object]:
 
 
 def _ended_pod() -> dict[str, object]:
+    return {**_pod("main"), "spec": {"containers": [{"name": "main"}]}}
+
+
+def _pod(*ended: str) -> dict[str, object]:
+    """With two containers, and a status of those that have ended."""
     labels = {JOB: "a", ROLE: "worker", INDEX: "0"}
     state = {"terminated": {"exitCode": 3}}
     return {
-        "metadata": {"name": "a-worker-0", "namespace": "default", "uid": "2", "labels": labels},
+        "metadata": {"name": "a-worker-0", "namespace": "default", "labels": labels},
+        "spec": {"containers": [{"name": "main"}, {"name": "side"}]},
         "status": {
             "phase": "Failed",
-            "containerStatuses": [{"name": "main", "restartCount": 0, "state": state}],
+            "containerStatuses": [{"name": name, "restartCount": 0, "state": state} for name in ended],
         },
     }
+
+
+def _uid(obj: dict[str, object]) -> str:
+    metadata = obj["metadata"]
+    assert isinstance(metadata, dict)
+    return str(metadata["uid"])

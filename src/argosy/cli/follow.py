@@ -1,31 +1,57 @@
 """Follows one run to its end: a line for every change of its phase, and what its pods print, as it comes.
 
 Built on the engine's caches, so that a restart of the API server or a dropped connection is not noticed:
-the caches resume, and a log stream that broke goes on after the last line it gave.
+the caches resume and tell of every pod that ever was, and what each prints is read to its end.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Literal
 
 import click
+from msgspec import Struct, field
 
-from argosy.dialects.conditions import INVALID
+from argosy.cli.transcript import Origin, Transcript
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
-from argosy.engine.errors import ApiError, BadRequest, NotFound
-from argosy.kinds.kubernetes import ContainerStatus, Pod
+from argosy.engine.errors import ApiError
+from argosy.engine.objects import version_of
+from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus
 from argosy.kinds.labels import INDEX, JOB, ROLE
+from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.names import LABEL_LENGTH
+from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.workload.waits import INVALID_SPEC
 
 Outcome = Literal["Succeeded", "Failed", "Deleted", "Refused"]
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_yellow")
 _PHASE_COLOURS = {"Succeeded": "green", "Failed": "red", "Running": "cyan", "Restarting": "yellow"}
 _DRAIN_SECONDS = 5.0
-"""For last lines after a run's end, counted anew while a stream is broken (its node is being restarted)."""
+"""For last lines after a run's end, counted anew while a stream is broken (its node is being restarted) or
+the watch of its pods lags behind.
+"""
 _LONGEST_DRAIN = 30.0
+_LAGGING_PAUSE = 0.1
+
+
+class _Container(Struct):
+    name: str
+
+
+class _Spec(Struct):
+    containers: list[_Container] = field(default_factory=list)
+
+
+class TalkingPod(Struct):
+    """A pod with what there may be to read of it, before any status says so."""
+
+    resource: ClassVar[Resource] = Pod.resource
+
+    metadata: ObjectMeta
+    spec: _Spec = field(default_factory=_Spec)
+    status: PodStatus = field(default_factory=PodStatus)
 
 
 class Printer:
@@ -69,7 +95,7 @@ class Follower:
         self._until_refused = until_refused
         self._told = ("", "")
         self._last_words: tuple[str, str] | None = None
-        self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._transcripts: dict[tuple[str, str], Transcript] = {}
         self._broken_at = 0.0
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -79,36 +105,56 @@ class Follower:
             self._client, TrainingRun, namespace=self._namespace, fields=f"metadata.name={self._name}"
         )
         runs.subscribe(self._run_changed)
-        pods = Cache(self._client, Pod, namespace=self._namespace, labels=self._labels)
+        pods = Cache(self._client, TalkingPod, namespace=self._namespace, labels=self._labels)
         pods.subscribe(self._pod_changed)
         tasks = [asyncio.create_task(cache.run()) for cache in (runs, pods)]
         try:
             ended = await self._ended
-            await self._drain()
+            await self._drain(pods)
             if self._last_words:
                 self._printer.phase(self._name, *self._last_words)
             return ended
         finally:
-            for task in (*tasks, *self._streams.values()):
+            tasks += self._reading()
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._streams.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _drain(self) -> None:
+    async def _drain(self, pods: Cache[TalkingPod]) -> None:
         """Let the pods say their last lines, those too of which the cache has not heard yet."""
-        try:
-            listed = await self._client.list(Pod, self._namespace, labels=self._labels)
-        except ApiError:
-            pass
-        else:
-            for pod in listed.items:
-                self._pod_changed(Change(None, pod))
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while talking := [stream for stream in self._streams.values() if not stream.done()]:
+        caught_up = False
+        while True:
+            if not caught_up and not (caught_up := await self._caught_up(pods)):
+                self._break()
+            reading = self._reading()
             end = min(max(began, self._broken_at) + _DRAIN_SECONDS, began + _LONGEST_DRAIN)
-            if end <= loop.time():
+            left = end - loop.time()
+            if left <= 0 or (caught_up and not reading):
                 return
-            await asyncio.wait(talking, timeout=end - loop.time())
+            if caught_up:
+                await asyncio.wait(reading, timeout=left)
+            else:
+                await asyncio.sleep(min(left, _LAGGING_PAUSE))
+
+    async def _caught_up(self, pods: Cache[TalkingPod]) -> bool:
+        """Whether the cache knows what is there now, and with it all that has been there before."""
+        try:
+            listed = (await self._client.list(TalkingPod, self._namespace, labels=self._labels)).items
+        except ApiError:
+            return False
+        for pod in listed:
+            self._pod_changed(Change(None, pod))
+        known = {pod.metadata.uid: version_of(pod) for pod in pods}
+        there = {pod.metadata.uid: version_of(pod) for pod in listed}
+        return known.keys() == there.keys() and all(known[uid] >= there[uid] for uid in there)
+
+    def _reading(self) -> list[asyncio.Task[None]]:
+        return [task for transcript in self._transcripts.values() if (task := transcript.reading)]
+
+    def _break(self) -> None:
+        self._broken_at = asyncio.get_running_loop().time()
 
     def _run_changed(self, change: Change[TrainingRun]) -> None:
         if change.new is None:
@@ -122,69 +168,35 @@ class Follower:
         elif news != self._told:
             self._told = news
             self._printer.phase(self._name, *news)
-            if self._until_refused and status.reason == INVALID and status.start_time is None:
+            if self._until_refused and status.reason == INVALID_SPEC and status.start_time is None:
                 self._finish("Refused")
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._ended.done():
             self._ended.set_result(outcome)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
-        pod = change.new
-        if pod is None:
-            return
-        several = len(pod.status.container_statuses) > 1
-        for container in pod.status.container_statuses:
-            if _has_started(container):
-                self._stream(pod, container, several)
+    def _pod_changed(self, change: Change[TalkingPod]) -> None:
+        if change.new is not None:
+            for container in change.new.status.container_statuses:
+                if _has_run(container):
+                    self._transcript(change.new, container.name).begun(container.restart_count)
+        elif change.old is not None:
+            for known in change.old.spec.containers:
+                self._transcript(change.old, known.name).gone()
 
-    def _stream(self, pod: Pod, container: ContainerStatus, several: bool) -> None:
-        key = (pod.metadata.uid, container.name, container.restart_count)
-        if key not in self._streams:
-            source = source_of(pod.metadata.labels, container.name if several else "")
-            self._streams[key] = asyncio.create_task(
-                self._follow_log(pod.metadata.name, container.name, source)
+    def _transcript(self, pod: TalkingPod, container: str) -> Transcript:
+        key = (pod.metadata.uid, container)
+        if key not in self._transcripts:
+            several = len(pod.spec.containers) > 1
+            source = source_of(pod.metadata.labels, container if several else "")
+            self._transcripts[key] = Transcript(
+                self._client,
+                Origin(self._namespace, pod.metadata.name, pod.metadata.uid, container),
+                lambda text: self._printer.line(source, text),
+                self._break,
+                self._tail,
             )
-
-    async def _follow_log(self, pod: str, container: str, source: str) -> None:
-        place = Place()
-        while True:
-            tail = None if place.stamp else self._tail
-            stream = self._client.logs(
-                pod, self._namespace, container=container, follow=True, timestamps=True, tail=tail
-            )
-            try:
-                async for text in place.unseen(lines(stream)):
-                    self._printer.line(source, text)
-                return
-            except (NotFound, BadRequest):
-                return
-            except ApiError:
-                self._broken_at = asyncio.get_running_loop().time()
-                await asyncio.sleep(0.2)
-
-
-class Place:
-    """How far a log has been read, so that a stream opened again goes on after the last line."""
-
-    def __init__(self) -> None:
-        self.stamp = ""
-        self._same = 0
-        """Lines read that carry this very time."""
-
-    async def unseen(self, stamped: AsyncIterable[str]) -> AsyncIterator[str]:
-        """The lines after the place, without their times. Times are of one width, so they compare as text."""
-        stop, skip = self.stamp, self._same
-        async for line in stamped:
-            stamp, _, text = line.partition(" ")
-            if stamp < stop:
-                continue
-            if stamp == stop and skip:
-                skip -= 1
-                continue
-            self._same = self._same + 1 if stamp == self.stamp else 1
-            self.stamp = stamp
-            yield text
+        return self._transcripts[key]
 
 
 def pods_of(run: str) -> str:
@@ -205,16 +217,7 @@ def in_order(pods: Iterable[Pod]) -> list[Pod]:
     )
 
 
-async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
-    """Whole lines out of chunks that end anywhere."""
-    rest = b""
-    async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            yield line.decode(errors="replace")
-    if rest:
-        yield rest.decode(errors="replace")
-
-
-def _has_started(container: ContainerStatus) -> bool:
-    return container.state.running is not None or container.state.terminated is not None
+def _has_run(container: ContainerStatus) -> bool:
+    """The run of the present number has begun; while a restart is held up, it is the last one."""
+    state = container.state
+    return bool(state.running or state.terminated or container.last_state.terminated)

@@ -4,8 +4,9 @@ import asyncio
 
 import click
 
-from argosy.cli.follow import Follower, Printer, in_order, lines, pods_of, source_of
+from argosy.cli.follow import Follower, Printer, in_order, pods_of, source_of
 from argosy.cli.session import asynchronous, connect, target_options
+from argosy.cli.transcript import lines
 from argosy.engine.client import Client
 from argosy.engine.errors import BadRequest
 from argosy.kinds.kubernetes import Pod
