@@ -1,13 +1,17 @@
 """Remote start: what lands in the folder, and that remote-start behaves as ssh does towards mpirun.
 
-kubectl is replaced by a script that notes its arguments and runs the command here, as exec would over there.
+kubectl is replaced by a script that notes its arguments and runs the command here, as exec would over there;
+it can fail as kubectl does when the connection to the API server is cut.
 """
 
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,12 +21,21 @@ from argosy.helper.endpoint import RefusedError
 from argosy.helper.remote import prepare
 
 KUBECTL = f"""#!{sys.executable}
-import json, os, sys
+import json, os, subprocess, sys
 arguments = sys.argv[1:]
 split = arguments.index("--")
-with open(os.environ["NOTES"], "w") as notes:
-    json.dump([os.environ.get("KUBECONFIG"), arguments[:split]], notes)
-os.execvp(arguments[split + 1], arguments[split + 1:])
+command = arguments[split + 1:]
+with open(os.environ["NOTES"], "a+") as notes:
+    notes.seek(0)
+    calls = len(notes.readlines())
+    notes.write(json.dumps([os.environ.get("KUBECONFIG"), arguments[:split]]) + "\\n")
+faults = os.environ.get("FAULTS", "").split(",")
+fault = faults[calls] if calls < len(faults) else ""
+if fault == "cut":
+    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+if fault:
+    sys.exit({{"cut": "error: unexpected EOF"}}.get(fault, fault))
+os.execvp(command[0], command)
 """
 
 
@@ -88,7 +101,79 @@ def test_remote_start(case: Case, shell: list[str], folder: Path, tmp_path: Path
         check=False,
     )
     assert (result.returncode, result.stdout) == (case.want_code, case.want_output), result.stderr
-    assert json.loads(notes.read_text()) == ["/dev/null", case.want_kubectl]
+    assert calls_in(notes)[0] == ["/dev/null", case.want_kubectl]
+
+
+def calls_in(notes: Path) -> list[object]:
+    return [json.loads(line) for line in notes.read_text().splitlines()]
+
+
+@dataclass
+class Fault:
+    faults: str
+    """What happens to each call of kubectl in turn."""
+    want_calls: int
+    want_code: int
+    command: str = "sleep 1.2; touch $DONE; exit 3"
+    want_done: bool = True
+
+
+UNREACHABLE = "Unable to connect to the server: dial tcp 10.0.0.1:443: connect: connection refused"
+FORBIDDEN = 'Error from server (Forbidden): pods "mnist-worker-1" is forbidden'
+NOT_FOUND = 'Error from server (NotFound): pods "mnist-worker-1" not found'
+
+FAULTS = {
+    "the connection is cut: the agent stays until the command has ended": Fault("cut", 2, 255),
+    "the API server is away for a while": Fault(f"cut,{UNREACHABLE}", 3, 255, command="sleep 6; touch $DONE"),
+    "it is cut when the command has ended": Fault("cut", 2, 1, command="touch $DONE"),
+    "a command that fails is not waited for": Fault("", 2, 3),
+    "the pod is not one of the job": Fault(f"{FORBIDDEN},{FORBIDDEN}", 2, 1, want_done=False),
+    "the pod is gone": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Path, tmp_path: Path) -> None:
+    notes, done = tmp_path / "notes", tmp_path / "done"
+    result = subprocess.run(
+        [folder / "remote-start", "mnist-worker-1", fault.command],
+        env={
+            "PATH": os.environ["PATH"],
+            "NOTES": str(notes),
+            "FAULTS": fault.faults,
+            "DONE": str(done),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, done.exists()) == (fault.want_code, fault.want_done), result.stderr
+    assert len(calls_in(notes)) == fault.want_calls
+
+
+@pytest.mark.parametrize("faults", ["", "cut"], ids=["while connected", "while it waits for the command"])
+def test_an_agent_that_is_told_to_end_does(faults: str, folder: Path, tmp_path: Path) -> None:
+    notes, pid = tmp_path / "notes", tmp_path / "pid"
+    agent = subprocess.Popen(
+        [folder / "remote-start", "mnist-worker-1", f"sleep 60 & echo $! > {pid}; wait"],
+        env={"PATH": os.environ["PATH"], "NOTES": str(notes), "FAULTS": faults},
+    )
+    try:
+        eventually(lambda: notes.exists() and len(calls_in(notes)) == (2 if faults else 1))
+        eventually(lambda: pid.exists() and pid.read_text().strip())
+        agent.terminate()
+        assert agent.wait(5) == 143
+    finally:
+        agent.kill()
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_without_a_command_it_tells_its_usage(folder: Path) -> None:
