@@ -4,23 +4,22 @@ Failures without an HTTP answer become `Unavailable`; answers, whatever their co
 send no Accept-Encoding: inside a cluster, compression costs both sides more than it saves.
 """
 
-import asyncio
-import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
-from yarl import URL
 
 from argosy.engine.credentials import Certificate, Identity
-from argosy.engine.errors import ApiError, Unavailable, error_from_answer
+from argosy.engine.errors import Unavailable, error_from_answer
 from argosy.engine.kubeconfig import Connection
+from argosy.wire import client as wire
+from argosy.wire.failures import RefusedError
+from argosy.wire.origin import Origin
+from argosy.wire.websocket import WebSocket
 
 
 class Request(Struct, gc=False):
@@ -76,106 +75,83 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """The transport over aiohttp: pooled connections, TLS, Unix sockets."""
+    """The transport over connections of our own: pooled, with TLS, over TCP, proxies and Unix sockets."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._contexts: dict[Certificate | None, ssl.SSLContext] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._encrypted = connection.server.startswith("https:")
+        self._client: wire.Client | None = None
 
     async def send(self, request: Request) -> Answer:
         try:
-            async with asyncio.timeout(request.timeout), self._open(request) as response:
-                return Answer(response.status, response.headers, await response.read())
-        except FAILURES as error:
+            answer = await self._ready().send(
+                request.method,
+                request.target,
+                _headers(request),
+                request.body,
+                context=self._tls(request.identity.certificate),
+                timeout=request.timeout,
+            )
+        except OSError as error:
             raise _unavailable(request, error) from error
+        return Answer(answer.status, answer.headers, answer.body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        try:
-            async with asyncio.timeout(request.timeout):
-                response = await self._open(request)
-        except FAILURES as error:
-            raise _unavailable(request, error) from error
-        try:
-            yield _HttpStream(request, response)
-        finally:
-            # Left before its end: a TLS farewell would wait half a minute for a peer that may be dead.
-            if response.connection is not None and response.connection.transport is not None:
-                response.connection.transport.abort()
-            response.close()
+        async with AsyncExitStack() as stack:
+            try:
+                streamed = await stack.enter_async_context(
+                    self._ready().stream(
+                        request.method,
+                        request.target,
+                        _headers(request),
+                        context=self._tls(request.identity.certificate),
+                        timeout=request.timeout,
+                    )
+                )
+            except OSError as error:
+                raise _unavailable(request, error) from error
+            yield _HttpStream(request, streamed)
 
     @asynccontextmanager
     async def websocket(self, request: Request, protocols: Sequence[str]) -> AsyncIterator[Socket]:
-        try:
-            async with asyncio.timeout(request.timeout):
-                handshake = await self._ready().ws_connect(
-                    self._url(request),
-                    protocols=tuple(protocols),
-                    headers={**request.headers, **request.identity.headers},
-                    ssl=self._tls(request.identity.certificate),
-                    server_hostname=self._connection.server_name,
-                    proxy=self._connection.proxy,
-                    max_msg_size=0,
-                    heartbeat=HEARTBEAT,
+        async with AsyncExitStack() as stack:
+            try:
+                socket = await stack.enter_async_context(
+                    self._ready().websocket(
+                        request.target,
+                        _headers(request),
+                        protocols,
+                        context=self._tls(request.identity.certificate),
+                        timeout=request.timeout,
+                    )
                 )
-        except aiohttp.WSServerHandshakeError as error:
-            raise _refused(request, error) from error
-        except FAILURES as error:
-            raise _unavailable(request, error) from error
-        try:
-            yield _HttpSocket(request, handshake)
-        finally:
-            await handshake.close()
+            except RefusedError as refused:
+                raise error_from_answer(refused.status, refused.headers, refused.body) from refused
+            except OSError as error:
+                raise _unavailable(request, error) from error
+            yield _HttpSocket(request, socket)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
 
-    def _open(self, request: Request) -> "aiohttp.client._RequestContextManager":
-        return self._ready().request(
-            request.method,
-            self._url(request),
-            data=request.body,
-            headers={**request.headers, **request.identity.headers},
-            ssl=self._tls(request.identity.certificate),
-            server_hostname=self._connection.server_name,
-            proxy=self._connection.proxy,
-            allow_redirects=False,
-        )
+    def _ready(self) -> wire.Client:
+        if self._client is None:
+            self._client = wire.Client(_origin(self._connection))
+        return self._client
 
-    def _url(self, request: Request) -> URL:
-        return URL(self._connection.server + request.target, encoded=True)
-
-    def _tls(self, certificate: Certificate | None) -> ssl.SSLContext | bool:
-        if not self._connection.server.startswith("https:"):
-            return True  # not used; reading the system's authorities takes a while
+    def _tls(self, certificate: Certificate | None) -> ssl.SSLContext | None:
+        if not self._encrypted:
+            return None  # reading the system's authorities takes a while
         context = self._contexts.get(certificate)
         if context is None:
-            # A rotated certificate replaces the one before it; connections made with the old one live on.
+            # A rotated certificate replaces the one before it; streams opened with the old one live on.
             self._contexts.clear()
             context = self._contexts[certificate] = tls_context(self._connection, certificate)
         return context
-
-    def _ready(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=_connector(self._connection),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=("Accept-Encoding", "Accept", "User-Agent"),
-                read_bufsize=READ_BUFFER,
-                # No total: aiohttp's own timer, when it fires together with a cancellation, swallows it.
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            )
-        return self._session
-
-
-CONNECT_TIMEOUT = 10.0
-HEARTBEAT = 30.0
-"""Seconds between pings of a WebSocket; a peer that does not answer one is dead."""
-READ_BUFFER = 1 << 20
-FAILURES = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
 def tls_context(connection: Connection, certificate: Certificate | None) -> ssl.SSLContext:
@@ -196,99 +172,62 @@ def tls_context(connection: Connection, certificate: Certificate | None) -> ssl.
 
 
 class _HttpStream:
-    def __init__(self, request: Request, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, request: Request, streamed: wire.Streamed) -> None:
         self._request = request
-        self._response = response
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
+        self._streamed = streamed
+        self.status = streamed.status
+        self.headers = streamed.headers
 
     async def read(self) -> bytes:
         try:
-            return await self._response.read()
-        except FAILURES as error:
+            return await self._streamed.read()
+        except OSError as error:
             raise _unavailable(self._request, error) from error
 
     async def chunk(self) -> bytes:
         try:
-            return await self._response.content.readany()
-        except FAILURES as error:
+            return await self._streamed.chunk()
+        except OSError as error:
             raise _unavailable(self._request, error) from error
 
 
 class _HttpSocket:
-    def __init__(self, request: Request, handshake: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, request: Request, socket: WebSocket) -> None:
         self._request = request
-        self._handshake = handshake
-        self.protocol = handshake.protocol or ""
+        self._socket = socket
+        self.protocol = socket.subprotocol
 
     async def send(self, message: bytes) -> None:
         try:
-            await self._handshake.send_bytes(message)
-        except FAILURES as error:
+            await self._socket.send(message)
+        except OSError as error:
             raise _unavailable(self._request, error) from error
 
     async def receive(self) -> bytes | None:
-        message = await self._handshake.receive()
-        if message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
-            return message.data if isinstance(message.data, bytes) else str(message.data).encode()
-        if message.type is aiohttp.WSMsgType.ERROR:
-            raise _unavailable(self._request, self._handshake.exception())
-        return None
+        message = await self._socket.receive()
+        return message.encode() if isinstance(message, str) else message
 
 
-def _connector(connection: Connection) -> aiohttp.TCPConnector:
-    # No limit on connections: watches hold theirs for minutes, and writes have a limiter of their own.
-    if connection.unix_socket is None:
-        return aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_keepalive_socket)
-    path = connection.unix_socket
-    return aiohttp.TCPConnector(
-        limit=0,
-        keepalive_timeout=60,
-        resolver=_NoResolver(),
-        socket_factory=lambda _address: _UnixSocket(path),
-    )
+def _origin(connection: Connection) -> Origin:
+    try:
+        return Origin.from_url(
+            connection.server,
+            unix_socket=connection.unix_socket,
+            server_name=connection.server_name,
+            proxy=connection.proxy,
+        )
+    except ValueError as error:
+        raise Unavailable(
+            0, "Unreachable", f"the kubeconfig names no server that can be dialled: {error}"
+        ) from error
 
 
-def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """One that notices within about a minute that its peer is gone, though nothing is ever sent: a log."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}.items():
-        if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
+def _headers(request: Request) -> Mapping[str, str]:
+    own = request.identity.headers
+    return {**request.headers, **own} if own else request.headers
 
 
-class _UnixSocket(socket.socket):
-    """Dials its path wherever it is told to connect to: how TLS over a Unix socket is had from aiohttp."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._path = path
-
-    def connect(self, _address: object, /) -> None:
-        super().connect(self._path)
-
-
-class _NoResolver(AbstractResolver):
-    """Any name will do for a socket that ignores the address."""
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        return [ResolveResult(hostname=host, host="127.0.0.1", port=port, family=family, proto=0, flags=0)]
-
-    async def close(self) -> None:
-        pass
-
-
-def _refused(request: Request, error: aiohttp.WSServerHandshakeError) -> ApiError:
-    body = f"{request.method} {request.target}: {error.message}".encode()
-    return error_from_answer(error.status, error.headers or {}, body)
-
-
-def _unavailable(request: Request, error: BaseException | None) -> Unavailable:
+def _unavailable(request: Request, error: OSError) -> Unavailable:
     if isinstance(error, TimeoutError):
         return Unavailable(0, "Timeout", f"{request.method} {request.target}: no answer in time")
     return Unavailable(0, "Unreachable", f"{request.method} {request.target}: {error!r}")

@@ -2,9 +2,10 @@
 
 It takes the transport over from the connection that shook hands: `transport.set_protocol(socket)`, then
 `socket.data_received(...)` with what came after the handshake. Pings are answered, a slow reader of ours
-stops the peer's sending, a slow peer stops ours. What breaks the protocol or is too large ends the connection
-with the code that says so. The framing is wsproto's, which is imported when the first socket opens: it takes
-as long as all else that a server imports.
+stops the peer's sending, a slow peer stops ours. With a heartbeat, a peer of which nothing is heard between
+two pings is dead. What breaks the protocol or is too large ends the connection with the code that says so.
+The framing is wsproto's, which is imported when the first socket opens: it takes as long as all else that a
+server imports.
 """
 
 import asyncio
@@ -47,6 +48,7 @@ class WebSocket(asyncio.Protocol):
         client: bool,
         subprotocol: str = "",
         largest: int = LARGEST_MESSAGE,
+        heartbeat: float | None = None,
         when_lost: Callable[[], None] | None = None,
     ) -> None:
         from wsproto.frame_protocol import FrameProtocol
@@ -68,6 +70,10 @@ class WebSocket(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = asyncio.Event()
+        self._heartbeat = heartbeat
+        self._heard = True
+        self._beat: asyncio.TimerHandle | None = None
+        self._schedule_beat()
 
     async def receive(self) -> bytes | str | None:
         """The next message, bytes or text as it was sent; nothing when the socket is closed."""
@@ -106,6 +112,7 @@ class WebSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         from wsproto.frame_protocol import ParseFailed
 
+        self._heard = True
         try:
             self._frames.receive_bytes(data)
             for frame in self._frames.received_frames():
@@ -123,6 +130,8 @@ class WebSocket(asyncio.Protocol):
         self._end(_ABNORMAL)
         self._writable.set()
         self._lost.set()
+        if self._beat is not None:
+            self._beat.cancel()
         if self._when_lost is not None:
             self._when_lost()
 
@@ -134,6 +143,21 @@ class WebSocket(asyncio.Protocol):
         if self._pong is not None:
             pong, self._pong = self._pong, None
             self._say_pong(pong)
+
+    def _schedule_beat(self) -> None:
+        if self._heartbeat is not None:
+            self._beat = asyncio.get_running_loop().call_later(self._heartbeat, self._ping)
+
+    def _ping(self) -> None:
+        # Nothing can be heard while our reader lets the peer wait, nor asked while the peer lets us.
+        held_up = self._waiting >= _MOST_WAITING or not self._writable.is_set()
+        if not held_up and not self._heard:
+            self._transport.abort()
+            return
+        self._heard = held_up
+        if not (held_up or self._close_sent or self._transport.is_closing()):
+            self._transport.write(self._frames.ping(b""))
+        self._schedule_beat()
 
     def _take(self, frame: "Frame") -> None:
         from wsproto.frame_protocol import Opcode

@@ -1,0 +1,200 @@
+"""One connection of a client: a request at a time, and its answer as it comes.
+
+Time running out never cancels a task: the timer fails the connection, and whoever waits for it is told. So a
+cancellation that comes at the same moment is not lost. Whatever goes wrong ends the connection; one that is
+left with half an answer cannot be used again. Connections end without farewell: TLS would wait for the answer
+of a peer that may be dead.
+"""
+
+import asyncio
+import select
+import ssl
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from argosy.wire.answer import AnswerReader
+from argosy.wire.failures import CutOffError
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+READ_BUFFER = 1 << 20
+"""Bytes of a stream that wait for its reader before the peer has to."""
+
+
+class Connection(asyncio.Protocol):
+    """Made by `dial`, which gives it its transport."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self.context = context
+        """What its TLS was made with; requests of another identity need another connection."""
+        self.idle_since = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._answer: AnswerReader | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._whole = False
+        self._paused = False
+        self._error: BaseException | None = None
+        self._lost = self._loop.create_future()
+        self._poll: select.poll | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    def begin(
+        self, request: bytes, answer: AnswerReader, *, whole: bool = False, deadline: float | None = None
+    ) -> None:
+        """Send a request, head and body in one write. `whole`: nobody waits for less than the whole answer.
+
+        The deadline, a time of the event loop's, holds until the answer is whole or `disarm` is called.
+        """
+        self._answer = answer
+        self._whole = whole
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._expire)
+        self.transport.write(request)
+
+    def disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def until_headed(self) -> None:
+        while not self._current.headed:
+            await self._wait()
+
+    async def until_done(self) -> None:
+        self._whole = True
+        self._resume()
+        while not self._current.done:
+            await self._wait()
+        self.disarm()
+
+    async def chunk(self) -> bytes:
+        """Whatever has come of the body, at least a byte; empty at its end."""
+        answer = self._current
+        while not answer.parts:
+            if answer.done:
+                return b""
+            await self._wait()
+        data = answer.take()
+        self._resume()
+        return data
+
+    def hand_over(self, heir: Callable[[asyncio.Transport], P]) -> P:
+        """After an upgrade: from now on the connection speaks another protocol."""
+        if self._error is not None:
+            raise self._error
+        protocol = heir(self.transport)
+        self.transport.set_protocol(protocol)
+        if self._current.rest:
+            protocol.data_received(self._current.rest)
+        return protocol
+
+    def fail(self, error: BaseException) -> None:
+        self.disarm()
+        if self._error is None:
+            self._error = error
+        self.transport.abort()
+        self._wake()
+
+    def abort(self) -> None:
+        self.fail(CutOffError("the connection was given up"))
+
+    def finished(self) -> bool:
+        """The answer is whole, all of it was taken, and the connection may carry another."""
+        answer = self._answer
+        return (
+            answer is not None
+            and answer.keep_alive
+            and answer.rest is None
+            and not answer.parts
+            and self._error is None
+            and not self.transport.get_write_buffer_size()
+        )
+
+    def rest(self) -> None:
+        """Between two requests nothing may come."""
+        self._answer = None
+        self.idle_since = self._loop.time()
+
+    def stale(self) -> bool:
+        """The peer has closed it, as far as this machine can tell: also what the loop has not got to yet."""
+        if self._error is not None or self.transport.is_closing():
+            return True
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(self._poll.poll(0))
+
+    async def until_lost(self) -> None:
+        await asyncio.shield(self._lost)
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        answer = self._answer
+        if answer is None or (answer.done and answer.rest is None):
+            self.abort()  # nobody asked for it: the next answer would not be to the next request
+            return
+        if answer.rest is not None:
+            answer.rest += data
+            return
+        try:
+            answer.feed(data)
+        except ConnectionError as error:
+            self.fail(error)
+            return
+        if answer.done or not self._whole:
+            self._wake()
+            if answer.size >= READ_BUFFER and not answer.done and not self._paused:
+                self._paused = True
+                self.transport.pause_reading()
+
+    def eof_received(self) -> None:
+        if self._answer is not None:
+            try:
+                self._answer.end()
+            except CutOffError as error:
+                self.fail(error)
+            self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.disarm()
+        if self._error is None:
+            self._error = error or CutOffError("the connection was closed before the answer was whole")
+        self._wake()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def _expire(self) -> None:
+        self.fail(TimeoutError("no answer in time"))
+
+    @property
+    def _current(self) -> AnswerReader:
+        assert self._answer is not None
+        return self._answer
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+
+    async def _wait(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

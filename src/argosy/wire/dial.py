@@ -1,0 +1,170 @@
+"""Opens connections: over TCP to whichever of a host's addresses answers first, over a Unix socket, with TLS,
+through a proxy. Connecting, and shaking hands on TLS, may take `CONNECT_TIMEOUT` seconds each.
+
+TCP connections notice within about a minute that their peer is gone, though nothing is ever sent on them, as
+while a log is followed.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from itertools import chain, zip_longest
+from typing import TypeAlias, cast
+
+from argosy.wire.answer import AnswerReader
+from argosy.wire.connection import Connection
+from argosy.wire.failures import CutOffError
+from argosy.wire.origin import Origin, Proxy
+
+CONNECT_TIMEOUT = 10.0
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+STAGGER = 0.25
+"""Seconds that one address of a host has before the next is tried beside it."""
+
+Address: TypeAlias = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
+
+
+async def dial(origin: Origin, context: ssl.SSLContext | None) -> Connection:
+    """A connection that is ready for requests. `context` is used where the origin says TLS."""
+    tls = context if origin.tls else None
+    name = (origin.server_name or origin.host) if tls else None
+    if origin.proxy is not None:
+        return await _through_proxy(origin, origin.proxy, context, name)
+    connection = Connection(context)
+    loop = asyncio.get_running_loop()
+    handshake = CONNECT_TIMEOUT if tls else None
+    if origin.unix_socket is not None:
+        async with asyncio.timeout(2 * CONNECT_TIMEOUT):
+            await loop.create_unix_connection(
+                lambda: connection,
+                origin.unix_socket,
+                ssl=tls,
+                server_hostname=name,
+                ssl_handshake_timeout=handshake,
+            )
+    else:
+        await _take(connection, await connect(origin.host, origin.port), tls, name)
+    return connection
+
+
+async def _take(
+    connection: Connection, opened: socket.socket, tls: ssl.SSLContext | None, name: str | None
+) -> None:
+    await asyncio.get_running_loop().create_connection(
+        lambda: connection,
+        sock=opened,
+        ssl=tls,
+        server_hostname=name,
+        ssl_handshake_timeout=CONNECT_TIMEOUT if tls else None,
+    )
+
+
+async def _through_proxy(
+    origin: Origin, proxy: Proxy, context: ssl.SSLContext | None, name: str | None
+) -> Connection:
+    connection = Connection(context)
+    opened = await connect(proxy.host, proxy.port)
+    if proxy.tls and context is None:
+        context = ssl.create_default_context()
+    await _take(connection, opened, context if proxy.tls else None, proxy.host if proxy.tls else None)
+    if not origin.tls:
+        return connection  # it is sent the whole URL with each request
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            await _tunnel(connection, origin, proxy)
+        assert context is not None
+        await _start_tls(connection, context, name)
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
+
+
+async def _tunnel(connection: Connection, origin: Origin, proxy: Proxy) -> None:
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    head = f"CONNECT {host}:{origin.port} HTTP/1.1\r\nHost: {host}:{origin.port}\r\n"
+    if proxy.authorization:
+        head += f"Proxy-Authorization: {proxy.authorization}\r\n"
+    answer = AnswerReader(bodiless=True)
+    connection.begin(head.encode() + b"\r\n", answer)
+    await connection.until_headed()
+    if answer.status // 100 != 2:
+        raise CutOffError(f"the proxy {proxy.host}:{proxy.port} answered CONNECT with {answer.status}")
+    connection.rest()
+
+
+async def _start_tls(connection: Connection, context: ssl.SSLContext, name: str | None) -> None:
+    made = await asyncio.get_running_loop().start_tls(
+        connection.transport,
+        connection,
+        context,
+        server_hostname=name,
+        ssl_handshake_timeout=CONNECT_TIMEOUT,
+    )
+    connection.connection_made(cast("asyncio.BaseTransport", made))
+
+
+async def connect(host: str, port: int) -> socket.socket:
+    """A TCP connection to a host, from the first of its addresses that takes one."""
+    async with asyncio.timeout(CONNECT_TIMEOUT):
+        addresses = await _resolve(host, port)
+        return await (_open(addresses[0]) if len(addresses) == 1 else _race(addresses))
+
+
+async def _resolve(host: str, port: int) -> list[Address]:
+    """Literal addresses without asking anybody; else addresses of both families in turn."""
+    for family, address in ((socket.AF_INET, (host, port)), (socket.AF_INET6, (host, port, 0, 0))):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, UnicodeError):
+            continue
+        return [(family, address)]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [(family, cast("tuple[str, int]", address)) for family, *_, address in found]
+    first = [each for each in addresses if each[0] == addresses[0][0]]
+    second = [each for each in addresses if each[0] != addresses[0][0]]
+    return [each for each in chain(*zip_longest(first, second)) if each is not None]
+
+
+async def _race(addresses: Sequence[Address]) -> socket.socket:
+    waiting = list(addresses)
+    running: set[asyncio.Task[socket.socket]] = set()
+    failures: list[BaseException] = []
+    try:
+        while True:
+            if waiting:
+                running.add(asyncio.create_task(_open(waiting.pop(0))))
+            if not running:
+                raise OSError("; ".join(map(str, failures)))
+            done, running = await asyncio.wait(
+                running, timeout=STAGGER if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            failures += [error for task in done if (error := task.exception()) is not None]
+            opened = [task.result() for task in done if task.exception() is None]
+            for late in opened[1:]:
+                late.close()
+            if opened:
+                return opened[0]
+    finally:
+        for task in running:
+            task.cancel()
+        for left in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(left, socket.socket):
+                left.close()
+
+
+async def _open(address: Address) -> socket.socket:
+    family, where = address
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE.items():
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        await asyncio.get_running_loop().sock_connect(made, where)
+    except BaseException:
+        made.close()
+        raise
+    return made
