@@ -5,6 +5,7 @@ All of them go to one control plane, whose operator stays the same process and g
 
 import copy
 import json
+import time
 from collections.abc import Iterator
 from typing import cast
 
@@ -22,12 +23,16 @@ Edit = dict[str, object]
 
 @pytest.fixture(scope="module")
 def unharmed(plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane; after all these runs its operator must still be the process it was."""
+    """The control plane; after all these runs its operator must still be the process it was, and a run that
+    went on beside them must never have been disturbed."""
     before = running(plane).components["operator"]
+    plane.argosy("run", "-d", "--name", "steady", "--", "sleep", "1000")
+    wait_for(lambda: _status(plane, "steady").get("phase") == "Running", "a run to go on beside them all")
     yield plane
+    steady = _status(plane, "steady")
     plane.argosy("rm", "--all", code=None)
+    assert (steady["phase"], steady["attempt"], steady.get("restarts", 0)) == ("Running", 1, 0)
     assert running(plane).components["operator"] == before
-    assert "hello" in plane.argosy("run", "--", "echo", "hello").stdout
 
 
 WORKER = "spec.roles.worker"
@@ -121,6 +126,7 @@ def test_refused_with(unharmed: ControlPlane, edit: Edit, want: str) -> None:
     assert want in refused.stderr
 
 
+CONTAINER = f"{CONTAINERS}[0]"
 REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     "a framework that is not installed": (
         {"spec.framework": "nope"},
@@ -129,17 +135,22 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "a role that the framework does not know": (
         {"spec.framework": "mpi", "spec.roles.stranger": "worker"},
-        "spec.roles",
+        "spec.roles: framework mpi needs a role 'launcher'",
         {"spec.framework": "custom"},
     ),
     "an option that the framework does not know": (
-        {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"speed": "high"}},
-        "spec.options",
+        {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"slots": 2}},
+        "spec.options.slots: there is no such option; framework mpi has implementation, launcherAsWorker and",
+        {"spec.options": None},
+    ),
+    "an option with a typing error": (
+        {"spec.framework": "pytorch", "spec.options": {"maxRestart": 2}},
+        "spec.options.maxRestart: there is no such option; did you mean maxRestarts?",
         {"spec.options": None},
     ),
     "an option with a value that is none": (
         {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"implementation": "own"}},
-        "spec.options: Invalid enum value 'own' (at implementation)",
+        'spec.options.implementation: "own" is not possible; must be ompi, mpich or intel',
         {"spec.options": None},
     ),
     "roles that wait for each other": (
@@ -148,54 +159,86 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
             f"{WORKER}.dependsOn": [{"role": "other"}],
             "spec.roles.other.dependsOn": [{"role": "worker"}],
         },
-        "dependsOn",
+        "dependsOn: roles wait for each other",
         {"spec.roles.other.dependsOn": []},
     ),
     "a port that is out of range": (
         {f"{CONTAINERS}.0.ports": [{"containerPort": 70000}]},
-        "spec.containers[0].ports[0].containerPort",
+        f"{CONTAINER}.ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535",
         {f"{CONTAINERS}.0.ports": []},
     ),
     "a container whose name is none": (
         {f"{CONTAINERS}.0.name": "Main_One"},
-        "spec.containers[0].name",
+        f'{CONTAINER}.name: Invalid value: "Main_One"',
         {f"{CONTAINERS}.0.name": "main"},
     ),
     "a quantity that is none": (
-        {f"{CONTAINERS}.0.resources": {"requests": {"cpu": "lots"}}},
-        'reported-worker-0: Pod in version "v1" cannot be handled as a Pod: quantities must match',
+        {f"{CONTAINERS}.0.resources": {"limits": {"memory": "lots"}}},
+        f'{CONTAINER}.resources.limits.memory: "lots" is not possible; must be a number',
+        {f"{CONTAINERS}.0.resources": {}},
+    ),
+    "more asked for than allowed": (
+        {f"{CONTAINERS}.0.resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}},
+        f"{CONTAINER}.resources.requests: Invalid value: ",
         {f"{CONTAINERS}.0.resources": {}},
     ),
     "a mount of a volume that is not there": (
         {f"{CONTAINERS}.0.volumeMounts": [{"name": "ghost", "mountPath": "/x"}]},
-        "spec.containers[0].volumeMounts[0].name",
+        f'{CONTAINER}.volumeMounts[0].name: Not found: "ghost"',
         {f"{CONTAINERS}.0.volumeMounts": []},
     ),
     "a command that is text": (
         {f"{CONTAINERS}.0.command": "true"},
-        "spec.containers.command of type []string",
+        f'{CONTAINER}.command: "true" is not possible; must be a list; write ["true"]',
         {f"{CONTAINERS}.0.command": ["true"]},
+    ),
+    "a field of a container that is none": (
+        {f"{CONTAINERS}.0.comand": ["true"]},
+        f"{CONTAINER}.comand: there is no such field",
+        {f"{CONTAINERS}.0.comand": None},
     ),
     "two containers of one name": (
         {CONTAINERS: [{"name": "a", "image": "local"}, {"name": "a", "image": "local"}]},
-        "spec.containers[1].name",
+        f'{CONTAINERS}[1].name: Duplicate value: "a"',
         {CONTAINERS: [{"name": "a", "image": "local", "command": ["true"]}]},
     ),
 }
+CALLED = {sentence: f"wrong-{number}" for number, sentence in enumerate(REPORTED)}
 
 
-@pytest.mark.parametrize(("edit", "want", "cure"), REPORTED.values(), ids=REPORTED.keys())
-def test_reported_and_cured(unharmed: ControlPlane, edit: Edit, want: str, cure: Edit) -> None:
-    """The run says what is wrong with it; the right edit lets it run to its end."""
-    wrong = _run("reported", edit)
-    unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(wrong))
-    try:
-        wait_for(lambda: want in _message(unharmed, "reported"), lambda: _message(unharmed, "reported"))
-        assert _phase(unharmed, "reported") in ("Pending", "Starting")
-        unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(_edited(wrong, cure)))
-        wait_for(lambda: _phase(unharmed, "reported") == "Succeeded", lambda: _message(unharmed, "reported"))
-    finally:
-        unharmed.argosy("rm", "reported")
+@pytest.fixture(scope="module")
+def beside(unharmed: ControlPlane) -> ControlPlane:
+    """The control plane with all of these runs in it at once, each waiting for its edit."""
+    runs = [json.dumps(_run(CALLED[sentence], edit)) for sentence, (edit, _, _) in REPORTED.items()]
+    unharmed.kubectl("apply", "-f", "-", stdin="\n---\n".join(runs))
+    return unharmed
+
+
+def test_an_honest_run_takes_no_longer_beside_them(
+    unharmed: ControlPlane, request: pytest.FixtureRequest
+) -> None:
+    usual = min(_seconds_of_a_run(unharmed), _seconds_of_a_run(unharmed))
+    wrong: ControlPlane = request.getfixturevalue("beside")
+    for name in CALLED.values():
+        wait_for(lambda name=name: _status(wrong, name).get("message"), f"{name} says what is wrong")  # type: ignore[misc]  # name is bound here
+    taken = min(_seconds_of_a_run(wrong), _seconds_of_a_run(wrong))
+    assert taken < 2 * usual + 1, f"{taken:.1f} s, where {usual:.1f} s is usual"
+
+
+@pytest.mark.parametrize("sentence", REPORTED)
+def test_reported_and_cured(beside: ControlPlane, sentence: str) -> None:
+    """The run says what is wrong with it and waits; the right edit lets it run to its end."""
+    name = CALLED[sentence]
+    edit, want, cure = REPORTED[sentence]
+    wait_for(lambda: want in _message(beside, name), lambda: _message(beside, name))
+    status = _status(beside, name)
+    assert (status["reason"], status["attempt"]) == ("InvalidSpec", 0)
+    assert status["phase"] in ("Pending", "Starting")
+    beside.kubectl("wait", f"tr/{name}", "--for=condition=Valid=false", "--timeout=10s")
+    assert want in beside.kubectl("events", "--for", f"trainingrun/{name}").stdout
+    beside.kubectl("apply", "-f", "-", stdin=json.dumps(_edited(_run(name, edit), cure)))
+    wait_for(lambda: _status(beside, name)["phase"] == "Succeeded", lambda: _message(beside, name))
+    assert _status(beside, name)["attempt"] == 1
 
 
 NAMES = {
@@ -212,7 +255,10 @@ def test_a_run_works_or_says_why_not_under(unharmed: ControlPlane, name: str) ->
     unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(_run(name, {"spec.roles.worker.replicas": 2})))
     try:
         wait_for(
-            lambda: _phase(unharmed, name) == "Succeeded" or "metadata.name" in _message(unharmed, name),
+            lambda: (
+                _status(unharmed, name).get("phase") == "Succeeded"
+                or "metadata.name" in _message(unharmed, name)
+            ),
             lambda: _message(unharmed, name),
         )
     finally:
@@ -251,9 +297,16 @@ def _edited(run: Json, edit: Edit) -> Json:
     return changed
 
 
+def _seconds_of_a_run(plane: ControlPlane) -> float:
+    began = time.monotonic()
+    assert "hello" in plane.argosy("run", "--", "echo", "hello").stdout
+    return time.monotonic() - began
+
+
 def _message(plane: ControlPlane, name: str) -> str:
-    return plane.kubectl("get", "tr", name, "-o", "jsonpath={.status.message}").stdout
+    return str(_status(plane, name).get("message", ""))
 
 
-def _phase(plane: ControlPlane, name: str) -> str:
-    return plane.kubectl("get", "tr", name, "-o", "jsonpath={.status.phase}").stdout
+def _status(plane: ControlPlane, name: str) -> Json:
+    found = json.loads(plane.kubectl("get", "tr", name, "-o", "json").stdout)
+    return cast("Json", found.get("status", {}))

@@ -330,7 +330,7 @@ class TrainingRunStatus(Struct, frozen=True, rename="camel", omit_defaults=True)
     observed_generation: int = 0
     """Generation of the run that this status speaks of."""
     attempt: int = 0
-    """How many times the run as a whole was started; unset until its first pods are there."""
+    """How many times the run as a whole was started; 0 until its first pods are there."""
     restarts: int = 0
     """Restarts used of limits.restarts."""
     workers: str = ""
