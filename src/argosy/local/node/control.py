@@ -45,11 +45,14 @@ def short_path(folder: Path, name: str = SOCKET) -> Iterator[str]:
 
 
 def listen(folder: Path, name: str = SOCKET) -> socket.socket:
-    (folder / name).unlink(missing_ok=True)
+    """A socket that has its name only once it listens: whoever is refused there knows that its owner died."""
+    fresh = f".{name}.new"
+    (folder / fresh).unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    with short_path(folder, name) as path:
+    with short_path(folder, fresh) as path:
         server.bind(path)
     server.listen(64)
+    (folder / fresh).rename(folder / name)
     return server
 
 
