@@ -46,10 +46,9 @@ class Peer:
 async def end(plain: socket.socket, *, client: bool, largest: int = 1 << 20) -> WebSocket:
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, plain)
-    assert isinstance(transport, asyncio.Transport)
-    opened = WebSocket(transport, client=client, largest=largest)
-    transport.set_protocol(opened)
-    return opened
+    made = WebSocket(transport, client=client, largest=largest)
+    transport.set_protocol(made)
+    return made
 
 
 @asynccontextmanager
