@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from dnslib import QTYPE, RCODE, DNSQuestion
+from dnslib import RCODE, DNSRecord
 
 from argosy.local.node.dns import Responder, Zone
 from argosy.local.node.kinds import EndpointSlice, Json, Pod, Service
@@ -80,27 +80,51 @@ CASES: dict[str, tuple[str, str, int, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", CASES)
-def test_answers(sentence: str) -> None:
-    name, kind, want_code, want = CASES[sentence]
-    answer = zone().answer(DNSQuestion(name, getattr(QTYPE, kind)))
-    assert answer is not None
-    code, records = answer
-    assert (code, [str(record.rdata) for record in records]) == (want_code, want)
-
-
-def test_other_names_are_not_ours_to_answer() -> None:
-    assert zone().answer(DNSQuestion("example.org", QTYPE.A)) is None
-    assert zone().answer(DNSQuestion("1.2.0.192.in-addr.arpa", QTYPE.PTR)) is None
-
-
-async def test_without_a_resolver_outside_other_names_fail_at_once() -> None:
-    query = bytes.fromhex("abcd01000001000000000000") + b"\x07example\x03org\x00\x00\x01\x00\x01"
-    reply = await Responder(zone(), None).respond(query)
+async def ask(name: str, kind: str, limit: int = 65535) -> DNSRecord:
+    """Through a resolver's eyes: the bytes are made and read by a library that is not ours."""
+    query = DNSRecord.question(name, kind)
+    reply = await Responder(zone(), None).respond(query.pack(), limit)
     assert reply is not None
-    assert reply[:2] == b"\xab\xcd"
-    assert reply[3] & 15 == RCODE.SERVFAIL
+    answer = DNSRecord.parse(reply)
+    assert (answer.header.id, answer.header.qr, answer.header.rd) == (query.header.id, 1, 1)
+    assert answer.q == query.q
+    return answer
 
 
-async def test_rubbish_is_not_answered() -> None:
-    assert await Responder(zone(), None).respond(b"\x00\x01") is None
+@pytest.mark.parametrize("sentence", CASES)
+async def test_answers(sentence: str) -> None:
+    name, kind, want_code, want = CASES[sentence]
+    answer = await ask(name, kind)
+    assert answer.header.aa == 1
+    assert (answer.header.rcode, [str(record.rdata) for record in answer.rr]) == (want_code, want)
+    assert all(str(record.rname) == f"{name}." for record in answer.rr)
+
+
+@pytest.mark.parametrize("name", ["example.org", "1.2.0.192.in-addr.arpa"])
+async def test_other_names_are_not_ours_to_answer_and_fail_at_once_without_a_resolver_outside(
+    name: str,
+) -> None:
+    answer = await ask(name, "A")
+    assert (answer.header.rcode, answer.header.aa, answer.rr) == (RCODE.SERVFAIL, 0, [])
+
+
+async def test_what_does_not_fit_is_left_out_and_said_to_be() -> None:
+    whole = await ask("_rdv._tcp.job.ml.svc.cluster.local", "SRV")
+    assert (len(whole.rr), whole.header.tc) == (1, 0)
+    cut = await ask("_rdv._tcp.job.ml.svc.cluster.local", "SRV", limit=60)
+    assert (len(cut.rr), cut.header.tc) == (0, 1)
+
+
+RUBBISH = {
+    "too short for a header": b"\x00\x01",
+    "an answer": bytes.fromhex("abcd81800001000000000000") + b"\x01a\x00\x00\x01\x00\x01",
+    "no question": bytes.fromhex("abcd01000000000000000000"),
+    "a name without an end": bytes.fromhex("abcd01000001000000000000") + b"\x07exam",
+    "a name that points at itself": bytes.fromhex("abcd01000001000000000000") + b"\xc0\x0c\x00\x01\x00\x01",
+    "a question without a type": bytes.fromhex("abcd01000001000000000000") + b"\x01a\x00\x00",
+}
+
+
+@pytest.mark.parametrize("message", RUBBISH.values(), ids=RUBBISH.keys())
+async def test_rubbish_is_not_answered(message: bytes) -> None:
+    assert await Responder(zone(), None).respond(message) is None

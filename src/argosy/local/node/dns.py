@@ -8,7 +8,6 @@ the cluster's.
 
 import asyncio
 import contextlib
-import itertools
 import secrets
 import socket
 import struct
@@ -16,13 +15,14 @@ from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address
 from typing import cast
 
-from dnslib import CNAME, PTR, QTYPE, RCODE, RR, SRV, A, DNSError, DNSHeader, DNSQuestion, DNSRecord
-
+from argosy.local.node import dnswire
+from argosy.local.node.dnswire import Code, Query, Record, Type
 from argosy.local.node.kinds import Service
 from argosy.local.node.services import Backend, Directory
 
-_TTL = 5
 _UPSTREAM_TIMEOUT = 3.0
+
+Answer = tuple[Code, list[Record]]
 
 
 class Zone:
@@ -33,86 +33,64 @@ class Zone:
         self._domain = domain
         self._name_of = name_of
 
-    def answer(self, question: DNSQuestion) -> tuple[int, list[RR]] | None:
+    def answer(self, query: Query) -> Answer | None:
         """Response code and records; None when the name is not ours to answer."""
-        name = str(question.qname).rstrip(".").lower()
-        kind = QTYPE[question.qtype]
+        name, kind = query.name, query.type
         if name.endswith(".in-addr.arpa"):
-            return self._reverse(question, name)
+            return self._reverse(name)
         if name != self._domain and not name.endswith(f".{self._domain}"):
             return None
         labels = name.removesuffix(self._domain).rstrip(".").split(".")
         if labels[-1:] == ["pod"] and len(labels) == 3:
-            return self._pod_address(question, labels[0], kind)
+            return _pod_address(labels[0], kind)
         if labels[-1:] != ["svc"] or len(labels) < 3:
-            return (RCODE.NOERROR if name == self._domain else RCODE.NXDOMAIN), []
+            return (Code.NOERROR if name == self._domain else Code.NXDOMAIN), []
         service = self._directory.service(labels[-2], labels[-3])
         if service is None:
-            return RCODE.NXDOMAIN, []
-        return self._service(question, service, labels[:-3], kind)
+            return Code.NXDOMAIN, []
+        return self._service(service, labels[:-3], kind)
 
-    def _service(
-        self, question: DNSQuestion, service: Service, below: list[str], kind: str
-    ) -> tuple[int, list[RR]]:
+    def _service(self, service: Service, below: list[str], kind: int) -> Answer:
         backends = self._directory.backends(service)
         if len(below) == 2 and below[0].startswith("_") and below[1].startswith("_"):
-            return self._srv(question, service, backends, below[0][1:], below[1][1:], kind)
+            return self._srv(service, backends, below[0][1:], below[1][1:], kind)
         if len(below) == 1:
             backends = [b for b in backends if _label(b) == below[0]]
             if not backends:
-                return RCODE.NXDOMAIN, []
+                return Code.NXDOMAIN, []
         elif below:
-            return RCODE.NXDOMAIN, []
+            return Code.NXDOMAIN, []
         if service.spec.type == "ExternalName":
-            alias = CNAME(service.spec.external_name)
-            return RCODE.NOERROR, [RR(question.qname, QTYPE.CNAME, ttl=_TTL, rdata=alias)]
+            return Code.NOERROR, [dnswire.alias(service.spec.external_name)]
         if service.headless or below:
             addresses = [backend.address for backend in backends]
         else:
             addresses = [service.spec.cluster_ip]
         if not addresses:
-            return RCODE.NXDOMAIN, []
-        if kind not in ("A", "ANY"):
-            return RCODE.NOERROR, []
-        return RCODE.NOERROR, [_a(question, address) for address in addresses]
+            return Code.NXDOMAIN, []
+        if kind not in (Type.A, Type.ANY):
+            return Code.NOERROR, []
+        return Code.NOERROR, [dnswire.address(address) for address in addresses]
 
-    def _srv(
-        self,
-        question: DNSQuestion,
-        service: Service,
-        backends: list[Backend],
-        port: str,
-        protocol: str,
-        kind: str,
-    ) -> tuple[int, list[RR]]:
+    def _srv(self, service: Service, backends: list[Backend], port: str, protocol: str, kind: int) -> Answer:
         base = f"{service.metadata.name}.{service.metadata.namespace}.svc.{self._domain}"
         ports = [p for p in service.spec.ports if p.name == port and p.protocol.lower() == protocol]
         if not ports:
-            return RCODE.NXDOMAIN, []
-        if kind not in ("SRV", "ANY"):
-            return RCODE.NOERROR, []
+            return Code.NXDOMAIN, []
+        if kind not in (Type.SRV, Type.ANY):
+            return Code.NOERROR, []
         if service.headless:
             targets = [(f"{_label(b)}.{base}", b.ports.get(port, ports[0].port)) for b in backends]
         else:
             targets = [(base, ports[0].port)]
-        return RCODE.NOERROR, [
-            RR(question.qname, QTYPE.SRV, ttl=_TTL, rdata=SRV(0, 100, number, target))
-            for target, number in targets
-        ]
+        return Code.NOERROR, [dnswire.service(number, target) for target, number in targets]
 
-    def _pod_address(self, question: DNSQuestion, label: str, kind: str) -> tuple[int, list[RR]]:
-        try:
-            address = str(IPv4Address(label.replace("-", ".")))
-        except AddressValueError:
-            return RCODE.NXDOMAIN, []
-        return RCODE.NOERROR, [_a(question, address)] if kind == "A" else []
-
-    def _reverse(self, question: DNSQuestion, name: str) -> tuple[int, list[RR]] | None:
+    def _reverse(self, name: str) -> Answer | None:
         address = ".".join(reversed(name.removesuffix(".in-addr.arpa").split(".")))
         target = self._name_of(address)
         if target is None:
             return None
-        return RCODE.NOERROR, [RR(question.qname, QTYPE.PTR, ttl=_TTL, rdata=PTR(f"{target}.{self._domain}"))]
+        return Code.NOERROR, [dnswire.pointer(f"{target}.{self._domain}")]
 
 
 class Upstream(asyncio.DatagramProtocol):
@@ -163,18 +141,18 @@ class Responder:
 
     async def respond(self, query: bytes, limit: int = 65535) -> bytes | None:
         try:
-            record = DNSRecord.parse(query)
-        except (DNSError, struct.error):
+            asked = dnswire.parse(query)
+        except dnswire.MessageError:
             return None
-        answer = self._zone.answer(record.q)
+        answer = self._zone.answer(asked)
         if answer is None:
             forwarded = await self._upstream.ask(query) if self._upstream else None
-            return forwarded or _reply(record, RCODE.SERVFAIL, [], authoritative=False)
-        packed = _reply(record, *answer, authoritative=True)
-        for kept in itertools.count(len(answer[1]), -1):
-            if len(packed) <= limit or kept <= 0:
-                return packed
-            packed = _reply(record, answer[0], answer[1][: kept - 1], authoritative=True, truncated=True)
+            return forwarded or dnswire.reply(asked, Code.SERVFAIL, [], authoritative=False)
+        code, records = answer
+        packed = dnswire.reply(asked, code, records, authoritative=True)
+        while len(packed) > limit and records:
+            records = records[:-1]
+            packed = dnswire.reply(asked, code, records, authoritative=True, truncated=True)
         return packed
 
 
@@ -232,24 +210,12 @@ async def open_upstream(outside: socket.socket | None, servers: list[str]) -> Up
     return upstream
 
 
-def _reply(
-    query: DNSRecord, code: int, records: list[RR], *, authoritative: bool, truncated: bool = False
-) -> bytes:
-    header = DNSHeader(
-        id=query.header.id,
-        qr=1,
-        aa=int(authoritative),
-        ra=1,
-        rd=query.header.rd,
-        rcode=code,
-        tc=int(truncated),
-    )
-    packed = DNSRecord(header, q=query.q, rr=records).pack()
-    return bytes(packed)
-
-
-def _a(question: DNSQuestion, address: str) -> RR:
-    return RR(question.qname, QTYPE.A, ttl=_TTL, rdata=A(address))
+def _pod_address(label: str, kind: int) -> Answer:
+    try:
+        address = str(IPv4Address(label.replace("-", ".")))
+    except AddressValueError:
+        return Code.NXDOMAIN, []
+    return Code.NOERROR, [dnswire.address(address)] if kind == Type.A else []
 
 
 def _label(backend: Backend) -> str:

@@ -1,0 +1,119 @@
+"""DNS messages as bytes: what our resolver reads and writes of RFC 1035, and SRV of RFC 2782.
+
+A query has one question; every record of an answer is about the name asked for, which is repeated as it came,
+letter case included, because some clients check it. Written out here because a general library takes longer
+to load than the rest of the agent's own code.
+"""
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from ipaddress import IPv4Address
+from typing import Final, NamedTuple
+
+_INTERNET: Final = 1
+_TTL: Final = 5
+_HEADER = struct.Struct(">HHHHHH")
+_QUESTION_NAME: Final = b"\xc0\x0c"
+"""A pointer to the name of the question, which stands right after the header."""
+
+_RESPONSE, _OPCODE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_DESIRED, _RECURSION_AVAILABLE = (
+    0x8000,
+    0x7800,
+    0x0400,
+    0x0200,
+    0x0100,
+    0x0080,
+)
+
+
+class Type(IntEnum):
+    A = 1
+    CNAME = 5
+    PTR = 12
+    SRV = 33
+    ANY = 255
+
+
+class Code(IntEnum):
+    NOERROR = 0
+    SERVFAIL = 2
+    NXDOMAIN = 3
+
+
+class MessageError(ValueError):
+    """Not a query that we understand."""
+
+
+class Query(NamedTuple):
+    number: int
+    name: str
+    """In lower case, without the last dot."""
+    type: int
+    question: bytes
+    recursion: bool
+
+
+class Record(NamedTuple):
+    type: Type
+    data: bytes
+
+
+def parse(message: bytes) -> Query:
+    try:
+        number, flags, questions, *_ = _HEADER.unpack_from(message)
+        if flags & (_RESPONSE | _OPCODE) or questions != 1:
+            raise MessageError("not a plain query with one question")
+        labels, position = [], _HEADER.size
+        while size := message[position]:
+            if size > 63:
+                raise MessageError("a question has no pointers")
+            labels.append(message[position + 1 : position + 1 + size].decode("latin-1"))
+            position += 1 + size
+        end = position + 5
+        kind, _ = struct.unpack_from(">HH", message, position + 1)
+    except (struct.error, IndexError) as error:
+        raise MessageError("cut short") from error
+    return Query(
+        number,
+        ".".join(labels).lower(),
+        kind,
+        message[_HEADER.size : end],
+        bool(flags & _RECURSION_DESIRED),
+    )
+
+
+def reply(
+    query: Query, code: Code, records: Sequence[Record], *, authoritative: bool, truncated: bool = False
+) -> bytes:
+    flags = _RESPONSE | _RECURSION_AVAILABLE | code
+    flags |= _AUTHORITATIVE if authoritative else 0
+    flags |= _TRUNCATED if truncated else 0
+    flags |= _RECURSION_DESIRED if query.recursion else 0
+    parts = [_HEADER.pack(query.number, flags, 1, len(records), 0, 0), query.question]
+    for record in records:
+        head = struct.pack(">HHIH", record.type, _INTERNET, _TTL, len(record.data))
+        parts += [_QUESTION_NAME, head, record.data]
+    return b"".join(parts)
+
+
+def address(text: str) -> Record:
+    return Record(Type.A, IPv4Address(text).packed)
+
+
+def alias(name: str) -> Record:
+    return Record(Type.CNAME, _name(name))
+
+
+def pointer(name: str) -> Record:
+    return Record(Type.PTR, _name(name))
+
+
+def service(port: int, target: str) -> Record:
+    """All targets of a service are alike: priority 0, weight 100."""
+    return Record(Type.SRV, struct.pack(">HHH", 0, 100, port) + _name(target))
+
+
+def _name(text: str) -> bytes:
+    labels = [label.encode() for label in text.rstrip(".").split(".")]
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
