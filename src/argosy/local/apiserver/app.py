@@ -1,6 +1,5 @@
-"""The ASGI application: who asks, may they, what for; and whatever goes wrong becomes a Status."""
+"""What answers requests: who asks, may they, what for; and whatever goes wrong becomes a Status."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -9,24 +8,14 @@ from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.create import create_object
 from argosy.local.apiserver.delete import delete_collection, delete_object
 from argosy.local.apiserver.discovery import discovery
-from argosy.local.apiserver.http import (
-    DisconnectedError,
-    Receive,
-    Request,
-    Response,
-    Scope,
-    Send,
-    reply,
-    reply_error,
-    send_response,
-)
+from argosy.local.apiserver.http import Request, finished, reply, reply_error
 from argosy.local.apiserver.impersonation import impersonated
 from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patching import patch_object
 from argosy.local.apiserver.rbac import asked_of, denied
 from argosy.local.apiserver.read import get_object, list_objects
 from argosy.local.apiserver.registry import Served
-from argosy.local.apiserver.relay import pod_log, pod_stream, refuse
+from argosy.local.apiserver.relay import pod_log, pod_stream
 from argosy.local.apiserver.reviews import KINDS as REVIEWS
 from argosy.local.apiserver.reviews import create_review
 from argosy.local.apiserver.status import (
@@ -41,6 +30,8 @@ from argosy.local.apiserver.target import Target, parse_target, verb_of
 from argosy.local.apiserver.tokens import Signer
 from argosy.local.apiserver.update import update_object
 from argosy.local.apiserver.watch import Lines, watch_objects
+from argosy.wire import messages
+from argosy.wire.messages import Answer, DisconnectedError, Response, Upgrade
 
 _PLAIN = b"text/plain; charset=utf-8"
 Handler = Callable[[Call], Awaitable[Response]]
@@ -65,55 +56,31 @@ class App:
         self.ready = False
         self._log = logging.getLogger(__name__)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._http(Request(scope, receive), send)
-        elif scope["type"] == "websocket":
-            await self._websocket(scope, receive, send)
-
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+    async def __call__(self, wire: messages.Request) -> Answer:
+        request = Request(wire)
         try:
-            request.user = self._authenticator.user(request)
-            target = parse_target(request.path)
-            if target is None or target.subresource not in ("exec", "attach") or target.plural != "pods":
-                raise page_not_found()
-            for verb in ("get", "create"):
-                self._authorize(request, target, verb)
-            served = self._api.registry.find("", "v1", "pods")
-            assert served is not None
-            await pod_stream(Call(self._api, request, target, served), scope, receive, send)
-        except StatusError as error:
-            await refuse(error, scope, receive, send)
-
-    async def _http(self, request: Request, send: Send) -> None:
-        try:
+            if wire.wants_websocket:
+                return await self._websocket(request)
             response = await self._answer(request)
         except StatusError as error:
             response = reply_error(error)
         except DisconnectedError:
-            return
+            raise
         except Exception as error:
             self._log.exception("%s %s failed", request.method, request.path)
             response = reply_error(internal(f"{type(error).__name__}: {error}"))
-        if isinstance(response.body, bytes):
-            await send_response(request, response, send)
-        else:
-            await self._stream(request, response, send)
+        return finished(request, response)
 
-    async def _stream(self, request: Request, response: Response, send: Send) -> None:
-        """Send a stream until it ends or the client goes."""
-        sending = asyncio.ensure_future(send_response(request, response, send))
-        gone = asyncio.ensure_future(request.disconnected())
-        try:
-            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, gone):
-                task.cancel()
-            results = await asyncio.gather(sending, gone, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                self._log.error("the stream of %s failed: %r", request.path, result)
+    async def _websocket(self, request: Request) -> Upgrade:
+        request.user = self._authenticator.user(request)
+        target = parse_target(request.path)
+        if target is None or target.subresource not in ("exec", "attach") or target.plural != "pods":
+            raise page_not_found()
+        for verb in ("get", "create"):
+            self._authorize(request, target, verb)
+        served = self._api.registry.find("", "v1", "pods")
+        assert served is not None
+        return await pod_stream(Call(self._api, request, target, served))
 
     async def _answer(self, request: Request) -> Response:
         if request.path.split("/")[1] in ("healthz", "livez", "readyz"):

@@ -1,23 +1,20 @@
-"""Requests and answers, between ASGI and the handlers.
+"""Requests and answers as the handlers know them: with a user, warnings, and Kubernetes' words for refusals.
 
 A request's body is read whole and bounded; an answer is bytes, or a stream that ends when the client goes.
 """
-
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from typing import TypeAlias
-from urllib.parse import parse_qs
 
 import msgspec
 
 from argosy.local.apiserver.status import StatusError, bad_request, too_large
 from argosy.local.schema.model import Json
+from argosy.wire import messages
+from argosy.wire.messages import TooLargeError
 
-Message: TypeAlias = MutableMapping[str, object]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Scope: TypeAlias = Mapping[str, object]
+Response = messages.Response
 
 BODY_LIMIT = 3 * 1024 * 1024
+
+_CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 
 
 class User(msgspec.Struct, frozen=True):
@@ -33,23 +30,24 @@ ANONYMOUS = User("system:anonymous", "", ("system:unauthenticated",))
 class Request:
     """One HTTP request; `user` is set once it is known who asks."""
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.method = str(scope.get("method", "GET"))
-        self.path = str(scope["path"])
-        raw_query = scope.get("query_string", b"")
-        assert isinstance(raw_query, bytes)
-        self.query: dict[str, list[str]] = (
-            parse_qs(raw_query.decode("latin-1"), keep_blank_values=True) if raw_query else {}
-        )
-        headers = scope["headers"]
-        assert isinstance(headers, list)
-        self.raw_headers: list[tuple[bytes, bytes]] = headers
-        self.headers: dict[bytes, bytes] = dict(headers)
+    __slots__ = ("headers", "method", "path", "user", "warnings", "wire", "yaml")
+
+    def __init__(self, wire: messages.Request) -> None:
+        self.wire = wire
+        self.method = wire.method
+        self.path = wire.path
+        self.headers = wire.headers
         self.user = ANONYMOUS
         self.warnings: list[str] = []
         self.yaml = False  # whether the answer is wanted as YAML
-        self._receive = receive
-        self._body: bytes | None = None
+
+    @property
+    def raw_headers(self) -> messages.Headers:
+        return self.wire.raw_headers
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return self.wire.query
 
     def parameter(self, name: str) -> str:
         values = self.query.get(name)
@@ -72,38 +70,10 @@ class Request:
 
     async def body(self) -> bytes:
         """The whole body, at most `BODY_LIMIT`."""
-        if self._body is None:
-            parts: list[bytes] = []
-            size, more = 0, True
-            while more:
-                message = await self._receive()
-                if message["type"] == "http.disconnect":
-                    raise DisconnectedError
-                part = message.get("body", b"")
-                assert isinstance(part, bytes)
-                parts.append(part)
-                size += len(part)
-                if size > BODY_LIMIT:
-                    raise too_large(BODY_LIMIT)
-                more = bool(message.get("more_body", False))
-            self._body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return self._body
-
-    async def disconnected(self) -> None:
-        """Return when the client has gone."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-
-class DisconnectedError(Exception):
-    """The client went away before its request was whole."""
-
-
-class Response(msgspec.Struct):
-    body: bytes | AsyncIterator[bytes]
-    status: int = 200
-    content_type: bytes = b"application/json"
-    headers: list[tuple[bytes, bytes]] = []
+        try:
+            return await self.wire.body(BODY_LIMIT)
+        except TooLargeError:
+            raise too_large(BODY_LIMIT) from None
 
 
 def reply(obj: Json, status: int = 200) -> Response:
@@ -117,28 +87,16 @@ def reply_error(error: StatusError) -> Response:
     return response
 
 
-async def send_response(request: Request, response: Response, send: Send) -> None:
-    headers = [
-        (b"content-type", response.content_type),
-        (b"cache-control", b"no-cache, private"),
-        *response.headers,
-    ]
-    headers += [(b"warning", f'299 - "{_quoted(text)}"'.encode()) for text in request.warnings]
-    body = response.body
-    if request.yaml and isinstance(body, bytes) and response.content_type == b"application/json":
-        headers[0], body = (b"content-type", b"application/yaml"), _yaml(body)
-    if isinstance(body, bytes):
-        if response.status == 204:
-            headers = response.headers
-        else:
-            headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
-        return
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    async for part in body:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+def finished(request: Request, response: Response) -> Response:
+    """The answer as it goes out: with what every answer says, and in YAML if that is wanted."""
+    if response.status == 204:
+        return response
+    response.headers = [_CACHE_CONTROL, *response.headers] if response.headers else [_CACHE_CONTROL]
+    if request.warnings:
+        response.headers += [(b"warning", f'299 - "{_quoted(text)}"'.encode()) for text in request.warnings]
+    if request.yaml and isinstance(response.body, bytes) and response.content_type == b"application/json":
+        response.content_type, response.body = b"application/yaml", _yaml(response.body)
+    return response
 
 
 def _yaml(body: bytes) -> bytes:

@@ -9,19 +9,21 @@ lines. There `run=N` asks for the N-th run of a container, from 0, and 410 says 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlencode
 
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.http import Receive, Request, Response, Scope, Send, reply_error
+from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.status import StatusError, bad_request, expired, internal
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import parts, text
-
-if TYPE_CHECKING:
-    import aiohttp
+from argosy.wire.client import Client, Streamed
+from argosy.wire.failures import RefusedError
+from argosy.wire.messages import Response, Upgrade
+from argosy.wire.origin import Origin
+from argosy.wire.websocket import WebSocket
 
 _PLAIN = b"text/plain"
 _LOG_PARAMETERS = (
@@ -36,7 +38,8 @@ _LOG_PARAMETERS = (
     "run",
 )
 _REASONS = {400: "BadRequest", 404: "NotFound", 403: "Forbidden", 409: "Conflict", 500: "InternalError"}
-_LARGEST_MESSAGE = 64 << 20
+_CONNECT_SECONDS = 10.0
+_LARGEST_REFUSAL = 1 << 20
 
 
 async def pod_log(call: Call) -> Response:
@@ -53,23 +56,22 @@ async def pod_log(call: Call) -> Response:
     query = {key: call.request.parameter(key) for key in _LOG_PARAMETERS if key in call.request.query}
     query["uid"] = uid
     path = f"/containerLogs/{call.namespace}/{name}/{container}?{urlencode(query)}"
-    import aiohttp
-
-    session = _session(call)
+    stack = AsyncExitStack()
     try:
-        answer = await session.get(f"http://agent{path}")
+        agent = await stack.enter_async_context(_agent(call))
+        answer = await stack.enter_async_context(agent.stream("GET", path, {}, timeout=_CONNECT_SECONDS))
         if answer.status != 200:
-            message = (await answer.text()).strip()
+            message = (await answer.read(_LARGEST_REFUSAL)).decode(errors="replace").strip()
             if asked and answer.status == 404:  # not 404: that is a server that knows no logs by uid
                 raise expired(message)
             raise StatusError(answer.status, _REASONS.get(answer.status, "Unknown"), message)
-    except aiohttp.ClientError as error:
-        await session.close()
+    except OSError as error:
+        await stack.aclose()
         raise unreachable(pod, error) from error
     except BaseException:
-        await session.close()
+        await stack.aclose()
         raise
-    return Response(_chunks(session, answer), content_type=_PLAIN)
+    return Response(_chunks(stack, answer), content_type=_PLAIN)
 
 
 def _found(call: Call) -> Json:
@@ -77,13 +79,11 @@ def _found(call: Call) -> Json:
     return stored.decoded() if stored is not None else {}
 
 
-async def _chunks(session: "aiohttp.ClientSession", answer: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
-    try:
+async def _chunks(stack: AsyncExitStack, answer: Streamed) -> AsyncIterator[bytes]:
+    async with stack:
         yield b""
-        async for chunk in answer.content.iter_any():
+        while chunk := await answer.chunk():
             yield chunk
-    finally:
-        await session.close()
 
 
 def choose_container(request: Request, pod: Json) -> str:
@@ -108,10 +108,8 @@ def choose_container(request: Request, pod: Json) -> str:
     return name
 
 
-async def pod_stream(call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+async def pod_stream(call: Call) -> Upgrade:
     """Exec or attach over a WebSocket."""
-    import aiohttp
-
     pod = find(call).decoded()
     container = choose_container(call.request, pod)
     if text(pod, "status", "phase") in ("Succeeded", "Failed"):
@@ -127,69 +125,52 @@ async def pod_stream(call: Call, scope: Scope, receive: Receive, send: Send) -> 
     ]
     query.append(("uid", text(pod, "metadata", "uid")))
     path = f"/{call.target.subresource}/{call.namespace}/{call.target.name}/{container}?{urlencode(query)}"
-    offered = scope.get("subprotocols")
-    protocols = [str(name) for name in offered] if isinstance(offered, list) else []
-    async with _session(call) as session:
-        try:
-            agent = await session.ws_connect(
-                f"http://agent{path}", protocols=protocols, max_msg_size=_LARGEST_MESSAGE, autoping=True
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            raise StatusError(error.status, _REASONS.get(error.status, "Unknown"), error.message) from error
-        except aiohttp.ClientError as error:
-            raise unreachable(pod, error) from error
-        await receive()
-        await send({"type": "websocket.accept", "subprotocol": agent.protocol})
-        await _carry(agent, receive, send)
+    stack = AsyncExitStack()
+    try:
+        client = await stack.enter_async_context(_agent(call))
+        offered = call.request.wire.subprotocols
+        agent = await stack.enter_async_context(client.websocket(path, {}, offered, timeout=_CONNECT_SECONDS))
+    except RefusedError as error:
+        await stack.aclose()
+        message = error.body[:_LARGEST_REFUSAL].decode(errors="replace").strip()
+        raise StatusError(error.status, _REASONS.get(error.status, "Unknown"), message) from error
+    except OSError as error:
+        await stack.aclose()
+        raise unreachable(pod, error) from error
+    except BaseException:
+        await stack.aclose()
+        raise
+
+    async def converse(socket: WebSocket) -> None:
+        async with stack:
+            await _carry(agent, socket)
+
+    return Upgrade(agent.subprotocol, converse)
 
 
-async def _carry(agent: "aiohttp.ClientWebSocketResponse", receive: Receive, send: Send) -> None:
-    """Messages both ways until either side closes."""
-    outward = asyncio.ensure_future(_outward(agent, send))
-    inward = asyncio.ensure_future(_inward(agent, receive))
+async def _carry(agent: WebSocket, client: WebSocket) -> None:
+    """Messages both ways until either side closes; who is left is told why."""
+    outward = asyncio.ensure_future(_pass_on(agent, client))
+    inward = asyncio.ensure_future(_pass_on(client, agent))
     try:
         await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
+        if outward.done():
+            await client.close(_code(agent))
     finally:
         for task in (outward, inward):
             task.cancel()
         await asyncio.gather(outward, inward, return_exceptions=True)
-        await agent.close()
 
 
-async def _outward(agent: "aiohttp.ClientWebSocketResponse", send: Send) -> None:
-    import aiohttp
-
-    async for message in agent:
-        if message.type is aiohttp.WSMsgType.BINARY:
-            await send({"type": "websocket.send", "bytes": message.data})
-        elif message.type is aiohttp.WSMsgType.TEXT:
-            await send({"type": "websocket.send", "text": message.data})
-    await send({"type": "websocket.close", "code": agent.close_code or 1000})
+async def _pass_on(source: WebSocket, sink: WebSocket) -> None:
+    with suppress(ConnectionError):
+        while (message := await source.receive()) is not None:
+            await sink.send(message)
 
 
-async def _inward(agent: "aiohttp.ClientWebSocketResponse", receive: Receive) -> None:
-    while True:
-        message = await receive()
-        if message["type"] == "websocket.disconnect":
-            return
-        content = message.get("bytes")
-        if isinstance(content, bytes):
-            await agent.send_bytes(content)
-        else:
-            await agent.send_str(str(message.get("text", "")))
-
-
-async def refuse(error: StatusError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a WebSocket handshake with a Status."""
-    await receive()
-    extensions = scope.get("extensions")
-    if not isinstance(extensions, Mapping) or "websocket.http.response" not in extensions:
-        await send({"type": "websocket.close", "code": 1008, "reason": error.message[:100]})
-        return
-    response = reply_error(error)
-    headers = [(b"content-type", response.content_type)]
-    await send({"type": "websocket.http.response.start", "status": error.code, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": response.body})
+def _code(ended: WebSocket) -> int:
+    """What may be said of an end: that there was no code, or no end, is not among it."""
+    return ended.close_code if ended.close_code not in (None, 1005, 1006) else 1000
 
 
 def unreachable(pod: Json, error: Exception) -> StatusError:
@@ -197,11 +178,10 @@ def unreachable(pod: Json, error: Exception) -> StatusError:
     return internal(f"error dialing backend of node {node}: {error}")
 
 
-def _session(call: Call) -> "aiohttp.ClientSession":
-    import aiohttp
-
-    connector = aiohttp.UnixConnector(path=str(call.api.state / "agent.sock"))
-    timeout = aiohttp.ClientTimeout(total=None, connect=10)
-    return aiohttp.ClientSession(
-        connector=connector, timeout=timeout, auto_decompress=False, read_bufsize=1 << 20
-    )
+@asynccontextmanager
+async def _agent(call: Call) -> AsyncIterator[Client]:
+    client = Client(Origin.from_url("http://agent", unix_socket=str(call.api.state / "agent.sock")))
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -5,21 +5,10 @@ first, then what is being written.
 """
 
 import asyncio
-import contextlib
 import gc
-import os
 import signal
-import socket
 import ssl
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
-
-import uvicorn
-from httptools import HttpParserInvalidMethodError
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.app import App
@@ -27,13 +16,17 @@ from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.bootstrap import bootstrap
 from argosy.local.apiserver.crds import Definitions
 from argosy.local.apiserver.expiry import forget_events
-from argosy.local.apiserver.gathering import GatheringTransport
 from argosy.local.apiserver.http import reply_error
 from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry
 from argosy.local.apiserver.status import method_not_allowed
 from argosy.local.apiserver.store import Limits, Store
 from argosy.local.apiserver.tokens import Signer
+from argosy.wire import messages
+from argosy.wire.messages import Response
+from argosy.wire.server import Server
+
+_GRACE_SECONDS = 1.0
 
 
 async def serve(state: Path, port: int, limits: Limits) -> None:
@@ -45,79 +38,38 @@ async def serve(state: Path, port: int, limits: Limits) -> None:
     app = App(api, Authenticator(state / "tokens.json", signer), signer, f"127.0.0.1:{port}")
     definitions = Definitions(api)
     definitions.restore()
-    server = _Server(_config(app, state))
+    server = Server(app, refusal=_refusal)
     chores = [asyncio.ensure_future(chore) for chore in (definitions.run(), _trim(store), forget_events(api))]
     try:
         await bootstrap(api)
         gc.freeze()  # what is there now stays, and need not be looked at again
         app.ready = True
-        await server.serve(sockets=[_loopback(port), _unix(state / "apiserver.sock")])
+        tls = tls_context(state)
+        await server.listen_tcp("127.0.0.1", port, tls)
+        await server.listen_unix(state / "apiserver.sock", tls)
+        await _told_to_stop()
     finally:
+        await server.close(_GRACE_SECONDS)
         for chore in chores:
             chore.cancel()
         await asyncio.gather(*chores, return_exceptions=True)
         store.stop()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server, that ends by returning when it is told to, so that the store is closed in order."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
+async def _told_to_stop() -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
 
 
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol on a transport that gathers writes."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(GatheringTransport(transport, self.loop))
-
-    def send_400_response(self, msg: str) -> None:
-        """A method that the parser has never heard of is refused like any other that is not allowed."""
-        if not isinstance(sys.exception(), HttpParserInvalidMethodError):
-            super().send_400_response(msg)
-            return
-        body = reply_error(method_not_allowed()).body
-        assert isinstance(body, bytes)
-        head = (
-            "HTTP/1.1 405 Method Not Allowed\r\ncontent-type: application/json\r\n"
-            f"cache-control: no-cache, private\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
-
-
-def _config(app: App, state: Path) -> uvicorn.Config:
-    config = uvicorn.Config(
-        app,
-        http=_Protocol,
-        ws=cast("type[asyncio.Protocol]", _websocket),
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=600,
-        timeout_graceful_shutdown=1,
-        ws_ping_interval=None,
-    )
-    config.load()
-    config.ssl = tls_context(state)
-    return config
-
-
-def _websocket(
-    config: uvicorn.Config, server_state: ServerState, app_state: dict[str, object]
-) -> asyncio.Protocol:
-    """The protocol of a WebSocket; imported when the first one comes, for that takes as long as all else."""
-    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
-
-    return WSProtocol(config, server_state, app_state)
+def _refusal(status: int, why: str) -> Response:
+    """A method that nobody has ever heard of is refused like any other that is not allowed."""
+    if status != 405:
+        return messages.refusal(status, why)
+    response = reply_error(method_not_allowed())
+    response.headers = [(b"cache-control", b"no-cache, private")]
+    return response
 
 
 def tls_context(state: Path) -> ssl.SSLContext:
@@ -126,24 +78,6 @@ def tls_context(state: Path) -> ssl.SSLContext:
     context.load_cert_chain(state / "pki" / "apiserver.crt", state / "pki" / "apiserver.key")
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _loopback(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
-    return listener
-
-
-def _unix(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
-    return listener
 
 
 async def _trim(store: Store) -> None:
