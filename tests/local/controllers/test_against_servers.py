@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, NotFound
 from argosy.engine.kubeconfig import Connection
@@ -26,6 +27,7 @@ from argosy.local.controllers.kinds import (
     Node,
     Pod,
     PodGroup,
+    PriorityClass,
     Service,
 )
 from argosy.local.controllers.run import Timings, run
@@ -167,6 +169,52 @@ async def test_a_gang_is_placed_whole_when_there_is_room(client: Client, namespa
             return (await client.get(PodGroup, loser, namespace)).status.phase == "Running"
 
         await until(second_runs, "the other gang runs when the first is gone")
+
+
+async def test_a_higher_priority_takes_the_room_of_a_lower(client: Client, namespace: str) -> None:
+    await _define_priority(client, f"{namespace}-high", 1000)
+    async with cluster(client, nodes=1, gpu="1") as simulator:
+        await client.create(Pod, pod("low", container=needs(gpu="1")), namespace)
+
+        async def running(name: str) -> bool:
+            return await phase(client, namespace, name) == "Running"
+
+        await until(lambda: running("low"), "the first pod runs")
+        low = await client.get(Pod, "low", namespace)
+        seen: list[Pod] = []
+        watch = asyncio.create_task(_follow(client, namespace, seen))
+        try:
+            high = pod("high", container=needs(gpu="1"), priorityClassName=f"{namespace}-high")
+            made = await client.create(Pod, high, namespace)
+            await until(lambda: running("high"), "the second has its room")
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+        assert await gone(client, Pod, "low", namespace)
+        lost = [each for each in seen if each.metadata.uid == low.metadata.uid]
+        reasons = {c.reason for each in lost for c in each.status.conditions if c.type == "DisruptionTarget"}
+        assert reasons == {"PreemptionByScheduler"}
+        waited = [each.status.nominated_node_name for each in seen if each.metadata.uid == made.metadata.uid]
+        only = next(iter(simulator.nodes))
+        assert only in waited
+        assert (await client.get(Pod, "high", namespace)).status.nominated_node_name == ""
+
+        async def told() -> bool:
+            message = f"Preempted by pod {made.metadata.uid} on node {only}"
+            events = await client.list(Event, namespace)
+            return any((event.reason, event.message) == ("Preempted", message) for event in events.items)
+
+        await until(told, "an event tells it")
+
+
+async def _follow(client: Client, namespace: str, seen: list[Pod]) -> None:
+    cache = Cache(client, Pod, namespace=namespace)
+    cache.subscribe(lambda change: seen.append(change.new) if change.new is not None else None)
+    await cache.run()
+
+
+async def _define_priority(client: Client, name: str, value: int) -> None:
+    await client.create(PriorityClass, {"metadata": {"name": name}, "value": value})
 
 
 def job(name: str, **spec: object) -> Json:

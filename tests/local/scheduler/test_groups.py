@@ -7,7 +7,7 @@ import pytest
 from msgspec import Struct
 
 from argosy.local.controllers.kinds import Pod, PodGroupCondition
-from argosy.local.scheduler.gangs import GangOutcome
+from argosy.local.scheduler.decision import GangOutcome
 from argosy.local.scheduler.groups import group_status
 from argosy.testing.objects import START, pod, pod_group
 

@@ -10,6 +10,7 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable
+from argosy.kinds.meta import Condition
 from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.controllers.shared import Shared
 from argosy.local.scheduler.scheduler import Scheduler
@@ -23,6 +24,10 @@ class Deaf:
     def event(
         self, obj: Fetchable, type: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None: ...
+
+
+class Told(msgspec.Struct):
+    conditions: list[Condition]
 
 
 class Desk:
@@ -40,8 +45,8 @@ class Desk:
         self._version = 100
 
     async def patch(self, _kind: type[Pod], name: str, patch: Json, namespace: str, **_: object) -> Pod:
-        status = msgspec.convert(patch["status"], dict[str, list[dict[str, object]]])
-        message = str(status["conditions"][0]["message"])
+        told = msgspec.convert(patch["status"], Told)
+        message = told.conditions[0].message
         self.words.append((name, message))
         if name in self.held:
             self.open += 1
@@ -50,7 +55,9 @@ class Desk:
             self.open -= 1
         self.last[name] = message
         self._version += 1
-        return versioned(pod(name, namespace=namespace, status=status, cpu=9), self._version)
+        written = pod(name, namespace=namespace, cpu=9)
+        written.status.conditions = told.conditions
+        return versioned(written, self._version)
 
 
 def versioned(obj: T, version: int) -> T:

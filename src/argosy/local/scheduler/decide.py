@@ -2,35 +2,76 @@
 
 Single pods and gangs stand in one line, by priority and age. A gang is placed whole (at least its minimum)
 or not at all. Gangs that have some members bound already (a bind failed, or the scheduler was killed between
-two binds) go first, whatever their priority, because only room completes them.
+two binds) go first, whatever their priority, because only room completes them. What of one priority has no
+room may be given that of lower ones, before those are looked at.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 
+from argosy.local.scheduler.decision import Decision, GroupKey
 from argosy.local.scheduler.fit import Fitting, Refusal
-from argosy.local.scheduler.gangs import Decision, Gang, Gangs, GroupKey
+from argosy.local.scheduler.gangs import Gang, Gangs
+from argosy.local.scheduler.preempt import SINGLE, Preempting
 from argosy.local.scheduler.resources import Amounts, add, amounts, missing
 from argosy.local.scheduler.world import PodFacts, World
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def decide(world: World, waiting: Iterable[PodFacts], gangs: Mapping[GroupKey, Gang]) -> Decision:
-    """Places what can be placed, into `world` as well: the caller binds it or takes it out again."""
+Unit = tuple[GroupKey | None, list[PodFacts]]
+
+
+def decide(
+    world: World,
+    waiting: Iterable[PodFacts],
+    gangs: Mapping[GroupKey, Gang],
+    gang_of: Callable[[GroupKey], Gang | None] | None = None,
+) -> Decision:
+    """Places what can be placed, into `world` as well: the caller binds it or takes it out again.
+
+    `gang_of` finds gangs beyond those that wait: some may have to give up their room.
+    """
+    world.census.forget()
     decision = Decision()
     fitting = Fitting(world)
     placing = Gangs(world, fitting)
-    for key, members in _line(waiting, gangs):
-        gang = gangs.get(key) if key else None
-        if gang is not None and key is not None:
-            placing.place(key, gang, members, decision)
-        elif key is not None:
-            message = f'PodGroup "{key[0]}/{key[1]}" not found'
-            decision.refused.extend((facts, message) for facts in members)
-        else:
-            _place_each(members, fitting, decision)
+    preempting = Preempting(world, fitting, gang_of or gangs.get)
+    for (_, priority), level in groupby(_line(waiting, gangs), key=lambda unit: _rank(unit, gangs)):
+        refused = [unit for unit in level if not _place(unit, gangs, placing, fitting, decision)]
+        if refused and preempting.possible(priority):
+            _preempt(refused, gangs, preempting, decision)
+    for uid in decision.nominated:
+        world.remove(uid)
+    world.census.forget()
     return decision
+
+
+def _place(
+    unit: Unit, gangs: Mapping[GroupKey, Gang], placing: Gangs, fitting: Fitting, decision: Decision
+) -> bool:
+    """Whether a pod or a gang has its place now; or could have none if there were room."""
+    key, members = unit
+    if key is None:
+        return _place_each(members, fitting, decision)
+    if key in gangs:
+        return placing.place(key, gangs[key], members, decision)
+    message = f'PodGroup "{key[0]}/{key[1]}" not found'
+    decision.refused.extend((facts, message) for facts in members)
+    return True
+
+
+def _preempt(
+    refused: Sequence[Unit], gangs: Mapping[GroupKey, Gang], preempting: Preempting, decision: Decision
+) -> None:
+    preempting.begin()
+    for key, members in refused:
+        found = preempting.make_room(members, gangs[key] if key is not None else SINGLE)
+        if found is not None:
+            decision.victims.extend(found.victims)
+            decision.nominated.update((facts.uid, node) for facts, node in found.nominated)
+    preempting.end()
 
 
 def queueable(world: World, least: Amounts, *, overcommit: float = 1.2) -> bool:
@@ -47,11 +88,9 @@ def least_resources(quantities: Mapping[str, str | int | float]) -> Amounts:
     return amounts({name.removeprefix("requests."): value for name, value in quantities.items()})
 
 
-def _line(
-    waiting: Iterable[PodFacts], gangs: Mapping[GroupKey, Gang]
-) -> list[tuple[GroupKey | None, list[PodFacts]]]:
+def _line(waiting: Iterable[PodFacts], gangs: Mapping[GroupKey, Gang]) -> list[Unit]:
     groups: dict[GroupKey, list[PodFacts]] = {}
-    units: list[tuple[GroupKey | None, list[PodFacts]]] = []
+    units: list[Unit] = []
     for facts in sorted(waiting, key=_turn):
         key = (facts.namespace, facts.group)
         alone = not facts.group or (key not in gangs and facts.pod.spec.scheduler_name == "default-scheduler")
@@ -62,19 +101,28 @@ def _line(
         else:
             groups[key] = [facts]
             units.append((key, groups[key]))
-    units.sort(key=lambda unit: not (unit[0] is not None and unit[0] in gangs and gangs[unit[0]].begun))
+    units.sort(key=lambda unit: _rank(unit, gangs)[0])
     return units
 
 
-def _turn(facts: PodFacts) -> tuple[int, datetime, str, str]:
+def _rank(unit: Unit, gangs: Mapping[GroupKey, Gang]) -> tuple[bool, int]:
+    key, members = unit
+    return (not (key is not None and key in gangs and gangs[key].begun), members[0].priority)
+
+
+def _turn(facts: PodFacts) -> tuple[int, bool, datetime, str, str]:
+    """Among equals the one for which others have left goes first."""
     meta = facts.pod.metadata
-    return (-facts.priority, meta.creation_timestamp or EPOCH, meta.namespace, meta.name)
+    nominated = bool(facts.pod.status.nominated_node_name)
+    return (-facts.priority, not nominated, meta.creation_timestamp or EPOCH, meta.namespace, meta.name)
 
 
-def _place_each(members: Sequence[PodFacts], fitting: Fitting, decision: Decision) -> None:
+def _place_each(members: Sequence[PodFacts], fitting: Fitting, decision: Decision) -> bool:
+    before = len(decision.refused)
     for facts in members:
         node = fitting.place(facts)
         if isinstance(node, Refusal):
             decision.refused.append((facts, node.message))
         else:
             decision.bind.append((facts, node))
+    return len(decision.refused) == before

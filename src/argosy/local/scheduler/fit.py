@@ -11,8 +11,9 @@ import heapq
 
 from msgspec import Struct
 
-from argosy.local.scheduler.filters import depends_on_pods, describe, refusals
+from argosy.local.scheduler.filters import describe, refusals
 from argosy.local.scheduler.matching import node_preference, untolerated
+from argosy.local.scheduler.surroundings import Surroundings, surroundings
 from argosy.local.scheduler.world import PodFacts, Room, World
 
 PREFERENCE_WEIGHT = 2
@@ -36,8 +37,9 @@ class Fitting:
 
         The best is the emptiest; when packing, the fullest that still takes it.
         """
-        if pack or depends_on_pods(facts, self._world):
-            return self._scan(facts, pack)
+        around = surroundings(facts, self._world)
+        if pack or around is not None:
+            return self._scan(facts, around, pack)
         if facts.shape in self._refusals:
             return self._refusals[facts.shape]
         heap = self._heaps.get(facts.shape)
@@ -50,7 +52,7 @@ class Fitting:
             if room.version == version:
                 self._world.place(facts, name)
                 return name
-            if refusals(facts, room, self._world):
+            if refusals(facts, room, None):
                 heapq.heappop(heap)
             else:
                 heapq.heapreplace(heap, (-score(facts, room), name, room.version))
@@ -61,32 +63,40 @@ class Fitting:
         for uid in uids:
             self._world.remove(uid)
         if uids:
-            self._heaps.clear()
-            self._refusals.clear()
+            self.start_over()
+
+    def start_over(self) -> None:
+        """Forget what was worked out: room has been freed."""
+        self._heaps.clear()
+        self._refusals.clear()
 
     def _ranked(self, facts: PodFacts) -> list[tuple[float, str, int]]:
         heap = [
             (-score(facts, room), name, room.version)
             for name, room in self._world.rooms.items()
-            if not refusals(facts, room, self._world)
+            if not refusals(facts, room, None)
         ]
         heapq.heapify(heap)
         return heap
 
-    def _scan(self, facts: PodFacts, pack: bool) -> str | Refusal:
-        sign = 1 if pack else -1
-        ranked = self._ranked(facts)
-        best = min(((sign * -value, name) for value, name, _ in ranked), default=None)
-        if best is None:
+    def _scan(self, facts: PodFacts, around: Surroundings | None, pack: bool) -> str | Refusal:
+        rooms = [room for room in self._world.rooms.values() if not refusals(facts, room, around)]
+        if not rooms:
             return Refusal(describe(facts, self._world))
-        self._world.place(facts, best[1])
-        return best[1]
+        more = around.scores(rooms) if around is not None else [0.0] * len(rooms)
+        scores = [
+            (-score(facts, room, pack=pack) - extra, room.name)
+            for room, extra in zip(rooms, more, strict=True)
+        ]
+        best = min(scores)[1]
+        self._world.place(facts, best)
+        return best
 
 
-def score(facts: PodFacts, room: Room) -> float:
+def score(facts: PodFacts, room: Room, *, pack: bool = False) -> float:
     """How good a node is for the pod: the share it would leave free, and what the pod prefers or avoids.
 
-    Falls with every pod placed, which `Fitting` relies on.
+    Falls with every pod placed, which `Fitting` relies on. When packing, the share counts against the node.
     """
     allocatable, usage = room.allocatable, room.usage
     shares = 0.0
@@ -99,6 +109,7 @@ def score(facts: PodFacts, room: Room) -> float:
     total = 100.0 * shares / counted if counted else 0.0
     pods = allocatable.get("pods", 110)
     total += 1.0 - len(room.pods) / pods if pods > 0 else 0.0
+    total = -total if pack else total
     if facts.pod.spec.affinity is not None:
         total += PREFERENCE_WEIGHT * node_preference(facts.pod, room.name, room.labels)
     if untolerated(room.node.spec.taints, facts.pod.spec.tolerations, "PreferNoSchedule"):

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from argosy.local.scheduler.filters import depends_on_pods
+from argosy.local.scheduler.decision import Decision, GangOutcome, GroupKey, Placed
 from argosy.local.scheduler.fit import Fitting, Refusal
 from argosy.local.scheduler.resources import Amounts, add, missing
+from argosy.local.scheduler.surroundings import depends_on_pods
 from argosy.local.scheduler.world import PodFacts, World
 
 Signature = tuple[object, ...]
-GroupKey = tuple[str, str]
 
 
 class Gang(Struct, frozen=True):
@@ -34,17 +34,6 @@ class Gang(Struct, frozen=True):
         return 0 < sum(self.bound.values()) < self.minimum
 
 
-class GangOutcome(Struct, frozen=True):
-    placed: bool
-    message: str = ""
-
-
-class Decision(Struct):
-    bind: list[tuple[PodFacts, str]] = field(default_factory=list)
-    refused: list[tuple[PodFacts, str]] = field(default_factory=list)
-    gangs: dict[GroupKey, GangOutcome] = field(default_factory=dict)
-
-
 class Gangs:
     """Places gangs during one pass, and remembers which kinds of gang there was no room for.
 
@@ -57,19 +46,20 @@ class Gangs:
         self._fitting = fitting
         self._hopeless: dict[Signature, Trial] = {}
 
-    def place(self, key: GroupKey, gang: Gang, members: Sequence[PodFacts], decision: Decision) -> None:
+    def place(self, key: GroupKey, gang: Gang, members: Sequence[PodFacts], decision: Decision) -> bool:
         """The gang's minimum or nothing; members beyond the minimum come along if there is room."""
         trial = self._trial(gang, members)
         if trial.enough:
             decision.bind.extend(trial.placed)
             decision.refused.extend((members[index], text) for index, text in trial.refused.items())
             decision.gangs[key] = GangOutcome(placed=True)
-            return
+            return True
         message = _gang_message(gang, members, trial)
         decision.gangs[key] = GangOutcome(placed=False, message=message)
         decision.refused.extend(
             (facts, trial.refused.get(index, message)) for index, facts in enumerate(members)
         )
+        return False
 
     def _trial(self, gang: Gang, members: Sequence[PodFacts]) -> "Trial":
         needed = gang.minimum - sum(gang.bound.values())
@@ -82,7 +72,7 @@ class Gangs:
         if not trial.enough and needed > 0 and len({facts.shape for facts in members}) > 1:
             self._fitting.take_back([facts.uid for facts, _ in trial.placed])
             if needed < len(members) or _total_fits(members, self._world):
-                trial = self._try(gang, members, _bulkiest_first(members), pack=True)
+                trial = self._try(gang, members, bulkiest_first(members), pack=True)
         if not trial.enough:
             self._fitting.take_back([facts.uid for facts, _ in trial.placed])
             if signature is not None:
@@ -100,11 +90,7 @@ class Gangs:
                     break
             else:
                 trial.placed.append((members[index], node))
-        tasks = Counter(gang.bound)
-        tasks.update(facts.task for facts, _ in trial.placed)
-        trial.enough = tasks.total() >= gang.minimum and all(
-            tasks[task] >= least for task, least in gang.tasks.items()
-        )
+        trial.enough = enough(gang, trial.placed)
         return trial
 
     def _signature(self, gang: Gang, members: Sequence[PodFacts]) -> Signature | None:
@@ -117,12 +103,19 @@ class Gangs:
 class Trial(Struct):
     """How an attempt to place a gang went; `refused` is by position in the gang."""
 
-    placed: list[tuple[PodFacts, str]] = field(default_factory=list)
+    placed: list[Placed] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     enough: bool = False
 
 
-def _bulkiest_first(members: Sequence[PodFacts]) -> list[int]:
+def enough(gang: Gang, placed: Iterable[Placed]) -> bool:
+    """Whether a gang can start with these beside those that have a node already."""
+    tasks = Counter(gang.bound)
+    tasks.update(facts.task for facts, _ in placed)
+    return tasks.total() >= gang.minimum and all(tasks[task] >= least for task, least in gang.tasks.items())
+
+
+def bulkiest_first(members: Sequence[PodFacts]) -> list[int]:
     return sorted(
         range(len(members)), key=lambda index: sorted(members[index].requests.values()), reverse=True
     )

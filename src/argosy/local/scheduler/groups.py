@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from argosy.local.controllers.kinds import Pod, PodGroup, PodGroupCondition, PodGroupStatus
-from argosy.local.scheduler.gangs import GangOutcome
+from argosy.local.scheduler.decision import GangOutcome
 
 SCHEDULED = "Scheduled"
 UNSCHEDULABLE = "Unschedulable"

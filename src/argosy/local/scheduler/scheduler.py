@@ -19,7 +19,8 @@ from argosy.engine.lines import Log
 from argosy.local.controllers.kinds import Namespace, Node, Pod, PodGroup
 from argosy.local.controllers.shared import Shared, group_of
 from argosy.local.scheduler.decide import decide, least_resources, queueable
-from argosy.local.scheduler.gangs import Gang, GangOutcome, GroupKey
+from argosy.local.scheduler.decision import GangOutcome, GroupKey, Victim
+from argosy.local.scheduler.gangs import Gang
 from argosy.local.scheduler.groups import group_status, status_patch
 from argosy.local.scheduler.world import VOLCANO_TASK_ANNOTATION, PodFacts, World
 
@@ -66,9 +67,9 @@ class Scheduler:
 
     def _namespace_changed(self, change: Change[Namespace]) -> None:
         if change.new is not None:
-            self._world.namespaces[change.new.metadata.name] = change.new.metadata.labels
+            self._world.census.namespaces[change.new.metadata.name] = change.new.metadata.labels
         elif change.old is not None:
-            self._world.namespaces.pop(change.old.metadata.name, None)
+            self._world.census.namespaces.pop(change.old.metadata.name, None)
 
     def _group_changed(self, change: Change[PodGroup]) -> None:
         group = change.new or change.old
@@ -86,6 +87,7 @@ class Scheduler:
             self._touched.add((either.metadata.namespace, group))
         if new is None or new.finished:
             self._world.remove(uid)
+            self._world.leaving.discard(uid)
             self._waiting.pop(uid, None)
             self._binding.discard(uid)
         elif new.spec.node_name:
@@ -95,6 +97,8 @@ class Scheduler:
                 self._world.remove(uid)
             if self._world.where(uid) != new.spec.node_name:
                 self._world.place(self._facts(new), new.spec.node_name)
+            if new.metadata.deletion_timestamp is not None:
+                self._world.leaving.add(uid)
         elif _mine(new):
             if uid not in self._binding:
                 self._waiting[uid] = self._facts(new)
@@ -117,15 +121,19 @@ class Scheduler:
         touched, self._touched = self._touched, set()
         touched |= {(facts.namespace, facts.group) for facts in self._waiting.values() if facts.group}
         gangs = {key: gang for key in touched if (gang := self._gang(key)) is not None}
-        decision = decide(self._world, self._waiting.values(), gangs)
+        decision = decide(self._world, self._waiting.values(), gangs, self._gang)
         for facts, node in decision.bind:
             self._waiting.pop(facts.uid, None)
             self._binding.add(facts.uid)
             self._start(self._bind(facts, node))
+        for victim in decision.victims:
+            self._world.leaving.add(victim.facts.uid)
+            self._start(self._evict(victim))
         for facts, message in decision.refused:
-            if facts.uid not in self._telling and not _says(facts.pod, message):
+            node = decision.nominated.get(facts.uid, "")
+            if facts.uid not in self._telling and not _says(facts.pod, message, node):
                 self._telling.add(facts.uid)
-                self._start(self._tell(facts.pod, message))
+                self._start(self._tell(facts.pod, message, node))
         for key, gang in gangs.items():
             self._start_group(key, gang, decision.gangs.get(key))
         return None
@@ -207,8 +215,38 @@ class Scheduler:
             self._waiting[facts.uid] = facts
             self._controller.enqueue(EVERYTHING, 0.5)
 
-    async def _tell(self, pod: Pod, message: str) -> None:
-        """Write why the pod waits; the pass that follows finds out whether that is still true."""
+    async def _evict(self, victim: Victim) -> None:
+        """Delete a pod for one of higher priority, and say so on it first."""
+        meta = victim.facts.pod.metadata
+        name = victim.preemptor.pod.spec.scheduler_name
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": self._shared.clock.now().replace(microsecond=0),
+        }
+        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._shared.client.patch(
+                Pod, meta.name, patch, meta.namespace, type=PatchType.STRATEGIC, subresource="status"
+            )
+            await self._shared.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid)
+        except (NotFound, Conflict):
+            return  # gone, and another of its name perhaps here: the watch tells
+        except ApiError as error:
+            log.warning("pod not preempted", pod=f"{meta.namespace}/{meta.name}", error=str(error))
+            self._world.leaving.discard(meta.uid)
+            self._controller.enqueue(EVERYTHING, 0.5)
+        else:
+            message = f"Preempted by pod {victim.preemptor.uid} on node {victim.node}"
+            self._shared.events.event(victim.facts.pod, "Normal", "Preempted", message)
+
+    async def _tell(self, pod: Pod, message: str, node: str) -> None:
+        """Write why the pod waits; the pass that follows finds out whether that is still true.
+
+        `node` is where it is to go when others have left, if that is why.
+        """
         self._shared.events.event(pod, "Warning", "FailedScheduling", message)
         condition = {
             "type": "PodScheduled",
@@ -218,7 +256,8 @@ class Scheduler:
             "lastTransitionTime": self._shared.clock.now().replace(microsecond=0),
         }
         meta = pod.metadata
-        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        status = {"conditions": [condition], "nominatedNodeName": node or None}
+        patch = {"metadata": {"uid": meta.uid}, "status": status}
         try:
             written = await self._shared.client.patch(
                 Pod, meta.name, patch, meta.namespace, type=PatchType.STRATEGIC, subresource="status"
@@ -275,8 +314,8 @@ def _mine(pod: Pod) -> bool:
     )
 
 
-def _says(pod: Pod, message: str) -> bool:
-    return any(
+def _says(pod: Pod, message: str, node: str) -> bool:
+    return pod.status.nominated_node_name == node and any(
         known.type == "PodScheduled" and (known.status, known.message) == ("False", message)
         for known in pod.status.conditions
     )

@@ -5,15 +5,18 @@ two decisions never spend the same room. Placing is idempotent by uid: the confi
 changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct, field
 
-from argosy.local.controllers.kinds import Node, Pod, PodAffinityTerm, SpreadConstraint
+from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.controllers.shared import group_of
+from argosy.local.scheduler.census import Census, Counted, Holder
 from argosy.local.scheduler.matching import HostPort, host_ports
 from argosy.local.scheduler.resources import Amounts, add, amounts, pod_requests, pod_usage, subtract
+from argosy.local.scheduler.terms import Term, Wishes, wishes
 
 VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
 
@@ -26,11 +29,9 @@ class PodFacts(Struct, frozen=True):
     requests: Amounts
     usage: Amounts
     ports: tuple[HostPort, ...]
-    affinity: tuple[PodAffinityTerm, ...]
-    anti_affinity: tuple[PodAffinityTerm, ...]
-    spread: tuple[SpreadConstraint, ...]
+    wishes: Wishes
     shape: bytes
-    """Pods of one shape fit the same nodes equally well, as long as no affinity between pods is involved."""
+    """Pods of one shape fit the same nodes equally well, as long as nothing is said about other pods."""
 
     @property
     def uid(self) -> str:
@@ -53,17 +54,11 @@ class PodFacts(Struct, frozen=True):
         spec = pod.spec
         requests = pod_requests(pod)
         ports = tuple(host_ports(pod))
-        affinity = spec.affinity
-        pods = affinity.pod_affinity.required if affinity and affinity.pod_affinity else []
-        anti = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else []
-        nodes = affinity.node_affinity if affinity else None
+        nodes = spec.affinity.node_affinity if spec.affinity else None
         shape = msgspec.json.encode(
             (sorted(requests.items()), spec.node_selector, nodes, spec.tolerations, ports)
         )
-        spread = tuple(
-            each for each in spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule"
-        )
-        return cls(pod, priority, requests, pod_usage(pod), ports, tuple(pods), tuple(anti), spread, shape)
+        return cls(pod, priority, requests, pod_usage(pod), ports, wishes(pod), shape)
 
 
 class Room(Struct):
@@ -95,11 +90,12 @@ class Room(Struct):
         add(self.usage, facts.usage)
         self.version += 1
 
-    def give_back(self, uid: str) -> None:
+    def give_back(self, uid: str) -> PodFacts:
         facts = self.pods.pop(uid)
         subtract(self.used, facts.requests)
         subtract(self.usage, facts.usage)
         self.version += 1
+        return facts
 
 
 class World:
@@ -107,13 +103,13 @@ class World:
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self.rooms: dict[str, Room] = {}
-        self.namespaces: dict[str, dict[str, str]] = {}
-        """Labels of the namespaces, for affinity terms that select them."""
-        self.repelling = 0
-        """How many placed pods have required anti-affinity: while any has, every placement can close other
-        nodes.
-        """
+        self.census = Census()
+        self.priorities: Counter[int] = Counter()
+        """How many placed pods have which priority."""
+        self.leaving: set[str] = set()
+        """Placed pods that are being deleted: their room is taken still, and will be free."""
         self._where: dict[str, str] = {}
+        self._groups: dict[tuple[str, str], set[str]] = {}
         self._homeless: dict[str, dict[str, PodFacts]] = {}
         for node in nodes:
             self.set_node(node)
@@ -139,7 +135,10 @@ class World:
             return
         self.remove(facts.uid)
         self._where[facts.uid] = node
-        self.repelling += bool(facts.anti_affinity)
+        self.priorities[facts.priority] += 1
+        if facts.group:
+            self._groups.setdefault((facts.namespace, facts.group), set()).add(facts.uid)
+        self.census.add(self._counted(facts), facts.wishes, node)
         if node in self.rooms:
             self.rooms[node].take(facts)
         else:
@@ -150,12 +149,50 @@ class World:
         if node is None:
             return
         if node in self.rooms:
-            self.repelling -= bool(self.rooms[node].pods[uid].anti_affinity)
-            self.rooms[node].give_back(uid)
-            return
-        self.repelling -= bool(self._homeless[node].pop(uid).anti_affinity)
-        if not self._homeless[node]:
-            del self._homeless[node]
+            facts = self.rooms[node].give_back(uid)
+        else:
+            facts = self._homeless[node].pop(uid)
+            if not self._homeless[node]:
+                del self._homeless[node]
+        if facts.group:
+            self._leave_group((facts.namespace, facts.group), uid)
+        self.priorities[facts.priority] -= 1
+        if not self.priorities[facts.priority]:
+            del self.priorities[facts.priority]
+        self.census.subtract(self._counted(facts), facts.wishes, node)
+
+    def selected(self, term: Term) -> Counter[str]:
+        """How many placed pods that the term selects are on which node."""
+        return self.census.selected(term, ((self._counted(facts), node) for facts, node in self.placed()))
+
+    def holders(self, facts: PodFacts) -> list[Holder]:
+        """What placed pods say about a pod like this."""
+        return self.census.holders(facts.namespace, facts.pod.metadata.labels)
+
+    def placed(self) -> Iterator[tuple[PodFacts, str]]:
+        """All pods that have a node, and its name."""
+        for name, room in self.rooms.items():
+            for facts in room.pods.values():
+                yield facts, name
+        for name, pods in self._homeless.items():
+            for facts in pods.values():
+                yield facts, name
+
+    def group(self, namespace: str, name: str) -> list[tuple[PodFacts, str]]:
+        """The pods of a group that have a node, and its name."""
+        uids = sorted(self._groups.get((namespace, name), ()))
+        return [(self._pods_on(node)[uid], node) for uid in uids if (node := self._where[uid])]
+
+    def _pods_on(self, node: str) -> dict[str, PodFacts]:
+        return self.rooms[node].pods if node in self.rooms else self._homeless[node]
+
+    def _leave_group(self, key: tuple[str, str], uid: str) -> None:
+        self._groups[key].discard(uid)
+        if not self._groups[key]:
+            del self._groups[key]
+
+    def _counted(self, facts: PodFacts) -> Counted:
+        return Counted(facts.namespace, facts.pod.metadata.labels, facts.uid not in self.leaving)
 
     def where(self, uid: str) -> str | None:
         return self._where.get(uid)
