@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.local.node import capabilities, control, kernel, network, report, shim, zygote
-from argosy.local.node.launch import Action, ContainerPlan, Launch, NetworkPlan, ProbePlan
+from argosy.local.node import capabilities, control, kernel, network, report
+from argosy.local.node.launch import LAUNCH, Action, ContainerPlan, Launch, NetworkPlan, ProbePlan
 
 
 def container_plan(name: str, script: str, **changes: object) -> ContainerPlan:
@@ -98,15 +98,15 @@ class Stage:
                 stdout=log,
                 stderr=log,
             )
-        wait_for((folder / zygote.SOCKET).exists)
+        wait_for((folder / control.ZYGOTE_SOCKET).exists)
 
     def run(self, launch: Launch) -> Path:
         folder = self.folder / launch["uid"]
         (folder / "etc").mkdir(parents=True, exist_ok=True)
         for name, text in (("hosts", "127.0.0.1 localhost\n"), ("hostname", "pod\n"), ("resolv.conf", "")):
             (folder / "etc" / name).write_text(text)
-        (folder / shim.LAUNCH).write_text(json.dumps(launch))
-        with control.connect(self.folder, zygote.SOCKET) as client:
+        (folder / LAUNCH).write_text(json.dumps(launch))
+        with control.connect(self.folder, control.ZYGOTE_SOCKET) as client:
             client.sendall(f"{folder}\n".encode())
             answer = json.loads(client.makefile().readline())
         if "error" in answer:

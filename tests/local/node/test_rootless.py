@@ -22,7 +22,7 @@ from argosy.testing.launches import container_plan, finished, launch_plan, pod_n
 
 folder = Path(sys.argv[1])
 try:
-    holder.enter(holder.ensure(folder, rootless=True), rootless=True)
+    holder.enter(holder.Starting(folder, rootless=True).pid(), rootless=True)
     network.ensure_bridge("argosy0", "10.88.0.1", 24)
     with stage(folder) as pods:
         launch = launch_plan(

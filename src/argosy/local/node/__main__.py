@@ -38,26 +38,26 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for part in (folder, state / "logs"):
         part.mkdir(parents=True, exist_ok=True, mode=0o700)
+    starting = holder.Starting(folder, rootless=rootless)
+    from argosy.local.node.serving import serve  # meanwhile; and not needed to stop
+
     try:
-        notes, outside = enter(settings, folder)
+        notes, outside = enter(settings, starting)
     except holder.ForbiddenError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    from argosy.local.node.serving import serve  # not needed to stop
-
     asyncio.run(serve(settings, outside, notes))
     return 0
 
 
-def enter(settings: Settings, folder: Path) -> tuple[list[str], socket.socket]:
+def enter(settings: Settings, starting: holder.Starting) -> tuple[list[str], socket.socket]:
     """Into the cluster's own namespaces, keeping one socket outside for questions to the host's resolvers."""
     outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     outside.bind(("0.0.0.0", 0))  # noqa: S104 (a client's socket: any address, any port)
-    fresh = holder.find(folder) is None
-    pid = holder.ensure(folder, rootless=settings.rootless)
+    pid = starting.pid()
     notes: list[str] = []
     if settings.rootless:
-        notes += uplink.start_pasta(pid) if fresh else []
+        notes += uplink.start_pasta(pid) if starting.fresh else []
     else:
         notes += uplink.connect(settings.state, pid, settings.pod_network)
     holder.enter(pid, rootless=settings.rootless)

@@ -76,11 +76,10 @@ class Agent:
         )
         upstream = await dns.open_upstream(self._outside, parse_resolver(self._host_resolver)[0])
         zone = dns.Zone(self.directory, self._settings.cluster_domain, self._name_of)
-        self.pods.subscribe(self._pod_changed)
         self.services.subscribe(lambda _: self._services_changed.set())
         self.config_maps.subscribe(self._content_changed)
         self.secrets.subscribe(self._content_changed)
-        caches = (self.services, self.slices, self.config_maps, self.secrets)
+        caches = (self.services, self.slices, self.config_maps, self.secrets, self.pods)
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(self._settings.state / "agent.sock", self, self._listening))
             for cache in caches:
@@ -91,8 +90,9 @@ class Agent:
             for cache in caches:
                 await cache.wait_synced()
             await self._listening.wait()
-            group.create_task(self.pods.run())
-            await self.pods.wait_synced()
+            for pod in self.pods:
+                self._pod_changed(Change(None, pod))
+            self.pods.subscribe(self._pod_changed)
             self._end_strays()
             self.ready.set()
 

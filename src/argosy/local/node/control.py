@@ -18,6 +18,8 @@ from typing import Final, TypedDict
 from argosy.local.node.loop import Loop
 
 SOCKET: Final = "shim.sock"
+ZYGOTE_SOCKET: Final = "zygote.sock"
+ZYGOTE_PID: Final = "zygote.json"
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _BACKLOG_BYTES: Final = 1 << 20
 

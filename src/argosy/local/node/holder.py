@@ -26,9 +26,27 @@ class ForbiddenError(Exception):
     """This system does not let us make namespaces; the message says which setting and what to do."""
 
 
-def ensure(folder: Path, *, rootless: bool) -> int:
-    """The pid of the holder, started if there is none."""
-    return find(folder) or _start(folder, rootless=rootless)
+class Starting:
+    """A holder that is there or on its way: starting one takes as long as loading the rest of the agent."""
+
+    def __init__(self, folder: Path, *, rootless: bool) -> None:
+        self._found = find(folder)
+        self.fresh = self._found is None
+        self._process = _start(folder, rootless=rootless) if self._found is None else None
+
+    def pid(self) -> int:
+        """When its namespaces are there."""
+        if self._process is None:
+            assert self._found is not None
+            return self._found
+        with self._process as process:
+            answer = process.stdout.readline().decode().strip() if process.stdout else ""
+            if process.stdout:
+                process.stdout.close()
+            if answer != "ready":
+                raise ForbiddenError(answer or "the process that holds the namespaces did not start")
+            process.returncode = 0  # it stays: nothing to wait for
+        return process.pid
 
 
 def enter(pid: int, *, rootless: bool) -> None:
@@ -83,7 +101,7 @@ def why_forbidden(error: OSError, settings: Path = Path("/proc/sys")) -> str:
     )
 
 
-def _start(folder: Path, *, rootless: bool) -> int:
+def _start(folder: Path, *, rootless: bool) -> subprocess.Popen[bytes]:
     command = [
         sys.executable,
         "-m",
@@ -91,15 +109,7 @@ def _start(folder: Path, *, rootless: bool) -> int:
         str(folder),
         "rootless" if rootless else "root",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
-    with process:
-        answer = process.stdout.readline().decode().strip() if process.stdout else ""
-        if process.stdout:
-            process.stdout.close()
-        if answer != "ready":
-            raise ForbiddenError(answer or "the process that holds the namespaces did not start")
-        process.returncode = 0  # it stays: nothing to wait for
-    return process.pid
+    return subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
 
 
 def main(folder: Path, *, rootless: bool) -> None:

@@ -5,7 +5,9 @@ an agent that comes back can read what is running. TypedDicts because both sides
 the standard library only.
 """
 
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
+
+LAUNCH: Final = "launch.json"
 
 ContainerKind = Literal["init", "sidecar", "main"]
 

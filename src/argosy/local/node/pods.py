@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from argosy.engine.lines import Log
-from argosy.local.node import cgroups, control, kernel, report, shim, zygote
-from argosy.local.node.launch import Launch
+from argosy.local.node import cgroups, control, kernel, report
+from argosy.local.node.launch import LAUNCH, Launch
 from argosy.local.node.report import Report
 
 log = Log(__name__)
@@ -51,7 +51,7 @@ class Pods:
 
     def known(self) -> list[str]:
         """Uids of all pods that have a folder."""
-        return [entry.name for entry in self.folder.iterdir() if (entry / shim.LAUNCH).exists()]
+        return [entry.name for entry in self.folder.iterdir() if (entry / LAUNCH).exists()]
 
     def addresses(self) -> dict[str, str]:
         """The address of each pod that has not finished."""
@@ -69,7 +69,7 @@ class Pods:
         if "/" in uid or uid.startswith(".") or not uid:
             return None
         try:
-            launch: Launch = json.loads((self.of(uid) / shim.LAUNCH).read_bytes())
+            launch: Launch = json.loads((self.of(uid) / LAUNCH).read_bytes())
         except FileNotFoundError:
             return None
         return launch
@@ -77,7 +77,7 @@ class Pods:
     async def start(self, launch: Launch) -> int:
         """Have the zygote fork a shim for the pod; returns its pid. Starts a zygote if there is none."""
         folder = self.of(launch["uid"])
-        report.replace(folder / shim.LAUNCH, json.dumps(launch).encode())
+        report.replace(folder / LAUNCH, json.dumps(launch).encode())
         async with self._turn:
             for attempt in (1, 2, 3):
                 try:
@@ -156,13 +156,13 @@ class Pods:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            return await open_shim(self.folder, zygote.SOCKET)
+            return await open_shim(self.folder, control.ZYGOTE_SOCKET)
         except OSError:
             start_zygote(self.folder, self._log_path)
         deadline = asyncio.get_running_loop().time() + 10
         while True:
             try:
-                return await open_shim(self.folder, zygote.SOCKET)
+                return await open_shim(self.folder, control.ZYGOTE_SOCKET)
             except OSError:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -170,7 +170,7 @@ class Pods:
 
 
 def start_zygote(folder: Path, log_path: Path) -> None:
-    (folder / zygote.SOCKET).unlink(missing_ok=True)
+    (folder / control.ZYGOTE_SOCKET).unlink(missing_ok=True)
     with log_path.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "argosy.local.node.zygote", str(folder)],
@@ -197,7 +197,7 @@ def reap() -> None:
 def alive(folder: Path) -> bool:
     """Whether a shim holds the folder's lock."""
     try:
-        descriptor = os.open(folder / shim.LOCK, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(folder / report.LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -218,12 +218,12 @@ async def open_shim(
 
 def kill_all(folder: Path) -> int:
     """End the zygote and every pod of a state folder, however they were left. Returns how many pods ran."""
-    _kill_recorded(folder / zygote.PID_FILE)
+    _kill_recorded(folder / control.ZYGOTE_PID)
     count = 0
     if not folder.is_dir():
         return 0
     for entry in folder.iterdir():
-        if (entry / shim.LAUNCH).exists() and alive(entry):
+        if (entry / LAUNCH).exists() and alive(entry):
             count += 1
             _kill_recorded(entry / report.FILE)
     hierarchy = cgroups.find()

@@ -6,12 +6,15 @@ Times are seconds since 1970. Standard library only.
 
 import json
 import os
+import time
 from pathlib import Path
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from argosy.local.node import kernel
 
-FILE = "state.json"
+FILE: Final = "state.json"
+LOCK: Final = "lock"
+"""Held by a shim for as long as it lives."""
 
 
 class Ended(TypedDict):
@@ -92,3 +95,21 @@ def waiting(name: str, reason: str) -> ContainerReport:
         ready=False,
         started=False,
     )
+
+
+def after_loss(before: Report) -> dict[str, ContainerReport]:
+    """Reports of a pod whose shim vanished, as the next shim continues them: what ran then was killed."""
+    for entry in before["containers"].values():
+        if entry["running"] is not None:
+            entry["ended"] = Ended(
+                exit_code=137,
+                signal=9,
+                reason="Error",
+                message="the pod's processes were lost",
+                started=entry["running"],
+                finished=time.time(),
+            )
+        entry.update(
+            {"running": None, "ready": False, "started": False, "waiting": "", "waiting_message": ""}
+        )
+    return before["containers"]

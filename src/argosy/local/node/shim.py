@@ -12,16 +12,12 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import Final
 
 from argosy.local.node import container, control, kernel, lifecycle, network, report
 from argosy.local.node.box import Box, Surroundings
 from argosy.local.node.control import Connection, Request
-from argosy.local.node.launch import Launch
+from argosy.local.node.launch import LAUNCH, Launch
 from argosy.local.node.loop import Loop, Timer
-
-LAUNCH: Final = "launch.json"
-LOCK: Final = "lock"
 
 
 def main(folder: Path) -> None:
@@ -51,7 +47,7 @@ def main(folder: Path) -> None:
 
 def take_lock(folder: Path) -> int:
     """The descriptor that means `this pod has a shim`, for as long as it or an inherited copy is open."""
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder / report.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -84,7 +80,7 @@ class Pod:
         self._state = state
         self._loop = Loop()
         around = Surroundings(launch, folder, self._loop, self._changed, self._announce)
-        earlier = after_loss(before) if before else {}
+        earlier = report.after_loss(before) if before else {}
         self._boxes = {
             plan["name"]: Box(plan, around, earlier.get(plan["name"])) for plan in launch["containers"]
         }
@@ -242,21 +238,3 @@ class Pod:
         connection.send({"attached": box.name, "tty": box.plan["tty"]})
         connection.on_frame, connection.on_close = received, closed
         box.listeners.append(output)
-
-
-def after_loss(before: report.Report) -> dict[str, report.ContainerReport]:
-    """Reports of a pod whose shim vanished, as the next shim continues them: what ran then was killed."""
-    for entry in before["containers"].values():
-        if entry["running"] is not None:
-            entry["ended"] = report.Ended(
-                exit_code=137,
-                signal=9,
-                reason="Error",
-                message="the pod's processes were lost",
-                started=entry["running"],
-                finished=time.time(),
-            )
-        entry.update(
-            {"running": None, "ready": False, "started": False, "waiting": "", "waiting_message": ""}
-        )
-    return before["containers"]

@@ -18,8 +18,7 @@ from argosy.local.node.environment import MissingError
 from argosy.local.node.kinds import Json, Pod
 from argosy.local.node.launch import Launch
 from argosy.local.node.pods import Pods, ShimEvent, alive
-from argosy.local.node.report import Report, read, write
-from argosy.local.node.shim import after_loss
+from argosy.local.node.report import Report, after_loss, read, write
 from argosy.local.node.status import Outcome, Situation, pod_status, status_patch
 from argosy.local.node.volumes import VolumeError
 

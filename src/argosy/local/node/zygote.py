@@ -14,14 +14,11 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from argosy.local.node import control, kernel, shim
 from argosy.local.node.loop import Loop
 from argosy.local.node.report import replace
-
-SOCKET: Final = "zygote.sock"
-PID_FILE: Final = "zygote.json"
 
 
 def main(folder: Path) -> None:
@@ -30,9 +27,11 @@ def main(folder: Path) -> None:
     kernel.become_subreaper()
     loop = Loop()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    listener = control.listen(folder, SOCKET)
+    listener = control.listen(folder, control.ZYGOTE_SOCKET)
     pid = os.getpid()
-    replace(folder / PID_FILE, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode())
+    replace(
+        folder / control.ZYGOTE_PID, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode()
+    )
     own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     gc.freeze()
     Zygote(loop, listener, own_pid_namespace)
