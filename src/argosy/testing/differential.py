@@ -5,7 +5,7 @@ engine, so that the judge and our server are asked in exactly the same way. What
 the headers that a client acts on and its whole body; `argosy.testing.normal` takes out what must differ
 between any two servers (ids, times, versions). A step can use what an earlier one was answered:
 `$made.metadata.uid` in a path or a body is that field of the answer saved as `made`, and `$ns` is the case's
-own namespace.
+own namespace. A watch can stay open while later steps write: `listen` opens it, `heard` is what it was told.
 """
 
 import difflib
@@ -59,9 +59,11 @@ class Step:
     """Compare these dotted fields of the body only: for answers in which each server has its own things."""
     hide: tuple[str, ...] = ()
     """Dotted fields that are not compared; * stands for every item of a list or map."""
+    live: str = ""
+    """The name of a watch that stays open: this step opens it if it has a path, else it reads from it."""
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path}"
+        return f"{self.method} {self.path}" if self.path else f"heard by {self.live}"
 
 
 class More(TypedDict, total=False):
@@ -105,6 +107,16 @@ def delete(path: str, body: Json = None, **more: Unpack[More]) -> Step:
 
 def watch(path: str, events: int, **more: Unpack[More]) -> Step:
     return Step("GET", _with_query(path, "watch=1"), events=events, **more)
+
+
+def listen(name: str, path: str, **more: Unpack[More]) -> Step:
+    """Open a watch and leave it open."""
+    return Step("GET", _with_query(path, "watch=1"), live=name, **more)
+
+
+def heard(name: str, events: int, **more: Unpack[More]) -> Step:
+    """The next so many events of an open watch."""
+    return Step("", "", live=name, events=events, **more)
 
 
 def _with_query(path: str, query: str) -> str:
@@ -169,6 +181,7 @@ class Caller:
         self._server = server
         self._context = ssl.create_default_context(cafile=str(server.ca_file))
         self._connections: dict[str, http.client.HTTPSConnection] = {}
+        self._open: dict[str, tuple[http.client.HTTPSConnection, http.client.HTTPResponse]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -178,9 +191,14 @@ class Caller:
     ) -> None:
         for connection in self._connections.values():
             connection.close()
+        for connection, response in self._open.values():
+            response.close()
+            connection.close()
 
     def send(self, step: Step) -> Answer:
         """Send one step; repeated until its condition holds, if it has one."""
+        if step.live:
+            return self._listen(step) if step.path else self._heard(step)
         deadline = time.monotonic() + _SECONDS
         while True:
             answer = self._watch(step) if step.events is not None else self._request(step)
@@ -202,6 +220,17 @@ class Caller:
         is_yaml = shown.get("content-type", "").startswith("application/yaml")
         body = yaml.load(content, yaml.BaseLoader) if is_yaml else _decoded(content)  # noqa: S506 - all is text
         return Answer(response.status, shown, body)
+
+    def _listen(self, step: Step) -> Answer:
+        connection = self._connect()
+        response = self._ask(connection, step)
+        self._open[step.live] = (connection, response)
+        refused = response.status != http.client.OK
+        return Answer(response.status, _headers(response), _decoded(response.read()) if refused else None)
+
+    def _heard(self, step: Step) -> Answer:
+        _, response = self._open[step.live]
+        return Answer(response.status, {}, _events(response, step.events or 0))
 
     def _watch(self, step: Step) -> Answer:
         connection = self._connect()

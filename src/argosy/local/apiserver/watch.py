@@ -178,27 +178,9 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         served = self.call.served
         obj: Json = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
-        if self.form == "table":
-            obj = {
-                "kind": "Table",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata,
-                "columnDefinitions": [],
-                "rows": [],
-            }
-            obj["rows"] = [
-                {
-                    "cells": [],
-                    "object": {
-                        "kind": "PartialObjectMetadata",
-                        "apiVersion": "meta.k8s.io/v1",
-                        "metadata": metadata,
-                    },
-                }
-            ]
-        elif self.form == "metadata":
-            obj = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        return event_line("BOOKMARK", msgspec.json.encode(obj))
+        mark = Stored("", "", rv, msgspec.json.encode(obj), {}, ())
+        columns, self.columns_sent = not self.columns_sent, True
+        return event_line("BOOKMARK", forms.render(mark, served, self.form, self.include, columns=columns))
 
 
 def _shown(stored: Stored, rv: int, served: Served, form: Form, include: str) -> bytes:
