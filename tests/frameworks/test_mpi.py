@@ -81,6 +81,15 @@ def test_environment(options: dict[str, object], want: dict[str, str]) -> None:
     assert {key: given[key] for key in want} == want
 
 
+LENGTHS = {"a name of usual length": (38, False), "a name that crashes the mpirun of Open MPI 4": (39, True)}
+
+
+@pytest.mark.parametrize(("length", "want"), LENGTHS.values(), ids=LENGTHS.keys())
+def test_long_host_names_are_listed_in_full(length: int, want: bool) -> None:
+    made = replace(job(), name="n" * length)
+    assert ("OMPI_MCA_regx" in launcher(made).env) is want
+
+
 @pytest.mark.parametrize("name", ["mpich", "intel"])
 def test_no_interface_is_named_in_the_network_of_the_node(name: str) -> None:
     spec = {"hostNetwork": True, "containers": [{"name": "main"}]}

@@ -25,6 +25,8 @@ HOST_FILE = "/etc/argosy/hostfile"
 SLEEP = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 """Ends at once when told to, which a plain `sleep` as first process of a container does not."""
 
+LONG_FOR_OPEN_MPI_4 = 50
+
 
 class Implementation(StrEnum):
     OPEN_MPI = "ompi"
@@ -134,7 +136,7 @@ def _environment(workload: Workload, options: Options) -> dict[str, str]:
         case Implementation.INTEL:
             return _intel(workload, options)
         case Implementation.OPEN_MPI:
-            return _open_mpi()
+            return _open_mpi(workload)
 
 
 def _mpich(workload: Workload) -> dict[str, str]:
@@ -169,14 +171,17 @@ def _interface(variable: str, workload: Workload) -> dict[str, str]:
     return {} if isinstance(spec, dict) and spec.get("hostNetwork") else {variable: "eth0"}
 
 
-def _open_mpi() -> dict[str, str]:
+def _open_mpi(workload: Workload) -> dict[str, str]:
     """Version 4 reads OMPI_…, version 5 PRTE_….
 
     The daemons of version 4 look for the agent too, never use it, and end where there is none: there they
-    find the second one of the list, which every container has that can be started in.
+    find the second one of the list, which every container has that can be started in. Its mpirun writes the
+    list of hosts in short, and crashes on names that are too long for that.
     """
     agent = f"{REMOTE_AGENT} : /bin/sh"
+    longest = max(len(workload.hostname(role.name, role.replicas)) for role in workload.roles.values())
     return {
+        **({"OMPI_MCA_regx": "naive"} if longest >= LONG_FOR_OPEN_MPI_4 else {}),
         "OMPI_MCA_orte_default_hostfile": HOST_FILE,
         "OMPI_MCA_plm_rsh_agent": agent,
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
