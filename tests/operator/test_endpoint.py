@@ -3,13 +3,12 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 import argosy.helper
 from argosy.engine.client import Client
@@ -18,11 +17,12 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.operator.endpoint import endpoint_application, server_tls
+from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.readings import JobReading, Readings
 from argosy.operator.trust import Trust, make_trust
 from argosy.reconcile.caches import Caches
 from argosy.testing.eventually import eventually
+from argosy.wire.server import Server
 from argosy.workload.model import Phase
 from argosy.workload.record import Record, RoleRecord
 
@@ -105,22 +105,12 @@ class Ended:
 
 @asynccontextmanager
 async def serving(stage: Stage) -> AsyncIterator[None]:
-    application = endpoint_application(stage.readings, stage.trust, stage.missing)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "localhost", 0, ssl_context=server_tls(stage.trust))
-    await site.start()
-    stage.port = _port(runner.addresses)
+    server = Server(Endpoint(stage.readings, stage.trust, stage.missing).answer)
+    stage.port = await server.listen_tcp("127.0.0.1", 0, server_tls(stage.trust))
     try:
         yield
     finally:
-        await runner.cleanup()
-
-
-def _port(addresses: Sequence[object]) -> int:
-    first = addresses[0]
-    assert isinstance(first, tuple)
-    return int(first[1])
+        await server.close(0.1)
 
 
 @pytest.fixture

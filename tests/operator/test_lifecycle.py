@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-import aiohttp
-
 from argosy.engine.errors import NotFound
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Lease, Secret
@@ -21,6 +19,9 @@ from argosy.operator.trust import SECRET
 from argosy.testing.builders import run
 from argosy.testing.scene import Scene
 from argosy.testing.servers import free_port
+from argosy.wire.client import Answer
+from argosy.wire.client import Client as WireClient
+from argosy.wire.origin import Origin
 
 CRD = "trainingruns.argosy.dev"
 
@@ -65,14 +66,18 @@ async def holder(scene: Scene) -> str:
 
 
 async def metrics(port: int) -> str:
+    return (await ask(port, "/metrics")).body.decode()
+
+
+async def ask(port: int, path: str) -> Answer:
+    """What the operator's health server says; status 0 while it does not listen."""
+    client = WireClient(Origin.from_url(f"http://127.0.0.1:{port}"))
     try:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{port}/metrics") as answer,
-        ):
-            return await answer.text()
-    except aiohttp.ClientConnectionError:
-        return ""
+        return await client.send("GET", path, {})
+    except ConnectionError:
+        return Answer(0, {}, b"")
+    finally:
+        await client.close()
 
 
 def writes(text: str) -> float:
@@ -128,13 +133,7 @@ async def test_an_operator_that_starts_before_its_definitions_serves_when_they_c
     async with scene.operator(health=f"127.0.0.1:{port}"):
 
         async def ready() -> bool:
-            with suppress(aiohttp.ClientConnectionError):
-                async with (
-                    aiohttp.ClientSession() as session,
-                    session.get(f"http://127.0.0.1:{port}/readyz") as answer,
-                ):
-                    return answer.status == 200
-            return False
+            return (await ask(port, "/readyz")).status == 200
 
         await scene.until("the operator is ready", ready)
         await scene.client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)

@@ -5,39 +5,24 @@ changed. Every replica answers from its caches, so a pod need not know who leads
 """
 
 import asyncio
-import json
 import os
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-from aiohttp import web
 
 from argosy.kinds.quantity import parse_duration
 from argosy.operator.readings import Host, JobReading, Readings, RoleReading
 from argosy.operator.trust import Trust
+from argosy.wire.messages import HttpError, Request, Response, text_response
 
 LONGEST_WAIT = 60.0
 BREATH = 0.2
 """Seconds between a change and the answer that tells of it."""
 UNKNOWN_GRACE = 5.0
 """Seconds that a replica whose caches lag gives a job to appear before it says there is none."""
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def endpoint_application(readings: Readings, trust: Trust, not_ready: Callable[[], str]) -> web.Application:
-    endpoint = Endpoint(readings, trust, not_ready)
-    application = web.Application(middlewares=[_as_json])
-    application.add_routes(
-        [
-            web.get("/v1/jobs/{namespace}/{name}/roles/{role}", endpoint.role),
-            web.get("/v1/jobs/{namespace}/{name}/hosts", endpoint.hosts),
-        ]
-    )
-    return application
 
 
 class Endpoint:
@@ -46,14 +31,25 @@ class Endpoint:
         self.trust = trust
         self.not_ready = not_ready
 
-    async def role(self, request: web.Request) -> web.Response:
-        role, wanted = request.match_info["role"], request.query.get("phase", "Running")
-        seen = request.query.get("seen", "")
+    async def answer(self, request: Request) -> Response:
+        try:
+            match request.method, request.path.strip("/").split("/"):
+                case "GET", ["v1", "jobs", namespace, name, "roles", role]:
+                    return await self._role_answer(request, namespace, name, role)
+                case "GET", ["v1", "jobs", namespace, name, "hosts"]:
+                    return await self._hosts_answer(request, namespace, name)
+            raise HttpError(404, f"{request.method} {request.path} is not served here")
+        except HttpError as refusal:
+            return Response(msgspec.json.encode({"message": str(refusal)}), refusal.status)
+
+    async def _role_answer(self, request: Request, namespace: str, name: str, role: str) -> Response:
+        wanted = request.parameter("phase", "Running")
+        seen = request.parameter("seen")
         deadline = _now() + _wait(request)
-        job = await self._job(request)
-        with self.readings.changes(job.namespace, request.match_info["name"]) as changed:
+        await self._job(request, namespace, name)
+        with self.readings.changes(namespace, name) as changed:
             while True:
-                reading = self._role(request, role, wanted)
+                reading = self._role(self._allowed(request, namespace, name), role, wanted)
                 if reading.reached or reading.hopeless or (seen and reading.state != seen):
                     break
                 if not seen and "seen" in request.query:
@@ -64,44 +60,41 @@ class Endpoint:
                 await asyncio.sleep(BREATH)
         return _json(reading)
 
-    async def hosts(self, request: web.Request) -> web.Response:
-        job = await self._job(request)
-        role, form = request.query.get("role", ""), request.query.get("format", "plain")
+    async def _hosts_answer(self, request: Request, namespace: str, name: str) -> Response:
+        job = await self._job(request, namespace, name)
+        role, form = request.parameter("role"), request.parameter("format", "plain")
         if role and role not in job.slots:
-            raise web.HTTPNotFound(text=f"the job has no role {role}")
+            raise HttpError(404, f"the job has no role {role}")
         hosts = self.readings.hosts(job, role)
         if form == "json":
             return _json(hosts)
         if form not in HOST_FORMATS:
-            raise web.HTTPBadRequest(text=f"format {form}: write one of {', '.join(HOST_FORMATS)}, json")
-        return web.Response(text=host_list(hosts, form))
+            raise HttpError(400, f"format {form}: write one of {', '.join(HOST_FORMATS)}, json")
+        return text_response(200, host_list(hosts, form))
 
-    def _role(self, request: web.Request, role: str, wanted: str) -> RoleReading:
-        job = self._allowed(request)
+    def _role(self, job: JobReading | None, role: str, wanted: str) -> RoleReading:
         if job is None:
-            raise web.HTTPNotFound(text="the job is gone")
+            raise HttpError(404, "the job is gone")
         reading = self.readings.role(job, role, wanted)
         if reading is None:
-            raise web.HTTPNotFound(text=f"the job has no role {role}")
+            raise HttpError(404, f"the job has no role {role}")
         return reading
 
-    async def _job(self, request: web.Request) -> JobReading:
+    async def _job(self, request: Request, namespace: str, name: str) -> JobReading:
         if missing := self.not_ready():
-            raise web.HTTPServiceUnavailable(text=missing)
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
+            raise HttpError(503, missing)
         deadline = _now() + UNKNOWN_GRACE
         with self.readings.changes(namespace, name) as changed:
             while not self.readings.find(namespace, name):
                 if not await _happens(changed, deadline):
-                    raise web.HTTPNotFound(text=f"there is no job {namespace}/{name}")
-        job = self._allowed(request)
+                    raise HttpError(404, f"there is no job {namespace}/{name}")
+        job = self._allowed(request, namespace, name)
         if job is None:
-            raise web.HTTPUnauthorized(text="the token is not that of this job")
+            raise HttpError(401, "the token is not that of this job")
         return job
 
-    def _allowed(self, request: web.Request) -> JobReading | None:
-        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
+    def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:
+        token = request.header(b"authorization").removeprefix("Bearer ")
         found = self.readings.find(namespace, name)
         return next((job for job in found if self.trust.admits(token, job.uid)), None)
 
@@ -133,16 +126,6 @@ def server_tls(trust: Trust) -> ssl.SSLContext:
     return context
 
 
-@web.middleware
-async def _as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refusals as the helper reads them."""
-    try:
-        return await handler(request)
-    except web.HTTPException as refusal:
-        body = json.dumps({"message": refusal.text})
-        return web.Response(status=refusal.status, text=body, content_type="application/json")
-
-
 async def _happens(changed: asyncio.Event, deadline: float) -> bool:
     """Whether something changed before the deadline."""
     try:
@@ -154,17 +137,17 @@ async def _happens(changed: asyncio.Event, deadline: float) -> bool:
     return True
 
 
-def _wait(request: web.Request) -> float:
-    text = request.query.get("wait", "0s")
+def _wait(request: Request) -> float:
+    text = request.parameter("wait", "0s")
     try:
         return min(parse_duration(text), LONGEST_WAIT)
     except ValueError as error:
-        raise web.HTTPBadRequest(text=f"wait={text}: {error}") from None
+        raise HttpError(400, f"wait={text}: {error}") from None
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _json(value: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value))

@@ -2,26 +2,26 @@
 
 from collections.abc import Callable
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from argosy.wire.messages import Handler, HttpError, Request, Response, text_response
 
-def health_application(registry: CollectorRegistry, not_ready: Callable[[], str]) -> web.Application:
+
+def health_handler(registry: CollectorRegistry, not_ready: Callable[[], str]) -> Handler:
     """`not_ready` says what is still missing; empty when nothing is."""
 
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
+    async def answer(request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise HttpError(405, "there is nothing to change here")
+        match request.path:
+            case "/healthz":
+                return text_response(200, "ok")
+            case "/readyz":
+                missing = not_ready()
+                return text_response(503 if missing else 200, missing or "ok")
+            case "/metrics":
+                return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST.encode())
+        raise HttpError(404, f"{request.path} is not served here")
 
-    async def readyz(_: web.Request) -> web.Response:
-        missing = not_ready()
-        return web.Response(text=missing or "ok", status=503 if missing else 200)
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    application = web.Application()
-    application.add_routes(
-        [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
-    )
-    return application
+    return answer

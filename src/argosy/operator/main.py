@@ -3,14 +3,9 @@
 import asyncio
 import itertools
 import signal
-import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TypeVar
-
-from aiohttp import web
 
 from argosy.dialects.registry import built_in_dialects
 from argosy.engine.backoff import Backoff
@@ -25,18 +20,21 @@ from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
-from argosy.operator.endpoint import endpoint_application, server_tls
-from argosy.operator.health import health_application
+from argosy.operator.endpoint import Endpoint, server_tls
+from argosy.operator.health import health_handler
 from argosy.operator.serving import Serving
 from argosy.operator.settings import SERVICE, Settings
 from argosy.operator.statistics import JobStatistics
 from argosy.operator.trust import Trust, endpoint_names, ensure_trust
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.site import Site
+from argosy.wire.messages import Handler
+from argosy.wire.server import Server
 
 log = Log(__name__)
 
 LEASE = "argosy-operator"
+GRACE_SECONDS = 1.0
 
 R = TypeVar("R")
 
@@ -139,46 +137,31 @@ async def _listening(
     settings: Settings, serving: Serving, trust: Trust, metrics: Metrics
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        endpoint = endpoint_application(serving.readings, trust, serving.not_ready)
+        endpoint = await stack.enter_async_context(
+            _serving(Endpoint(serving.readings, trust, serving.not_ready).answer)
+        )
         tls = server_tls(trust)
         if settings.endpoint_socket is not None:
-            await stack.enter_async_context(_unix(endpoint, settings.endpoint_socket, tls))
+            await endpoint.listen_unix(settings.endpoint_socket, tls)
         elif settings.endpoint:
-            await stack.enter_async_context(_tcp(endpoint, settings.endpoint, tls))
+            await endpoint.listen_tcp(*_address(settings.endpoint), tls)
         if settings.health:
-            health = health_application(metrics.registry, serving.not_ready)
-            await stack.enter_async_context(_tcp(health, settings.health, None))
+            health = await stack.enter_async_context(
+                _serving(health_handler(metrics.registry, serving.not_ready))
+            )
+            await health.listen_tcp(*_address(settings.health))
         yield
 
 
-@asynccontextmanager
-async def _tcp(application: web.Application, address: str, tls: ssl.SSLContext | None) -> AsyncIterator[None]:
-    host, _, port = address.rpartition(":")
-    async with _runner(application) as runner:
-        await web.TCPSite(runner, host or None, int(port), ssl_context=tls).start()
-        yield
+def _address(text: str) -> tuple[str | None, int]:
+    host, _, port = text.rpartition(":")
+    return host or None, int(port)
 
 
 @asynccontextmanager
-async def _unix(application: web.Application, path: Path, tls: ssl.SSLContext) -> AsyncIterator[None]:
-    async with _runner(application) as runner:
-        await web.SockSite(runner, _bound(path), ssl_context=tls).start()
-        yield
-
-
-def _bound(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)  # left behind by a process that was killed
-    bound = socket.socket(socket.AF_UNIX)
-    bound.bind(str(path))
-    path.chmod(0o600)
-    return bound
-
-
-@asynccontextmanager
-async def _runner(application: web.Application) -> AsyncIterator[web.AppRunner]:
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
+async def _serving(handler: Handler) -> AsyncIterator[Server]:
+    server = Server(handler)
     try:
-        yield runner
+        yield server
     finally:
-        await runner.cleanup()
+        await server.close(GRACE_SECONDS)

@@ -8,18 +8,10 @@ from dataclasses import dataclass
 
 from httptools import HttpRequestParser
 
-from argosy.wire.messages import Headers, Request
+from argosy.wire.messages import Headers, HttpError, Request
 from argosy.wire.websocket import VERSION
 
 _ONCE = (b"host", b"content-length", b"transfer-encoding", b"sec-websocket-key")
-
-
-class RefusedError(Exception):
-    """A head that is not answered by a handler."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -36,12 +28,12 @@ class Limits:
 def read_head(parser: HttpRequestParser, url: bytes, headers: Headers, limits: Limits) -> Request:
     """The request, with `keep_alive`, `streamable` and `wants_websocket` as its head says."""
     if len(headers) > limits.head_lines:
-        raise RefusedError(431, "the head has too many lines")
+        raise HttpError(431, "the head has too many lines")
     if len(url) + sum([len(name) + len(value) + 4 for name, value in headers]) > limits.head_bytes:
-        raise RefusedError(431, "the head is too large")
+        raise HttpError(431, "the head is too large")
     method = parser.get_method().decode("ascii")
     if method == "CONNECT":
-        raise RefusedError(405, "this is not a proxy")
+        raise HttpError(405, "this is not a proxy")
     raw_path, _, raw_query = (url if url[:1] == b"/" else _origin_form(url)).partition(b"?")
     request = Request(method, raw_path.decode("ascii"), raw_query.decode("ascii"), headers)
     _read_version(parser, request)
@@ -55,7 +47,7 @@ def _origin_form(url: bytes) -> bytes:
     """A target as a proxy is sent it, as a server is sent it."""
     scheme, found, rest = url.partition(b"://")
     if not found or scheme.lower() not in (b"http", b"https"):
-        raise RefusedError(400, "the target is not a path")
+        raise HttpError(400, "the target is not a path")
     _, slash, path = rest.partition(b"/")
     return slash + path if slash else b"/"
 
@@ -65,13 +57,13 @@ def _read_version(parser: HttpRequestParser, request: Request) -> None:
     if version == "1.1":
         request.keep_alive = parser.should_keep_alive()
         if b"host" not in request.headers:
-            raise RefusedError(400, "the head names no host")
+            raise HttpError(400, "the head names no host")
     elif version == "1.0":
         request.streamable = request.keep_alive = False
         if b"transfer-encoding" in request.headers:
-            raise RefusedError(400, "HTTP/1.0 has no chunks")
+            raise HttpError(400, "HTTP/1.0 has no chunks")
     else:
-        raise RefusedError(505, "HTTP/1.1 is spoken here")
+        raise HttpError(505, "HTTP/1.1 is spoken here")
 
 
 def _check_fields(request: Request) -> None:
@@ -80,11 +72,11 @@ def _check_fields(request: Request) -> None:
         names = [name for name, _ in request.raw_headers]
         for name in _ONCE:
             if names.count(name) > 1:
-                raise RefusedError(400, f"{name.decode()} is there twice")
+                raise HttpError(400, f"{name.decode()} is there twice")
     if b"transfer-encoding" in fields and fields[b"transfer-encoding"].strip().lower() != b"chunked":
-        raise RefusedError(501, "the only transfer encoding is chunked")
+        raise HttpError(501, "the only transfer encoding is chunked")
     if b"expect" in fields and fields[b"expect"].strip().lower() != b"100-continue":
-        raise RefusedError(417, "the only expectation is 100-continue")
+        raise HttpError(417, "the only expectation is 100-continue")
 
 
 def _read_upgrade(request: Request) -> None:
@@ -92,11 +84,11 @@ def _read_upgrade(request: Request) -> None:
     fields = request.headers
     request.keep_alive = False  # what follows is not parsed
     if fields.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in fields:
-        raise RefusedError(400, "a request for another protocol has a body")
+        raise HttpError(400, "a request for another protocol has a body")
     if fields.get(b"upgrade", b"").strip().lower() != b"websocket":
         return
     if fields.get(b"sec-websocket-version") != VERSION.encode() or request.method != "GET":
-        raise RefusedError(400, "a WebSocket is opened by GET, in version 13")
+        raise HttpError(400, "a WebSocket is opened by GET, in version 13")
     if b"sec-websocket-key" not in fields or not request.streamable:
-        raise RefusedError(400, "a WebSocket is opened with a key, in HTTP/1.1")
+        raise HttpError(400, "a WebSocket is opened with a key, in HTTP/1.1")
     request.wants_websocket = True

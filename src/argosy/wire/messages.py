@@ -27,6 +27,14 @@ class TooLargeError(Exception):
     """The body of a request is larger than its handler takes."""
 
 
+class HttpError(Exception):
+    """Raised instead of an answer: this status, and the text that says why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
 class Request:
     """One request; names of headers are in lower case. It is handled from the end of its head on."""
 

@@ -18,18 +18,20 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
-from argosy.wire.heads import Limits, RefusedError, read_head
+from argosy.wire.heads import Limits, read_head
 from argosy.wire.messages import (
     Answer,
     DisconnectedError,
     Handler,
     Headers,
+    HttpError,
     Request,
     Response,
     TooLargeError,
     Upgrade,
     handshake,
     head,
+    text_response,
 )
 from argosy.wire.websocket import WebSocket
 
@@ -230,7 +232,7 @@ class Session(asyncio.Protocol):
         cause = error.__context__
         if self._deaf:
             return  # it stands behind what the client said is its last request
-        if isinstance(cause, RefusedError):
+        if isinstance(cause, HttpError):
             self._refuse(cause.status, str(cause))
         elif isinstance(error, HttpParserInvalidMethodError):
             self._refuse(405, "the method is not known")
@@ -296,6 +298,8 @@ class Session(asyncio.Protocol):
     async def _handled(self, request: Request) -> Answer:
         try:
             return await self._service.handler(request)
+        except HttpError as error:
+            return text_response(error.status, str(error))
         except TooLargeError as error:
             return self._service.refusal(413, str(error))
         except DisconnectedError:

@@ -6,19 +6,22 @@ heard of any pod, and after a pod's object is gone.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from aiohttp import web
-
 from argosy.local.node import report, streams
 from argosy.local.node.logs import log_path, parse, read_lines, timestamp
 from argosy.local.node.pods import alive
+from argosy.wire.messages import Answer, HttpError, Request, Response, Upgrade, text_response
+from argosy.wire.server import Server
+from argosy.wire.websocket import WebSocket
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _POLL = 0.05
+_GRACE_SECONDS = 0.5
 
 
 class Found(NamedTuple):
@@ -40,129 +43,111 @@ class Lookup(Protocol):
 class Wanted:
     """The options of a log request, as kubectl sends them."""
 
-    def __init__(self, request: web.Request) -> None:
-        query = request.query
-        self.follow = query.get("follow") in ("true", "1")
-        self.previous = query.get("previous") in ("true", "1")
-        self.run = int(query["run"]) if query.get("run") else None
-        self.timestamps = query.get("timestamps") in ("true", "1")
-        self.tail = int(query["tailLines"]) if query.get("tailLines") else None
-        self.limit = int(query["limitBytes"]) if query.get("limitBytes") else None
+    def __init__(self, request: Request) -> None:
+        asked = request.parameter
+        self.follow = _flag(asked("follow"))
+        self.previous = _flag(asked("previous"))
+        self.run = _number(asked("run"))
+        self.timestamps = _flag(asked("timestamps"))
+        self.tail = _number(asked("tailLines"))
+        self.limit = _number(asked("limitBytes"))
         self.since = ""
-        if query.get("sinceSeconds"):
-            moment = datetime.now(UTC) - timedelta(seconds=int(query["sinceSeconds"]))
+        if seconds := _number(asked("sinceSeconds")):
+            moment = datetime.now(UTC) - timedelta(seconds=seconds)
             self.since = timestamp(moment.timestamp())
-        elif query.get("sinceTime"):
-            self.since = timestamp(datetime.fromisoformat(query["sinceTime"]).timestamp())
+        elif asked("sinceTime"):
+            self.since = timestamp(datetime.fromisoformat(asked("sinceTime")).timestamp())
 
 
 async def serve(path: Path, lookup: Lookup, listening: asyncio.Event) -> None:
     """Until cancelled; says when it can be asked."""
-    application = web.Application()
-    handlers = _Handlers(lookup)
-    application.router.add_get("/healthz", handlers.health)
-    application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", handlers.logs)
-    for method in ("GET", "POST"):
-        application.router.add_route(method, "/exec/{namespace}/{pod}/{container}", handlers.exec)
-        application.router.add_route(method, "/attach/{namespace}/{pod}/{container}", handlers.attach)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    await asyncio.to_thread(path.unlink, missing_ok=True)
+    server = Server(_Handlers(lookup).answer)
     try:
-        await web.UnixSite(runner, str(path)).start()
-        await asyncio.to_thread(path.chmod, 0o600)
+        await server.listen_unix(path)
         listening.set()
         await asyncio.Event().wait()
     finally:
-        await runner.cleanup()
+        await server.close(_GRACE_SECONDS)
 
 
 class _Handlers:
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
 
-    async def health(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok")
+    async def answer(self, request: Request) -> Answer:
+        match request.method, request.path.strip("/").split("/"):
+            case "GET", ["healthz"]:
+                return text_response(200, "ok")
+            case "GET", ["containerLogs", namespace, pod, container]:
+                return self._logs(request, self._find(request, namespace, pod, container), pod, container)
+            case "GET" | "POST", ["exec", namespace, pod, container]:
+                return self._exec(request, self._find(request, namespace, pod, container), container)
+            case "GET" | "POST", ["attach", namespace, pod, container]:
+                folder = self._find(request, namespace, pod, container)
+                return _upgrade(request, lambda socket: streams.attach(socket, folder, container))
+        raise HttpError(404, f"{request.method} {request.path} is not served here")
 
-    async def logs(self, request: web.Request) -> web.StreamResponse:
-        folder, container = self._find(request)
-        wanted = Wanted(request)
+    def _logs(self, request: Request, folder: Path, pod: str, container: str) -> Response:
+        try:
+            wanted = Wanted(request)
+        except ValueError as error:
+            raise HttpError(400, str(error)) from None
         state = report.read(folder)
         entry = state["containers"].get(container) if state else None
         if entry is None or not (entry["running"] or entry["ended"] or entry["last"]):
             why = entry["waiting"] if entry and entry["waiting"] else "ContainerCreating"
-            name = request.match_info["pod"]
-            raise web.HTTPBadRequest(
-                text=f'container "{container}" in pod "{name}" is waiting to start: {why}'
-            )
+            raise HttpError(400, f'container "{container}" in pod "{pod}" is waiting to start: {why}')
         run = entry["restarts"] - (1 if wanted.previous else 0)
         if wanted.run is not None:
             run = wanted.run
         if run > entry["restarts"]:
-            raise web.HTTPNotFound(text=f'container "{container}" has not run {run + 1} times')
+            raise HttpError(404, f'container "{container}" has not run {run + 1} times')
         if wanted.previous and run < 0:
-            name = request.match_info["pod"]
-            raise web.HTTPBadRequest(
-                text=f'previous terminated container "{container}" in pod "{name}" not found'
-            )
-        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        left = wanted.limit
-        try:
-            async for piece in _log_pieces(folder, container, run, wanted):
-                await response.write(piece if left is None else piece[:left])
-                left = None if left is None else left - len(piece)
-                if left is not None and left <= 0:
-                    break
-            await response.write_eof()
-        except ConnectionResetError:
-            pass
-        return response
+            raise HttpError(400, f'previous terminated container "{container}" in pod "{pod}" not found')
+        pieces = _log_pieces(folder, container, run, wanted)
+        limited = pieces if wanted.limit is None else _first(pieces, wanted.limit)
+        return Response(limited, content_type=b"text/plain")
 
-    async def exec(self, request: web.Request) -> web.StreamResponse:
-        folder, container = self._find(request)
-        query = request.query
-        command = query.getall("command", [])
+    def _exec(self, request: Request, folder: Path, container: str) -> Upgrade:
+        asked, command = request.parameter, request.query.get("command", [])
         if not command:
-            raise web.HTTPBadRequest(text="you must specify at least 1 command for the container")
+            raise HttpError(400, "you must specify at least 1 command for the container")
         session = streams.Session(
-            stdin=_flag(query.get("stdin", query.get("input", ""))),
-            stdout=_flag(query.get("stdout", query.get("output", ""))),
-            stderr=_flag(query.get("stderr", query.get("error", ""))),
-            tty=_flag(query.get("tty", "")),
+            stdin=_flag(asked("stdin", asked("input"))),
+            stdout=_flag(asked("stdout", asked("output"))),
+            stderr=_flag(asked("stderr", asked("error"))),
+            tty=_flag(asked("tty")),
         )
-        socket = await _upgrade(request)
-        await streams.execute(socket, folder, container, list(command), session)
-        await socket.close()
-        return socket
+        return _upgrade(request, lambda socket: streams.execute(socket, folder, container, command, session))
 
-    async def attach(self, request: web.Request) -> web.StreamResponse:
-        folder, container = self._find(request)
-        socket = await _upgrade(request)
-        await streams.attach(socket, folder, container)
-        await socket.close()
-        return socket
-
-    def _find(self, request: web.Request) -> tuple[Path, str]:
-        namespace, name = request.match_info["namespace"], request.match_info["pod"]
-        container = request.match_info["container"]
-        found = self._lookup.find(namespace, name, request.query.get("uid", ""))
+    def _find(self, request: Request, namespace: str, name: str, container: str) -> Path:
+        found = self._lookup.find(namespace, name, request.parameter("uid"))
         if found is None and self._lookup.starting:
-            raise web.HTTPServiceUnavailable(text="the node is starting")
+            raise HttpError(503, "the node is starting")
         if found is None:
-            raise web.HTTPNotFound(text=f'pod "{namespace}/{name}" is not on this node')
+            raise HttpError(404, f'pod "{namespace}/{name}" is not on this node')
         if container not in found.containers:
-            raise web.HTTPBadRequest(text=f"container {container} is not valid for pod {name}")
-        return found.folder, container
+            raise HttpError(400, f"container {container} is not valid for pod {name}")
+        return found.folder
 
 
-async def _upgrade(request: web.Request) -> web.WebSocketResponse:
-    socket = web.WebSocketResponse(protocols=_PROTOCOLS, max_msg_size=0, heartbeat=None)
-    await socket.prepare(request)
-    return socket
+def _upgrade(request: Request, converse: Callable[[WebSocket], Awaitable[None]]) -> Upgrade:
+    if not request.wants_websocket:
+        raise HttpError(400, "you must open a WebSocket")
+    return Upgrade(next((name for name in request.subprotocols if name in _PROTOCOLS), ""), converse)
 
 
-async def _log_pieces(folder: Path, container: str, run: int, wanted: Wanted) -> AsyncIterator[bytes]:
+async def _first(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterator[bytes]:
+    """So many bytes of it."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece[:limit]
+            limit -= len(piece)
+            if limit <= 0:
+                return
+
+
+async def _log_pieces(folder: Path, container: str, run: int, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """What is there now, and with follow what comes until that run of the container ends."""
     path = log_path(folder, container, run)
     position = _position(path)
@@ -238,3 +223,7 @@ def _read_from(path: Path, inode: int, offset: int) -> tuple[bytes, int, int]:
 
 def _flag(text: str) -> bool:
     return text in ("true", "1")
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text else None

@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from aiohttp import WSMsgType, web
-
 from argosy.local.node import container, control, descriptors
 from argosy.local.node.control import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT
 from argosy.local.node.kinds import Json
 from argosy.local.node.pods import open_shim
+from argosy.wire.websocket import WebSocket
 
 _CHUNK = 1 << 15
 
@@ -31,9 +30,7 @@ class Session(NamedTuple):
     tty: bool
 
 
-async def execute(
-    client: web.WebSocketResponse, folder: Path, name: str, command: list[str], session: Session
-) -> None:
+async def execute(client: WebSocket, folder: Path, name: str, command: list[str], session: Session) -> None:
     try:
         exec_process = await _Exec.start(folder, name, command, session)
     except (OSError, container.StartError) as error:
@@ -45,7 +42,7 @@ async def execute(
         exec_process.close()
 
 
-async def attach(client: web.WebSocketResponse, folder: Path, name: str) -> None:
+async def attach(client: WebSocket, folder: Path, name: str) -> None:
     try:
         reader, writer = await open_shim(folder)
     except OSError as error:
@@ -125,7 +122,7 @@ class _Exec:
             os.set_blocking(descriptor, False)
         return running
 
-    async def relay(self, client: web.WebSocketResponse) -> None:
+    async def relay(self, client: WebSocket) -> None:
         """Until the command has ended and all that it wrote is through, or the client is gone."""
         outputs = [
             asyncio.create_task(_copy_out(descriptor, channel, client))
@@ -185,23 +182,18 @@ class _Exec:
     _early = b""
 
 
-async def _copy_out(descriptor: int, channel: int, client: web.WebSocketResponse) -> None:
+async def _copy_out(descriptor: int, channel: int, client: WebSocket) -> None:
     while data := await descriptors.read(descriptor, _CHUNK):
         await _send(client, channel, data)
 
 
 async def _incoming(
-    client: web.WebSocketResponse,
+    client: WebSocket,
     stdin: Callable[[bytes | None], Awaitable[None]],
     size: Callable[[int, int], None],
 ) -> None:
-    async for message in client:
-        if message.type is WSMsgType.TEXT:
-            data = message.data.encode()
-        elif message.type is WSMsgType.BINARY:
-            data = message.data
-        else:
-            break
+    while (message := await client.receive()) is not None:
+        data = message.encode() if isinstance(message, str) else message
         if not data:
             continue
         if data[0] == STDIN:
@@ -214,9 +206,9 @@ async def _incoming(
             await stdin(None)
 
 
-async def _send(client: web.WebSocketResponse, channel: int, data: bytes) -> None:
-    with contextlib.suppress(ConnectionError, RuntimeError):
-        await client.send_bytes(bytes([channel]) + data)
+async def _send(client: WebSocket, channel: int, data: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        await client.send(bytes([channel]) + data)
 
 
 async def _cancel(*tasks: asyncio.Task[None]) -> None:
