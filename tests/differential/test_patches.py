@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import JSON_PATCH, MERGE, STRATEGIC, Step, get, patch, post
+from argosy.testing.differential import JSON_PATCH, MERGE, STRATEGIC, Json, Step, get, patch, post
 from argosy.testing.manifests import CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod
 
 MADE = post(CONFIG_MAPS, config_map(data={"a": "1", "b": "2"}, labels={"x": "y"}), save="made", shown=False)
@@ -20,6 +20,19 @@ DEPLOYMENT = post(DEPLOYMENTS, deployment(), shown=False)
 ONE = f"{CONFIG_MAPS}/a"
 WHOLE_OBJECT = ("message", "details.causes.*.message")
 """Texts that repeat the whole object in the field order of Go's structs."""
+
+BAD_OPERATIONS: list[Json] = [
+    *([1], ["x"], [None], [[]], [True], [{}], [{"op": 1}]),
+    [{"op": "add", "path": 1, "value": 1}],
+    [{"op": "add", "value": 1}],
+    [{"op": "add", "path": "/data/x"}],
+    [{"op": "move", "path": "/data/x"}],
+    [{"op": "copy", "from": 1, "path": "/data/x"}],
+    [{"op": "add", "path": "data/x", "value": "1"}],
+    [{"op": "remove", "path": ""}],
+    [{"op": "replace", "path": "", "value": 1}],
+    [{"op": "test", "path": "/data/none", "value": None}],
+]
 
 CASES: dict[str, list[Step]] = {
     "a merge patch sets, changes and removes": [
@@ -101,6 +114,24 @@ CASES: dict[str, list[Step]] = {
     "a JSON patch with an unknown operation is refused": [
         MADE,
         patch(ONE, [{"op": "jump", "path": "/data"}], JSON_PATCH),
+    ],
+    "a JSON patch of things that are no operations is refused": [
+        MADE,
+        *(patch(ONE, body, JSON_PATCH) for body in BAD_OPERATIONS),
+        get(ONE),
+    ],
+    "an empty JSON patch changes nothing": [MADE, patch(ONE, [], JSON_PATCH), patch(ONE, "null", JSON_PATCH)],
+    "a JSON patch that cannot be read is refused": [
+        MADE,
+        *(patch(ONE, body, JSON_PATCH) for body in ("[", "x", "1", '"x"', "", "[{}", "{}")),
+    ],
+    "a merge patch that is nothing of the kind is refused": [
+        MADE,
+        *(patch(ONE, body, MERGE) for body in ("[", "1", "[]", "null", '"x"', "[1]", "true")),
+    ],
+    "a strategic patch that is no object is refused": [
+        MADE,
+        *(patch(ONE, body, STRATEGIC) for body in ("[", "1", "[]", "null", '"x"')),
     ],
     "a JSON patch that is no list is refused": [MADE, patch(ONE, {"op": "add"}, JSON_PATCH)],
     "a JSON patch can touch items of a list": [

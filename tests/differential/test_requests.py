@@ -77,6 +77,31 @@ CASES: dict[str, list[Step]] = {
         Step("PUT", CONFIG_MAPS, config_map()),
         Step("PATCH", CONFIG_MAPS, {}, "application/merge-patch+json"),
     ],
+    "a method that nobody knows": [
+        MADE,
+        *(
+            Step(method, path)
+            for path in (ONE, CONFIG_MAPS)
+            for method in ("PROPFIND", "TRACE", "LINK", "FLY", "get")
+        ),
+        Step("FLY", "/version"),
+        Step("FLY", "/api/v1"),
+    ],
+    "methods of subresources": [
+        post(PODS, pod(), shown=False),
+        *(Step(method, f"{PODS}/a/{part}") for method in ("POST", "DELETE") for part in ("status", "log")),
+        Step("GET", f"{PODS}/a/binding"),
+        Step("PUT", f"{PODS}/a/eviction", {}),
+        Step("DELETE", "/version"),
+        Step("POST", "/version", {}),
+    ],
+    "HEAD is nobody's": [
+        MADE,
+        Step("HEAD", ONE),
+        Step("HEAD", CONFIG_MAPS),
+        Step("HEAD", "/api"),
+    ],
+    "OPTIONS is nobody's": [MADE, Step("OPTIONS", ONE), Step("OPTIONS", CONFIG_MAPS)],
     "a namespaced kind without a namespace cannot be made": [post("/api/v1/configmaps", config_map())],
     "a dry run answers as if, and changes nothing": [
         post(f"{CONFIG_MAPS}?dryRun=All", config_map()),

@@ -107,6 +107,8 @@ class App:
         return Response(b"ok", 200, _PLAIN)
 
     def _other(self, request: Request) -> Response:
+        if request.method == "HEAD" or (request.path == "/version" and request.method != "GET"):
+            raise method_not_allowed()
         if request.path == "/version":
             return reply(_version())
         if request.path.startswith("/openapi/v3"):
@@ -136,8 +138,10 @@ class App:
     def _handler(self, call: Call, verb: str) -> Handler:
         served, target = call.served, call.target
         _check_scope(served, target, verb)
-        if (verb == "create" and target.name and not target.subresource) or (
-            verb in ("update", "patch") and not target.name
+        if (
+            (verb == "create" and target.name and not target.subresource)
+            or (verb in ("update", "patch") and not target.name)
+            or call.request.method == "HEAD"
         ):
             raise method_not_allowed()
         if target.subresource:

@@ -53,7 +53,7 @@ async def patch_object(call: Call) -> Response:
     current = forms.as_served(head.decoded(), served)
     obj = check_identity(patch_json(current, raw, kind, call), call)
     check_name(obj, call)
-    shown = raw.decode("utf-8", "replace") if kind == JSON_PATCH else go_map(parse_json(raw, _PREFIX))
+    shown = raw.decode("utf-8", "replace") if kind == JSON_PATCH else go_map(_merged(raw, kind))
     return answer(await update(call, head, obj, options, patched=shown), call, form)
 
 
@@ -63,9 +63,9 @@ def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
         if kind == JSON_PATCH:
             patched = json_patch(current, _operations(raw))
         elif kind == MERGE_PATCH:
-            patched = merge_patch(current, parse_json(raw, _PREFIX))
+            patched = merge_patch(current, _merged(raw, kind))
         else:
-            patched = strategic_merge_patch(current, parse_json(raw, _PREFIX), call.served.schema)
+            patched = strategic_merge_patch(current, _merged(raw, kind), call.served.schema)
     except PatchError as error:
         if kind == JSON_PATCH:
             raise StatusError(
@@ -75,8 +75,20 @@ def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
     return patched
 
 
+def _merged(raw: bytes, kind: str) -> Json:
+    """The object that a merge patch or a strategic one is."""
+    prefix = _PREFIX if kind == MERGE_PATCH else ""
+    if raw.strip() != b"null":
+        return parse_json(raw, prefix)
+    if kind == MERGE_PATCH:
+        raise bad_request("Invalid JSON Patch")
+    return {}
+
+
 def _operations(raw: bytes) -> list[object]:
     operations = parse_value(raw, _PREFIX)
+    if operations is None:
+        return []
     if not isinstance(operations, list):
         why = f"json: cannot unmarshal {go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
         raise bad_request(_PREFIX + why)
@@ -84,6 +96,11 @@ def _operations(raw: bytes) -> list[object]:
         if operation is not None and not isinstance(operation, dict):
             why = f"json: cannot unmarshal {go_kind(operation)} into Go value of type handlers.jsonPatchOp"
             raise bad_request(_PREFIX + why)
+        for field in ("op", "from", "path"):
+            value = operation.get(field) if operation is not None else None
+            if value is not None and not isinstance(value, str):
+                into = f"Go struct field jsonPatchOp.{field} of type string"
+                raise bad_request(f"{_PREFIX}json: cannot unmarshal {go_kind(value)} into {into}")
     if len(operations) > _MOST_OPERATIONS:
         why = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
         raise StatusError(413, "RequestEntityTooLarge", why)

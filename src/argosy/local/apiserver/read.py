@@ -6,16 +6,14 @@ blocks the loop nor doubles the memory.
 """
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Sequence
-
-import msgspec
 
 from argosy.local.apiserver import forms
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.media import wanted_form
 from argosy.local.apiserver.options import invalid_error
+from argosy.local.apiserver.pagetokens import NOW, read_token, write_token
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.selection import read_selection
 from argosy.local.apiserver.status import StatusError, bad_request, expired, not_found
@@ -29,7 +27,7 @@ _PATIENCE = 3.0  # seconds that a read waits for a version still to come
 
 async def get_object(call: Call) -> Response:
     form = wanted_form(call.request)
-    rv = parse_version(call.request.parameter("resourceVersion"))
+    rv = parse_version(call.request.parameter("resourceVersion"), alone=True)
     await wait_for_version(call.api.store, rv)
     stored = find(call)
     return Response(
@@ -56,11 +54,12 @@ async def list_objects(call: Call) -> Response:
     rv = parse_version(request.parameter("resourceVersion"))
     after = ""
     if token:
-        rv, after = _read_token(token)
+        rv, after = read_token(token)
         if request.parameter("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-    else:
-        await wait_for_version(store, rv)
+    elif request.parameter("resourceVersion") == "0":
+        limit = 0  # any version will do, and Kubernetes then gives all it has at hand
+    await wait_for_version(store, rv)
     exact = (bool(token) and rv > 0) or request.parameter("resourceVersionMatch") == "Exact"
     shown = rv if exact else store.revision
     try:
@@ -69,13 +68,15 @@ async def list_objects(call: Call) -> Response:
         raise _too_old(token, after) from None
     if after:
         objects = [stored for stored in objects if _key(stored) > after]
+    last = _key(objects[-1]) if objects else ""
     if not selection.everything:
         objects = [stored for stored in objects if selection.matches(stored)]
     metadata: Json = {"resourceVersion": str(shown)}
     if served.custom is not None and form == "object":
         metadata = {"continue": "", **metadata}
-    if 0 < limit < len(objects):
-        metadata["continue"] = _write_token(shown, _key(objects[limit - 1]))
+    if 0 < limit <= len(objects) and _key(objects[limit - 1]) < last:
+        # What follows is not looked at: with a selector the next page may be empty, as in Kubernetes.
+        metadata["continue"] = write_token(shown, _key(objects[limit - 1]))
         if selection.everything:
             metadata["remainingItemCount"] = len(objects) - limit
         objects = objects[:limit]
@@ -109,16 +110,19 @@ async def _pieces(start: bytes, objects: Sequence[Stored], served: Served) -> As
     yield b"".join([*piece, b"]}\n"])
 
 
-def parse_version(text: str, *, watching: bool = False) -> int:
-    """A resourceVersion as a number; zero when there is none."""
+def parse_version(text: str, *, alone: bool = False) -> int:
+    """A resourceVersion as a number; zero when there is none.
+
+    `alone` for a watch and a single object, where Kubernetes calls a bad one an error of its own.
+    """
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()):
-        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        if watching:
-            raise StatusError(500, "", why)
-        raise bad_request(f"invalid resource version: {why}")
-    return int(text)
+    number = text.isascii() and text.isdigit()
+    if number and int(text) < 2**64:
+        return int(text)
+    problem = "value out of range" if number else "invalid syntax"
+    why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {problem}'
+    raise StatusError(500, "", why) if alone else bad_request(f"invalid resource version: {why}")
 
 
 async def wait_for_version(store: Store, rv: int) -> None:
@@ -172,30 +176,6 @@ def _list_errors(match: str, request: Request) -> list[FieldError]:
     return errors
 
 
-class _Token(msgspec.Struct):
-    v: str
-    rv: int
-    start: str
-
-
-def _write_token(rv: int, key: str) -> str:
-    raw = msgspec.json.encode(_Token("meta.k8s.io/v1", rv, key + "\0"))
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _read_token(token: str) -> tuple[int, str]:
-    try:
-        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        parsed = msgspec.json.decode(raw, type=_Token)
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
-    if parsed.v != "meta.k8s.io/v1":
-        raise bad_request(
-            f'continue key is not valid: server does not recognize this encoded version "{parsed.v}"'
-        )
-    return parsed.rv, parsed.start.rstrip("\0")
-
-
 def _key(stored: Stored) -> str:
     return f"{stored.namespace}/{stored.name}"
 
@@ -210,7 +190,7 @@ def _too_old(token: str, after: str) -> StatusError:
         "objects that were created, modified, or deleted between the time the first chunk was returned and "
         "now may show up in the list."
     )
-    error.list_metadata = {"continue": _write_token(-1, after)}
+    error.list_metadata = {"continue": write_token(NOW, after)}
     return error
 
 

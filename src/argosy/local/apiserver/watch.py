@@ -64,7 +64,7 @@ async def watch_objects(call: Call, lines: Lines) -> Response:
         include=request.parameter("includeObject") or "Metadata",
         bookmarks=request.flag("allowWatchBookmarks"),
         initial=request.flag("sendInitialEvents"),
-        version=parse_version(request.parameter("resourceVersion"), watching=True),
+        version=parse_version(request.parameter("resourceVersion"), alone=True),
         seconds=float(request.integer("timeoutSeconds") or _TIMEOUT_SECONDS),
     )
     return Response(watcher.stream())

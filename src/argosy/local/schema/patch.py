@@ -241,9 +241,8 @@ def _source(operation: Json) -> str:
 
 
 def _value(operation: Json) -> object:
-    if "value" not in operation:
-        raise PatchError(f"operation, missing value field: {MISSING}")
-    return operation["value"]
+    """A value that is not given is null, as Kubernetes' library has it."""
+    return operation.get("value")
 
 
 def _same(left: object, right: object) -> bool:
