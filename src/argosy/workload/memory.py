@@ -11,30 +11,22 @@ from msgspec.structs import replace
 
 from argosy.workload.model import Phase, Restart, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord
+from argosy.workload.times import on_this_clock
 
 
 def remember(workload: Workload, record: Record | None, seen: Observed, now: datetime) -> Record:
     """The record with everything in it that the pods tell by themselves."""
     if record is None or record.since is None:
         record = replace(record or Record(), since=now)
+    record = on_this_clock(record, now)
     if record.finished:
         return record
     record = replace(record, generation=max(record.generation, workload.generation))
     record = _believe_labels(record, seen, workload.limits.restarts)
     roles = {name: _remember_role(role, record, seen, now) for name, role in workload.roles.items()}
     return _counted_in_place(replace(record, roles=roles))
-
-
-def current(record: Record, pod: ObservedPod) -> bool:
-    """Whether the pod is the one that should be in its place: not of an older attempt, not replaced, not too
-    many."""
-    role = record.role(pod.role)
-    return (
-        pod.attempt == record.attempt
-        and pod.index < role.size
-        and pod.replacement == role.replaced.get(pod.index, 0)
-    )
 
 
 def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
@@ -51,7 +43,9 @@ def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record
     ahead = [
         pod
         for pod in seen.pods
-        if pod.attempt == record.attempt and pod.replacement > record.replacement(pod.role, pod.index)
+        if pod.replacement
+        and pod.attempt == record.attempt
+        and pod.replacement > record.replacement(pod.role, pod.index)
     ]
     for pod in ahead:
         role = record.role(pod.role)
@@ -78,17 +72,16 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
         last = replace(last, since=now)
     if last.size == 0:
         last = replace(last, size=role.replicas)
-    sized = record.with_role(role.name, last)
-    present = [pod for pod in seen.by_role.get(role.name, ()) if current(sized, pod)]
+    pods = present(record.with_role(role.name, last), role.name, seen)
     done = dict(last.done)
     if role.restart is not Restart.ALWAYS:
-        done.update({pod.index: 1 for pod in present if pod.phase == "Succeeded"})
-    seen_indexes = {pod.index for pod in present} | set(done)
+        done.update({pod.index: 1 for pod in pods if pod.phase == "Succeeded"})
+    seen_indexes = {pod.index for pod in pods} | set(done)
     created = last.created
     while created in seen_indexes:
         created += 1
     gone = _gone(role, last, done, seen)
-    return replace(last, done=done, created=created, in_place=_in_place(last, present), gone=gone)
+    return replace(last, done=done, created=created, in_place=_in_place(last, pods), gone=gone)
 
 
 def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
@@ -105,8 +98,8 @@ def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed)
     return {**last.gone, **dict.fromkeys(lost, 1)} if lost else last.gone
 
 
-def _in_place(last: RoleRecord, present: Iterable[ObservedPod]) -> dict[int, int]:
-    counts = {pod.index: pod.in_place_restarts for pod in present if pod.in_place_restarts}
+def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
+    counts = {pod.index: pod.in_place_restarts for pod in pods if pod.in_place_restarts}
     return {**last.in_place, **{index: max(n, last.in_place.get(index, 0)) for index, n in counts.items()}}
 
 

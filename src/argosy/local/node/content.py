@@ -29,12 +29,16 @@ class _Issued(NamedTuple):
     renew_at: float
 
 
-class _TokenStatus(msgspec.Struct, rename="camel"):
+class _TokenSpec(msgspec.Struct, rename="camel"):
+    expiration_seconds: int
+
+
+class _TokenStatus(msgspec.Struct):
     token: str
-    expiration_timestamp: datetime
 
 
 class _TokenRequest(msgspec.Struct):
+    spec: _TokenSpec
     status: _TokenStatus
 
 
@@ -81,7 +85,7 @@ class Content:
 
     async def write_volumes(self, pod: Pod, folder: Path, sources: Sources) -> float:
         """Bring all volumes with content up to date; seconds until a token wants renewal."""
-        renew_at = time.time() + _LOOK_AGAIN
+        renew_at = time.monotonic() + _LOOK_AGAIN
         tokens: dict[str, dict[str, str]] = {}
         for wanted in tokens_of(pod):
             issued = await self._token(pod, wanted)
@@ -93,7 +97,7 @@ class Content:
             if has_content(volume):
                 files = content_of(pod, volume, sources, tokens.get(volume.name, {}))
                 write_content(target, files, stamp, pod.spec.security_context.fs_group)
-        return max(1.0, renew_at - time.time())
+        return max(1.0, renew_at - time.monotonic())
 
     def forget(self, uid: str) -> None:
         for key in [key for key in self._tokens if key[0] == uid]:
@@ -102,7 +106,7 @@ class Content:
     async def _token(self, pod: Pod, wanted: Token) -> _Issued:
         key = (pod.metadata.uid, wanted.volume, wanted.projection.path)
         held = self._tokens.get(key)
-        if held and held.renew_at > time.time():
+        if held and held.renew_at > time.monotonic():
             return held
         meta, account = pod.metadata, pod.spec.service_account_name or "default"
         body = {
@@ -116,8 +120,8 @@ class Content:
         }
         path = f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token"
         answer = msgspec.json.decode(await self._client.request("POST", path, body=body), type=_TokenRequest)
-        now, ends = time.time(), answer.status.expiration_timestamp.timestamp()
-        issued = _Issued(answer.status.token, now + 0.8 * (ends - now))
+        # Counted from here: when it ends is told by the clock of another, or by one that may be set back.
+        issued = _Issued(answer.status.token, time.monotonic() + 0.8 * answer.spec.expiration_seconds)
         self._tokens[key] = issued
         return issued
 

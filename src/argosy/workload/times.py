@@ -1,0 +1,54 @@
+"""A clock that was set back: what a Record says of the past must not lie in the future.
+
+Otherwise every wait that is counted from it (back-off, deadline, time to live) would last longer by as much
+as the clock lost. The Record's times are moved together, so that the spans between them stay. How much time
+had passed since the last of them nobody knows any more; it counts as none.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from argosy.workload.record import Record, RoleRecord
+
+TOLERATED = timedelta(minutes=1)
+"""Clocks of two machines that take turns may differ by this much without being moved to and fro."""
+
+
+def on_this_clock(record: Record, now: datetime) -> Record:
+    """The record with its times set back as the clock was; the same record if it was not."""
+    waiting = record.waiting.since if record.waiting else None
+    facts = [record.since, record.started, record.began, record.ran, record.finished, waiting]
+    facts += [role.since for role in record.roles.values()]
+    latest = max((time for time in facts if time), default=now)
+    if latest - now <= TOLERATED:
+        return record
+    return _moved(record, latest - now)
+
+
+def _moved(record: Record, back: timedelta) -> Record:
+    waiting = record.waiting
+    return replace(
+        record,
+        since=_earlier(record.since, back),
+        started=_earlier(record.started, back),
+        began=_earlier(record.began, back),
+        ran=_earlier(record.ran, back),
+        finished=_earlier(record.finished, back),
+        retry_at=_earlier(record.retry_at, back),
+        waiting=replace(waiting, since=waiting.since - back) if waiting else None,
+        roles={name: _moved_role(role, back) for name, role in record.roles.items()},
+    )
+
+
+def _moved_role(role: RoleRecord, back: timedelta) -> RoleRecord:
+    return replace(
+        role,
+        since=_earlier(role.since, back),
+        retry_at=_earlier(role.retry_at, back),
+        below_min_since=_earlier(role.below_min_since, back),
+    )
+
+
+def _earlier(time: datetime | None, back: timedelta) -> datetime | None:
+    return time - back if time else None
