@@ -98,7 +98,8 @@ def status(cluster: str, output: str) -> None:
         for name, alive in found.components.items():
             click.echo(f"{name:<11} {'running' if alive else lost}")
         for node in found.nodes:
-            click.echo(f"{node.name:<11} {'Ready' if node.ready else 'NotReady'}")
+            told = f"; {node.notes}" if node.notes else ""
+            click.echo(f"{node.name:<11} {'Ready' if node.ready else 'NotReady'}{told}")
         if found.disk:
             click.echo(f"disk        {found.disk}")
     sys.exit(0 if found.healthy else 1)

@@ -29,5 +29,8 @@ HOSTNAME = "kubernetes.io/hostname"
 OPERATOR_NAMESPACE = "argosy-system"
 """Where the operator keeps what is its own: Lease, keys, the Service that pods reach it by."""
 
+NODE_NOTES = f"{DOMAIN}/node-notes"
+"""Annotation on local nodes: what their pods have to do without, and why."""
+
 DIGEST = f"{DOMAIN}/digest"
 """Annotation on children that are kept up to date: what their body was made from."""

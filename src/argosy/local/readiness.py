@@ -11,6 +11,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Node
+from argosy.kinds.labels import NODE_NOTES
 from argosy.local.bootstrap import install
 from argosy.local.cluster import ClusterError
 from argosy.local.processes import Run, read_run
@@ -20,6 +21,8 @@ from argosy.local.state import State
 class NodeLine(Struct, frozen=True):
     name: str
     ready: bool
+    notes: str = ""
+    """What its pods have to do without, and why."""
 
 
 class Report(Struct, frozen=True):
@@ -91,7 +94,9 @@ async def _nodes(client: Client) -> list[NodeLine]:
     listed = await client.list(Node)
     return [
         NodeLine(
-            node.metadata.name, any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+            node.metadata.name,
+            any(c.type == "Ready" and c.status == "True" for c in node.status.conditions),
+            node.metadata.annotations.get(NODE_NOTES, ""),
         )
         for node in listed.items
     ]

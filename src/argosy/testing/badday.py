@@ -147,7 +147,7 @@ def leftovers(plane: ControlPlane) -> list[str]:
     left = [f"process {line}" for line in _told(plane)]
     left += [f"mount {line}" for line in _lines("/proc/self/mountinfo") if home in line]
     left += [f"socket {line}" for line in _lines("/proc/net/unix") if f"{home}/" in line]
-    link = uplink._names(state.folder)[0]
+    link = uplink.names(state.folder)[0]
     left += [f"interface {link}"] if Path("/sys/class/net", link).exists() else []
     hierarchy = cgroups.find()
     if hierarchy is not None:

@@ -55,15 +55,17 @@ def enter(settings: Settings, starting: holder.Starting) -> tuple[list[str], soc
     outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     outside.bind(("0.0.0.0", 0))  # noqa: S104 (a client's socket: any address, any port)
     pid = starting.pid()
-    notes: list[str] = []
     if settings.rootless:
-        notes += uplink.start_pasta(pid) if starting.fresh else []
+        notes = uplink.start_pasta(settings.pods, pid)
     else:
-        notes += uplink.connect(settings.state, pid, settings.pod_network)
+        notes = uplink.connect(settings.state, pid)
     holder.enter(pid, rootless=settings.rootless)
+    if not notes:
+        notes = uplink.settle(settings.state, settings.pod_network, rootless=settings.rootless)
     if settings.rootless:
-        notes += [] if notes else uplink.masquerade_inside(settings.pod_network)
         notes.append("limits are by rlimit: cgroups belong to root")
+    for note in notes:
+        sys.stderr.write(f"{note}\n")
     return notes, outside
 
 
@@ -74,6 +76,7 @@ def stop(state: Path, folder: Path) -> int:
     while any(pods.alive(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:
         time.sleep(0.01)
     holder.stop(folder)
+    pods.kill_recorded(folder / uplink.PASTA)
     if os.geteuid() == 0:
         uplink.disconnect(state)
     left = [entry.name for entry in folder.glob("*/") if pods.alive(entry)]

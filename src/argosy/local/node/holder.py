@@ -31,7 +31,6 @@ class Starting:
 
     def __init__(self, folder: Path, *, rootless: bool) -> None:
         self._found = find(folder)
-        self.fresh = self._found is None
         self._process = _start(folder, rootless=rootless) if self._found is None else None
 
     def pid(self) -> int:

@@ -19,7 +19,7 @@ from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import AlreadyExists, ApiError, NotFound
 from argosy.engine.lines import Log
 from argosy.kinds.kubernetes import Lease, Node
-from argosy.kinds.labels import DOMAIN
+from argosy.kinds.labels import DOMAIN, NODE_NOTES
 from argosy.local.node.kinds import Json
 from argosy.local.node.settings import Settings
 
@@ -28,7 +28,6 @@ log = Log(__name__)
 GPU: Final = "nvidia.com/gpu"
 _LEASE_NAMESPACE: Final = "kube-node-lease"
 _STATUS_EVERY: Final = 300.0
-NOTES_ANNOTATION: Final = f"{DOMAIN}/node-notes"
 
 
 def real_gpus(devices: Path = Path("/dev")) -> list[int]:
@@ -114,7 +113,7 @@ class Nodes:
             "metadata": {
                 "name": name,
                 "labels": self._labels(name),
-                "annotations": {NOTES_ANNOTATION: "; ".join(self._notes)} if self._notes else {},
+                "annotations": {NODE_NOTES: "; ".join(self._notes)},
             }
         }
         try:

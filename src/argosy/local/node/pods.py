@@ -218,18 +218,28 @@ async def open_shim(
 
 def kill_all(folder: Path) -> int:
     """End the zygote and every pod of a state folder, however they were left. Returns how many pods ran."""
-    _kill_recorded(folder / control.ZYGOTE_PID)
+    kill_recorded(folder / control.ZYGOTE_PID)
     count = 0
     if not folder.is_dir():
         return 0
     for entry in folder.iterdir():
         if (entry / LAUNCH).exists() and alive(entry):
             count += 1
-            _kill_recorded(entry / report.FILE)
+            kill_recorded(entry / report.FILE)
     hierarchy = cgroups.find()
     if hierarchy:
         cgroups.remove(hierarchy, cgroup_of(folder))
     return count
+
+
+def kill_recorded(path: Path) -> None:
+    """End the process that a file names, if it is still that one."""
+    try:
+        known = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return
+    if kernel.alive(known["pid"], known["start_time"]):
+        os.kill(known["pid"], signal.SIGKILL)
 
 
 def cgroup_of(pods_folder: Path) -> str:
@@ -244,15 +254,6 @@ async def _gone(folder: Path) -> None:
         if not alive(folder):
             return
         await asyncio.sleep(0.002)
-
-
-def _kill_recorded(path: Path) -> None:
-    try:
-        known = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return
-    if kernel.alive(known["pid"], known["start_time"]):
-        os.kill(known["pid"], signal.SIGKILL)
 
 
 def _remove(folder: Path, parts: list[str]) -> None:

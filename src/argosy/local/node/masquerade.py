@@ -1,0 +1,76 @@
+"""Address translation for traffic that leaves, by `nft` or `iptables`, whichever is there.
+
+What is set up is named after the cluster's own link, can be set up again over itself, and is taken away by
+the same name. Every function gives what is in the way as a sentence, empty when nothing is.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+
+def tool() -> str | None:
+    return next((name for name in ("nft", "iptables") if find(name)), None)
+
+
+def find(name: str) -> str | None:
+    """Where a program is; administrators' ones are not in everybody's PATH."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def masquerade(table: str, source: str) -> str:
+    """Let traffic from these addresses to any other leave under the address of the interface it takes."""
+    which = tool()
+    if which is None:
+        return "neither nft nor iptables is installed"
+    if which == "nft":
+        rule = f"ip saddr {source} ip daddr != {source} masquerade"
+        chain = f"chain out {{\n type nat hook postrouting priority 100;\n {rule}\n }}"
+        return _run(
+            ["nft", "-f", "-"],
+            f"table ip {table}\ndelete table ip {table}\ntable ip {table} {{\n{chain}\n}}\n",
+        )
+    return _insert(["POSTROUTING", "-s", source, "!", "-d", source, "-j", "MASQUERADE"], table="nat")
+
+
+def let_through(link: str) -> str:
+    """Let traffic of a link pass on a machine that passes nothing by default, as ones with Docker do."""
+    if find("iptables") is None:
+        return ""
+    policy = subprocess.run(
+        [find("iptables") or "", "-S", "FORWARD"], capture_output=True, text=True, check=False
+    ).stdout
+    if not policy.startswith("-P FORWARD DROP"):
+        return ""
+    return next(filter(None, (_insert(rule) for rule in _passing(link))), "")
+
+
+def undo(table: str, source: str, link: str) -> None:
+    """Take away what may have been set up, with whichever tool it was."""
+    if find("nft"):
+        _run(["nft", "delete", "table", "ip", table])
+    if find("iptables"):
+        out = ["POSTROUTING", "-s", source, "!", "-d", source, "-j", "MASQUERADE"]
+        for rule, where in ((out, "nat"), *((rule, "filter") for rule in _passing(link))):
+            _run(["iptables", "-w", "-t", where, "-D", *rule])
+
+
+def _passing(link: str) -> list[list[str]]:
+    return [["FORWARD", flag, link, "-j", "ACCEPT"] for flag in ("-i", "-o")]
+
+
+def _insert(rule: Sequence[str], table: str = "filter") -> str:
+    """Put a rule first, unless it is there."""
+    if _run(["iptables", "-w", "-t", table, "-C", *rule]) == "":
+        return ""
+    return _run(["iptables", "-w", "-t", table, "-I", *rule])
+
+
+def _run(command: Sequence[str], text: str = "") -> str:
+    program = find(command[0]) or command[0]
+    done = subprocess.run([program, *command[1:]], input=text, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return f"{command[0]} failed: {said[0]}"

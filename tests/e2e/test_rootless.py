@@ -1,0 +1,102 @@
+"""A control plane of a user without any privilege does what root's does: exec, terminals, the way outside."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argosy.local.node import masquerade
+from argosy.testing.badday import leftovers
+from argosy.testing.outside import HOST, outside
+from argosy.testing.rootless import NOBODY, Python, RootlessPlane
+
+pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.timeout(120)]
+
+_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "talker"},
+    "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "local", "command": ["sleep", "1000"]}],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def rootless() -> Iterator[RootlessPlane]:
+    python = Python.of_nobody()
+    if python is None:
+        pytest.skip("no Python with our dependencies that an unprivileged user may run")
+    running = RootlessPlane.up(python)
+    try:
+        running.plane.kubectl("create", "-f", "-", stdin=json.dumps(_POD))
+        running.plane.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=60s", timeout=70)
+        yield running
+    finally:
+        running.argosy("down")
+        left = leftovers(running.plane)
+        running.down()
+    assert left == []
+
+
+def test_nothing_of_it_runs_as_root(rootless: RootlessPlane) -> None:
+    mine = str(rootless.plane.home).encode()
+    owners = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != str(os.getpid()):
+            try:
+                if mine in (entry / "cmdline").read_bytes():
+                    owners.add(entry.stat().st_uid)
+            except OSError:
+                continue
+    assert owners == {NOBODY}
+
+
+def test_exec_brings_output_and_exit_code(rootless: RootlessPlane) -> None:
+    done = rootless.plane.kubectl("exec", "talker", "--", "sh", "-c", "id -u; echo bad >&2; exit 7", code=7)
+    assert done.stdout == "0\n"
+    assert done.stderr.startswith("bad\n")
+
+
+def test_exec_carries_standard_input_to_its_end(rootless: RootlessPlane) -> None:
+    done = rootless.plane.kubectl(
+        "exec", "-i", "talker", "--", "sh", "-c", "tr a-z A-Z; echo over", stdin="some words\n"
+    )
+    assert done.stdout == "SOME WORDS\nover\n"
+
+
+def test_exec_with_a_terminal_knows_its_size_and_gives_the_exit_code(rootless: RootlessPlane) -> None:
+    inside = "sh -c 'test -t 0 && until stty size | grep 33; do sleep 0.1; done; tty; exit 5'"
+    command = f"kubectl --kubeconfig {rootless.plane.state.kubeconfig} exec -it talker -- {inside}"
+    done = subprocess.run(
+        ["script", "-qec", f"stty rows 33 cols 77; {command}", "/dev/null"],
+        env=rootless.plane.environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "33 77" in done.stdout
+    assert "/dev/pts/0" in done.stdout
+    assert done.returncode == 5
+
+
+def test_a_pod_reaches_the_world_outside(rootless: RootlessPlane) -> None:
+    if masquerade.find("pasta") is None or masquerade.tool() is None:
+        pytest.skip("pasta, or both nft and iptables, are not installed")
+    with outside() as url:
+        script = f"import urllib.request as u; print(u.urlopen('{url}', timeout=10).read().decode())"
+        done = rootless.plane.kubectl("exec", "talker", "--", "python3", "-c", script, code=None)
+    assert done.stdout == f"hello {HOST}\n", done.stderr + rootless.argosy("status")
+
+
+def test_status_says_what_pods_have_to_do_without(rootless: RootlessPlane) -> None:
+    told = rootless.argosy("status")
+    assert "limits are by rlimit: cgroups belong to root" in told
+    has_way = masquerade.find("pasta") is not None and masquerade.tool() is not None
+    assert ("pods reach nothing outside the cluster" in told) is not has_way

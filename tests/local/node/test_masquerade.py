@@ -1,0 +1,56 @@
+"""Rules of `nft` and `iptables`, in a network that is thrown away."""
+
+import subprocess
+import sys
+
+import pytest
+
+from argosy.local.node import masquerade
+
+pytestmark = pytest.mark.root
+
+_IN_A_NETWORK_OF_ITS_OWN = """
+import subprocess, sys
+from argosy.local.node import kernel, masquerade
+kernel.unshare(kernel.NEW_NET)
+tool, policy = sys.argv[1:]
+masquerade.tool = lambda: tool
+if policy:
+    subprocess.run(["iptables", "-P", "FORWARD", policy], check=True)
+def show():
+    which = ["nft", "list", "ruleset"] if tool == "nft" else ["iptables-save"]
+    print(subprocess.run(which, capture_output=True, text=True, check=True).stdout, "=" * 9)
+for _ in range(2):
+    assert masquerade.masquerade("argosy-ayup1", "100.64.0.2/30") == ""
+    assert masquerade.let_through("ayup1") == ""
+show()
+masquerade.undo("argosy-ayup1", "100.64.0.2/30", "ayup1")
+show()
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "policy", "want"),
+    [
+        pytest.param("nft", "", {"masquerade": 1, "ayup1": 1}, id="by nft, once though asked twice"),
+        pytest.param(
+            "iptables", "", {"MASQUERADE": 1, "ayup1": 0}, id="by iptables, once though asked twice"
+        ),
+        pytest.param(
+            "iptables", "DROP", {"MASQUERADE": 1, "ayup1": 2}, id="let through where nothing else passes"
+        ),
+    ],
+)
+def test_what_is_set_up_is_taken_away(tool: str, policy: str, want: dict[str, int]) -> None:
+    if masquerade.find(tool) is None or (policy and masquerade.find("iptables") is None):
+        pytest.skip(f"{tool} is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_NETWORK_OF_ITS_OWN, tool, policy],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    there, gone, _ = done.stdout.split("=" * 9)
+    assert {word: there.count(word) for word in want} == want, there
+    assert {word: gone.count(word) for word in want} == dict.fromkeys(want, 0), gone
