@@ -2,7 +2,7 @@
 
 A stage that takes half as long again as its budget is ended and has failed, so that tests stay quick enough
 to be run. What cannot run on this machine (no root, no Go) is skipped and listed with the reason at the end;
-with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge and installing PyTorch, once, are no stages:
+with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge and installing packages, once, are no stages:
 they have no budget.
 """
 
@@ -75,7 +75,7 @@ def main() -> int:
     left_out = [f"stage {stage.name}: only with --long" for stage in chosen if stage not in wanted]
     problem = _build_judge()
     if REQUIRE_ALL:
-        _install_torch()
+        _install_packages()
     skipped: Counter[str] = Counter()
     results = [_run(stage, skipped) for stage in wanted] if not problem or not REQUIRE_ALL else []
     _report(results, skipped, left_out, problem)
@@ -98,15 +98,30 @@ def _build_judge() -> str:
     return "" if built.returncode == 0 else built.stderr.strip().splitlines()[-1]
 
 
-def _install_torch() -> None:
-    """Debian's light PyTorch, for the examples: only where everything is required, for it is system-wide."""
+PACKAGES = {
+    "python3-torch": ("/usr/bin/python3", "-c", "import torch"),
+    "nftables": ("/usr/sbin/nft", "--version"),
+    "iptables": ("/usr/sbin/iptables", "--version"),
+    "passt": ("/usr/bin/pasta", "--version"),
+}
+"""Debian's light PyTorch for the examples, and pods' ways to the world outside; each with a sign of it."""
+
+
+def _install_packages() -> None:
+    """Only where everything is required, for they are system-wide."""
     began = time.monotonic()
-    has_torch = ["/usr/bin/python3", "-c", "import torch"]
-    if subprocess.run(has_torch, capture_output=True, check=False).returncode != 0:
+    if missing := [package for package, sign in PACKAGES.items() if not _works(sign)]:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (["update"], ["install", "-y", "--no-install-recommends", "python3-torch"]):
+        for words in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
             subprocess.run(["apt-get", "-qq", *words], env=quiet, stdout=subprocess.DEVNULL, check=False)
-    _say(f"PyTorch for the examples: prepared in {time.monotonic() - began:.1f} s")
+    _say(f"packages of the system: prepared in {time.monotonic() - began:.1f} s")
+
+
+def _works(command: tuple[str, ...]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def _run(stage: Stage, skipped: Counter[str]) -> Result:
