@@ -6,6 +6,7 @@ before anything is reported: who reads that a pod has failed may delete it, and 
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -32,6 +33,8 @@ from argosy.local.node.volumes import VolumeError
 from argosy.local.node.worker import Worker
 
 log = Log(__name__)
+
+_TOGETHER = 5.0
 
 
 class Agent:
@@ -82,6 +85,7 @@ class Agent:
         caches = (self.services, self.slices, self.config_maps, self.secrets, self.pods)
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(self._settings.state / "agent.sock", self, self._listening))
+            await _listened(self._settings.state / "apiserver.sock")
             for cache in caches:
                 group.create_task(cache.run())
             group.create_task(self._serve_services())
@@ -272,6 +276,20 @@ class Agent:
         while True:
             reap()
             await asyncio.sleep(1.0)
+
+
+async def _listened(path: Path) -> None:
+    """Until somebody listens there, within reason: both start together, and a failed watch pauses longer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_TOGETHER):
+            while True:
+                try:
+                    _, writer = await asyncio.open_unix_connection(path)
+                except OSError:
+                    await asyncio.sleep(0.01)
+                else:
+                    writer.close()
+                    return
 
 
 def _stray(uid: str, launch: Launch, agent: Agent) -> Worker:
