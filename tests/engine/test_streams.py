@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 import pytest
-from aiohttp import WSMsgType, web
 
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, NotFound, Unavailable
 from argosy.testing.fakeserver import FakeServer, Fault
+from argosy.wire.messages import Request, Upgrade
+from argosy.wire.websocket import WebSocket
 
 SUCCESS: Mapping[str, object] = {"status": "Success"}
 
@@ -27,24 +28,22 @@ class Shell:
         self.stdin = b""
         self.query: list[tuple[str, str]] = []
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
-        self.query = list(request.query.items())
-        socket = web.WebSocketResponse(protocols=self.protocols)
-        await socket.prepare(request)
-        await socket.send_bytes(b"\x01")
-        await socket.send_bytes(b"\x01hello")
-        await socket.send_bytes(b"\x02oops")
-        if request.query.get("stdin") == "true":
-            async for message in socket:
-                if message.type is not WSMsgType.BINARY or message.data[0] == 255:
-                    break
-                self.stdin += message.data[1:]
-                if socket.ws_protocol != "v5.channel.k8s.io" and self.stdin.endswith(b"end"):
+    async def __call__(self, request: Request) -> Upgrade:
+        self.query = [(name, value) for name, values in request.query.items() for value in values]
+        chosen = next(name for name in request.subprotocols if name in self.protocols)
+        return Upgrade(chosen, self._converse)
+
+    async def _converse(self, socket: WebSocket) -> None:
+        await socket.send(b"\x01")
+        await socket.send(b"\x01hello")
+        await socket.send(b"\x02oops")
+        if ("stdin", "true") in self.query:
+            while isinstance(message := await socket.receive(), bytes) and message[0] != 255:
+                self.stdin += message[1:]
+                if socket.subprotocol != "v5.channel.k8s.io" and self.stdin.endswith(b"end"):
                     break
         if self.status is not None:
-            await socket.send_bytes(b"\x03" + msgspec.json.encode(self.status))
-        await socket.close()
-        return socket
+            await socket.send(b"\x03" + msgspec.json.encode(self.status))
 
 
 V5 = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -104,9 +103,11 @@ async def test_a_command_that_could_not_start_is_an_error(client: Client, server
         await client.exec("p", "default", ["nothing"])
 
 
-async def test_a_pod_that_is_not_there_is_not_found(client: Client, server: FakeServer) -> None:
-    server.faults.append(Fault(404))
-    with pytest.raises(NotFound):
+async def test_a_pod_that_is_not_there_is_not_found_in_the_words_of_the_server(
+    client: Client, server: FakeServer
+) -> None:
+    server.faults.append(Fault(404, reason="NotFound", message='pods "p" not found'))
+    with pytest.raises(NotFound, match='pods "p" not found'):
         await client.exec("p", "default", ["sh"])
 
 

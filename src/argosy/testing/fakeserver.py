@@ -8,17 +8,20 @@ are what tests come for: answers made up (429, 500, 401), history forgotten (410
 import asyncio
 import copy
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from aiohttp import web
 
 from argosy.engine.credentials import Credentials, FixedCredentials
 from argosy.engine.kubeconfig import Connection
+from argosy.wire.messages import Answer, Request, Response
+from argosy.wire.server import Server
 
 Json = dict[str, object]
+
+_LARGEST_BODY = 64 << 20
 
 
 @dataclass
@@ -79,7 +82,7 @@ class FakeServer:
         """Cut the next event of a watch in half, and end the line and the watch there."""
         self.bookmark_every = bookmark_every
         self.tokens = tokens
-        self.exec_handler: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+        self.exec_handler: Callable[[Request], Awaitable[Answer]] | None = None
         self.log_chunks: list[bytes] = []
         self.logs_by_uid: dict[tuple[str, str], list[bytes]] | None = None
         """Logs by uid and run, as only Argosy's own server has them; None for a server that does not."""
@@ -87,25 +90,19 @@ class FakeServer:
         self._history: list[_Change] = []
         self._oldest = 0
         self._changed = asyncio.Condition()
-        self._watches: dict[int, web.Request] = {}
-        self._expiring: set[int] = set()
-        self._runner: web.AppRunner | None = None
+        self._watches: dict[Request, asyncio.Task[object] | None] = {}
+        self._expiring: set[Request] = set()
+        self._server: Server | None = None
         self.port = 0
 
     async def __aenter__(self) -> "FakeServer":
-        app = web.Application(client_max_size=64 << 20)
-        app.router.add_route("*", "/{tail:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self._server = Server(self._handle)
+        self.port = await self._server.listen_tcp("127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.drop_watches()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._server is not None:
+            await self._server.close(0.1)
 
     def connection(self, credentials: Credentials | None = None, port: int | None = None) -> Connection:
         return Connection(
@@ -154,17 +151,17 @@ class FakeServer:
 
     def drop_watches(self) -> None:
         """Cut the connections of all watches."""
-        for request in list(self._watches.values()):
-            if request.transport is not None:
-                request.transport.abort()
+        for sending in self._watches.values():
+            if sending is not None:
+                sending.cancel()
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, request: Request) -> Answer:
         seen = Seen(
             request.method,
             request.path,
-            dict(request.query),
-            dict(request.headers),
-            await request.read(),
+            {name: values[0] for name, values in request.query.items()},
+            {name.decode().title(): value.decode() for name, value in request.raw_headers},
+            await request.body(_LARGEST_BODY),
             asyncio.get_running_loop().time(),
         )
         self.requests.append(seen)
@@ -173,33 +170,33 @@ class FakeServer:
                 fault.times -= 1
                 return _status(fault.status, fault.reason, fault.message, fault.headers)
         if self.tokens is not None:
-            token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            token = request.header(b"authorization").removeprefix("Bearer ")
             if token not in self.tokens:
                 return _status(401, "Unauthorized", "Unauthorized")
         target = _parse(request.path)
         if target.subresource == "exec" and self.exec_handler is not None:
             return await self.exec_handler(request)
         if target.subresource == "log":
-            return await self._log(request)
-        if request.method == "GET" and request.query.get("watch") == "true":
-            return await self._watch(request, target)
+            return self._log(request)
+        if request.method == "GET" and request.parameter("watch") == "true":
+            return self._watch(request, target)
         method = getattr(self, f"_{request.method.lower()}")
-        answer: web.Response = await method(request, target, seen.body)
+        answer: Response = await method(request, target, seen.body)
         return answer
 
-    async def _get(self, request: web.Request, target: _Target, _body: bytes) -> web.Response:
+    async def _get(self, request: Request, target: _Target, _body: bytes) -> Response:
         if target.name:
             found = self._find(target)
             return _json(found) if found else _not_found(target)
         items = self._selected(request, target)
-        start = int(request.query.get("continue", "0"))
-        limit = int(request.query.get("limit", "0")) or len(items)
+        start = int(request.parameter("continue", "0"))
+        limit = int(request.parameter("limit", "0")) or len(items)
         meta: Json = {"resourceVersion": str(self.version)}
         if start + limit < len(items):
             meta["continue"] = str(start + limit)
         return _json({"kind": "List", "metadata": meta, "items": items[start : start + limit]})
 
-    async def _post(self, _request: web.Request, target: _Target, body: bytes) -> web.Response:
+    async def _post(self, _request: Request, target: _Target, body: bytes) -> Response:
         obj: Json = msgspec.json.decode(body)
         meta = _meta(obj)
         key = (target.namespace, str(meta["name"]))
@@ -209,20 +206,20 @@ class FakeServer:
             return _status(409, "AlreadyExists", f'{target.collection} "{key[1]}" already exists')
         return _json(await self._write(target.collection, key, obj, "ADDED", None), 201)
 
-    async def _put(self, _request: web.Request, target: _Target, body: bytes) -> web.Response:
+    async def _put(self, _request: Request, target: _Target, body: bytes) -> Response:
         return await self._update(target, msgspec.json.decode(body))
 
-    async def _patch(self, request: web.Request, target: _Target, body: bytes) -> web.Response:
+    async def _patch(self, request: Request, target: _Target, body: bytes) -> Response:
         old = self._find(target)
         if old is None:
             return _not_found(target)
-        if request.content_type != "application/merge-patch+json":
+        if request.header(b"content-type") != "application/merge-patch+json":
             return _status(415, "UnsupportedMediaType", "only merge patches here")
         merged = _merge(copy.deepcopy(old), msgspec.json.decode(body))
         assert isinstance(merged, dict)
         return await self._update(target, merged)
 
-    async def _update(self, target: _Target, obj: Json) -> web.Response:
+    async def _update(self, target: _Target, obj: Json) -> Response:
         old = self._find(target)
         if old is None:
             return _not_found(target)
@@ -233,7 +230,7 @@ class FakeServer:
             await self._write(target.collection, (target.namespace, target.name), obj, "MODIFIED", old)
         )
 
-    async def _delete(self, _request: web.Request, target: _Target, body: bytes) -> web.Response:
+    async def _delete(self, _request: Request, target: _Target, body: bytes) -> Response:
         old = self._find(target)
         if old is None:
             return _not_found(target)
@@ -244,54 +241,50 @@ class FakeServer:
         await self.remove(target.collection, target.namespace, target.name)
         return _json({"kind": "Status", "status": "Success"})
 
-    async def _log(self, request: web.Request) -> web.StreamResponse:
+    def _log(self, request: Request) -> Response:
         chunks: list[bytes] | None = self.log_chunks
         _, _, uid = request.path.partition("/log/")
         if uid and self.logs_by_uid is None:
             return _status(404, "NotFound", "the server could not find the requested resource")
         if uid and self.logs_by_uid is not None:
-            chunks = self.logs_by_uid.get((uid, request.query.get("run", "")))
+            chunks = self.logs_by_uid.get((uid, request.parameter("run")))
         if chunks is None:
             return _status(410, "Expired", "no such log any more")
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for chunk in chunks:
-            await response.write(chunk)
-        return response
+        return Response(_each(chunks), content_type=b"text/plain")
 
-    async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        initial = request.query.get("sendInitialEvents") == "true"
+    def _watch(self, request: Request, target: _Target) -> Response:
+        initial = request.parameter("sendInitialEvents") == "true"
         if initial and not self.watch_list:
             return _status(422, "Invalid", "sendInitialEvents is forbidden for watch")
-        version = int(request.query.get("resourceVersion") or self.version)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
+        version = int(request.parameter("resourceVersion") or self.version)
+        return Response(self._events(request, target, version, initial=initial))
+
+    async def _events(
+        self, request: Request, target: _Target, version: int, *, initial: bool
+    ) -> AsyncIterator[bytes]:
         if self.end_watches:
-            return response
-        self._watches[id(request)] = request
+            return
+        self._watches[request] = asyncio.current_task()
         try:
             if not initial and version < self._oldest:
-                await response.write(_line("ERROR", _status_body(410, "Expired", "too old resource version")))
-                return response
+                yield _line("ERROR", _status_body(410, "Expired", "too old resource version"))
+                return
             if initial:
                 version = self.version
                 items = self._selected(request, target)
-                await response.write(b"".join(_line("ADDED", item) for item in items))
+                yield b"".join(_line("ADDED", item) for item in items)
                 if not self.ignore_watch_list:
-                    await response.write(_bookmark(version, end=True))
-            await self._follow(request, target, response, version)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
+                    yield _bookmark(version, end=True)
+            async for lines in self._follow(request, target, version):
+                yield lines
         finally:
-            self._watches.pop(id(request), None)
-        return response
+            self._watches.pop(request, None)
+            self._expiring.discard(request)
 
-    async def _follow(
-        self, request: web.Request, target: _Target, response: web.StreamResponse, version: int
-    ) -> None:
+    async def _follow(self, request: Request, target: _Target, version: int) -> AsyncIterator[bytes]:
         while True:
-            if id(request) in self._expiring:
-                await response.write(_line("ERROR", _status_body(410, "Expired", "too old resource version")))
+            if request in self._expiring:
+                yield _line("ERROR", _status_body(410, "Expired", "too old resource version"))
                 return
             fresh = [change for change in self._history if change.version > version]
             version = self.version
@@ -302,12 +295,12 @@ class FakeServer:
             ]
             if lines and self.garble_next:
                 self.garble_next = False
-                await response.write(lines[0][: len(lines[0]) // 2] + b"\n")
+                yield lines[0][: len(lines[0]) // 2] + b"\n"
                 return
             if lines:
-                await response.write(b"".join(lines))
+                yield b"".join(lines)
             async with self._changed:
-                if self.version > version or id(request) in self._expiring:
+                if self.version > version or request in self._expiring:
                     continue
                 try:
                     async with asyncio.timeout(self.bookmark_every):
@@ -315,12 +308,12 @@ class FakeServer:
                         continue
                 except TimeoutError:
                     pass
-            await response.write(_bookmark(self.version))
+            yield _bookmark(self.version)
 
     def _find(self, target: _Target) -> Json | None:
         return self._objects.get(target.collection, {}).get((target.namespace, target.name))
 
-    def _selected(self, request: web.Request, target: _Target) -> list[Json]:
+    def _selected(self, request: Request, target: _Target) -> list[Json]:
         return [obj for obj in self.objects(target.collection) if _selected(request, target, obj)]
 
     async def _write(
@@ -344,6 +337,11 @@ class FakeServer:
             self._changed.notify_all()
 
 
+async def _each(chunks: list[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
 def _parse(path: str) -> _Target:
     parts = path.strip("/").split("/")
     rest = parts[2:] if parts[0] == "api" else parts[3:]
@@ -354,13 +352,13 @@ def _parse(path: str) -> _Target:
     return _Target(rest[0], namespace, name, rest[2] if len(rest) > 2 else "")
 
 
-def _selected(request: web.Request, target: _Target, obj: Json) -> bool:
+def _selected(request: Request, target: _Target, obj: Json) -> bool:
     meta = _meta(obj)
     if target.namespace and meta.get("namespace") != target.namespace:
         return False
     labels = meta.get("labels") or {}
     assert isinstance(labels, dict)
-    selector = request.query.get("labelSelector", "")
+    selector = request.parameter("labelSelector")
     wanted = dict(part.split("=", 1) for part in selector.split(",") if part)
     return all(labels.get(name) == value for name, value in wanted.items())
 
@@ -395,19 +393,19 @@ def _bookmark(version: int, *, end: bool = False) -> bytes:
     return _line("BOOKMARK", {"metadata": meta, "spec": {"containers": None}})
 
 
-def _json(obj: Json, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(obj), status=status, content_type="application/json")
+def _json(obj: Json, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(obj), status)
 
 
 def _status_body(code: int, reason: str, message: str) -> Json:
     return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
 
 
-def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
+def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> Response:
     response = _json(_status_body(code, reason, message), code)
-    response.headers.update(headers or {})
+    response.headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
     return response
 
 
-def _not_found(target: _Target) -> web.Response:
+def _not_found(target: _Target) -> Response:
     return _status(404, "NotFound", f'{target.collection} "{target.name}" not found')
