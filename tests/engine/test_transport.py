@@ -1,10 +1,11 @@
-"""TLS for real: authorities, names, client certificates, Unix sockets, and another event loop."""
+"""TLS for real: authorities, names, client certificates, Unix sockets, proxies, and another event loop."""
 
 import asyncio
 import datetime
 import ipaddress
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ from argosy.engine.errors import Unavailable
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.loop import loop_factory
 from argosy.kinds.kubernetes import ConfigMap
+from argosy.testing.eventually import eventually
 
 Key = ec.EllipticCurvePrivateKey
 
@@ -200,3 +202,176 @@ def test_tls_goes_through_a_unix_socket_with_the_name_of_the_url(
 async def test_a_unix_socket_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="Unreachable"):
         await who(Connection("http://x", unix_socket=str(tmp_path / "none")))
+
+
+class ForwardProxy:
+    """An HTTP proxy that tunnels, with or without TLS of its own; it remembers the heads it was sent."""
+
+    def __init__(self, context: ssl.SSLContext | None = None, refuse: bytes = b"") -> None:
+        self.context = context
+        self.refuse = refuse
+        self.heads: list[bytes] = []
+        self.port = 0
+
+    async def __aenter__(self) -> "ForwardProxy":
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.context)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.heads.append(head)
+            if self.refuse:
+                writer.write(self.refuse)
+                await writer.drain()
+            elif head.startswith(b"CONNECT "):
+                await self._tunnel(head.split()[1].decode(), reader, writer)
+            else:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n")
+                writer.write(b'{"metadata":{"name":"by proxy"}}')
+                await writer.drain()
+        writer.transport.abort()
+
+    async def _tunnel(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = target.rpartition(":")
+        answers, upstream = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        both = [asyncio.create_task(pass_on(reader, upstream)), asyncio.create_task(pass_on(answers, writer))]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for task in both:
+            task.cancel()
+        await asyncio.gather(*both, return_exceptions=True)
+        upstream.transport.abort()
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_tunnel_through_a_proxy_ends_at_the_server(
+    loop: Literal["asyncio", "uvloop"], scheme: str, tmp_path: Path, authority: Authority
+) -> None:
+    async def dial() -> None:
+        async with (
+            TlsServer(tmp_path, authority, LOOPBACK) as server,
+            ForwardProxy(server.context if scheme == "https" else None) as proxy,
+        ):
+            connection = Connection(
+                f"https://127.0.0.1:{server.port}",
+                credentials=FixedCredentials(Identity(certificate=authority.issue("alice"))),
+                certificate_authority=authority.certificate,
+                proxy=f"{scheme}://me:secret@127.0.0.1:{proxy.port}",
+            )
+            assert await who(connection) == "alice"
+            lines = proxy.heads[0].split(b"\r\n")
+            assert lines[0] == f"CONNECT 127.0.0.1:{server.port} HTTP/1.1".encode()
+            assert b"Proxy-Authorization: Basic bWU6c2VjcmV0" in lines
+            await eventually(lambda: len(asyncio.all_tasks()) == 1)
+
+    with asyncio.Runner(loop_factory=loop_factory() if loop == "uvloop" else None) as runner:
+        runner.run(dial())
+
+
+async def test_a_proxy_is_told_the_whole_url_of_what_needs_no_tunnel() -> None:
+    async with ForwardProxy() as proxy:
+        connection = Connection(
+            "http://api.example:8080/base", proxy=f"http://me:secret@127.0.0.1:{proxy.port}"
+        )
+        assert await who(connection) == "by proxy"
+        lines = proxy.heads[0].split(b"\r\n")
+        path = b"/base/api/v1/namespaces/default/configmaps/x"
+        assert lines[0] == b"GET http://api.example:8080" + path + b" HTTP/1.1"
+        assert b"Host: api.example:8080" in lines
+        assert b"Proxy-Authorization: Basic bWU6c2VjcmV0" in lines
+
+
+REFUSALS = {
+    "that wants to know who asks": b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
+    "that speaks something else": b"220 mail.example ESMTP\r\n",
+    "that hangs up": b"HTTP/1.1 2",
+}
+
+
+@pytest.mark.parametrize("sentence", REFUSALS)
+async def test_a_server_behind_a_proxy_is_unavailable(sentence: str) -> None:
+    async with ForwardProxy(refuse=REFUSALS[sentence]) as proxy:
+        with pytest.raises(Unavailable, match=r"407|not HTTP|closed"):
+            await who(Connection("https://api.example", proxy=f"http://127.0.0.1:{proxy.port}"))
+
+
+UNUSABLE = {
+    "a URL without scheme": Connection("127.0.0.1:6443"),
+    "a proxy of another kind": Connection("https://a", proxy="socks5://p:1080"),
+}
+
+
+@pytest.mark.parametrize("sentence", UNUSABLE)
+async def test_what_cannot_be_dialled_is_unavailable_and_said(sentence: str) -> None:
+    with pytest.raises(Unavailable, match="not the URL of an HTTP server"):
+        await who(UNUSABLE[sentence])
+
+
+async def converse(
+    context: ssl.SSLContext, answer: bytes, end: Literal["farewell", "cut", "silence"]
+) -> tuple[asyncio.Server, asyncio.Event]:
+    """A TLS server that gives one answer; whether its client is gone then."""
+    gone = asyncio.Event()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+            if end == "farewell":
+                writer.close()
+            if end != "cut":
+                await reader.read()
+        gone.set()
+        writer.transport.abort()
+
+    return await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=context), gone
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_body_whose_length_is_not_told_is_whole_only_with_a_farewell(
+    loop: Literal["asyncio", "uvloop"], tmp_path: Path, authority: Authority
+) -> None:
+    """Who can cut the line must not be able to make half a log look like a whole one."""
+    server = TlsServer(tmp_path, authority, LOOPBACK)
+
+    async def follow(end: Literal["farewell", "cut"]) -> bytes:
+        ending, gone = await converse(server.context, b"HTTP/1.1 200 OK\r\n\r\nhalf", end)
+        try:
+            async with ending, asyncio.timeout(5), Client(trusting(ending, authority)) as client:
+                return b"".join([chunk async for chunk in client.logs("p", "default")])
+        finally:
+            await gone.wait()
+
+    with asyncio.Runner(loop_factory=loop_factory() if loop == "uvloop" else None) as runner:
+        assert runner.run(follow("farewell")) == b"half"
+        with pytest.raises(Unavailable):
+            runner.run(follow("cut"))
+
+
+async def test_a_stream_that_is_left_ends_without_waiting_for_its_peer(
+    server: TlsServer, authority: Authority
+) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
+    silent, gone = await converse(server.context, answer, "silence")
+    async with silent, asyncio.timeout(5), Client(trusting(silent, authority)) as client:
+        logs = client.logs("p", "default", follow=True)
+        assert await anext(logs) == b"one"
+        await logs.aclose()
+        await gone.wait()
+
+
+def trusting(server: asyncio.Server, authority: Authority) -> Connection:
+    port = server.sockets[0].getsockname()[1]
+    return Connection(f"https://127.0.0.1:{port}", certificate_authority=authority.certificate)

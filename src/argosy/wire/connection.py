@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
                 self.transport.pause_reading()
 
     def eof_received(self) -> None:
-        if self._answer is not None:
+        if self._answer is not None and self._farewell():
             try:
                 self._answer.end()
             except CutOffError as error:
@@ -172,6 +172,16 @@ class Connection(asyncio.Protocol):
         self._wake()
         if not self._lost.done():
             self._lost.set_result(None)
+
+    def _farewell(self) -> bool:
+        """Whether the peer itself said that it sends no more; without TLS there is no telling."""
+        secured = self.transport.get_extra_info("ssl_object")
+        if secured is None:
+            return True
+        try:
+            return not secured.read(1)
+        except ssl.SSLError:  # it would wait for more
+            return False
 
     def _expire(self) -> None:
         self.fail(TimeoutError("no answer in time"))

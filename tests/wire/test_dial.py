@@ -1,0 +1,128 @@
+"""How a server is found: its URL, its addresses, and sockets that notice when their peer is gone.
+
+TLS and proxies are tested with real certificates in the engine's tests of its transport.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from argosy.wire import dial
+from argosy.wire.origin import Origin, Proxy
+
+URLS = {
+    "http://a": Origin(False, "a", 80, "a"),
+    "http://a:80/": Origin(False, "a", 80, "a"),
+    "https://a:6443": Origin(True, "a", 6443, "a:6443"),
+    "https://a:443/k8s/clusters/c/": Origin(True, "a", 443, "a", "/k8s/clusters/c"),
+    "https://[::1]:6443": Origin(True, "::1", 6443, "[::1]:6443"),
+    "https://[::1]": Origin(True, "::1", 443, "[::1]"),
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_an_origin_is_read_from_its_url(url: str) -> None:
+    assert Origin.from_url(url) == URLS[url]
+
+
+PROXIES = {
+    "http://p:3128": Proxy(False, "p", 3128, ""),
+    "https://p": Proxy(True, "p", 443, ""),
+    "http://me:s%3Aecret@p": Proxy(False, "p", 80, "Basic bWU6czplY3JldA=="),
+}
+
+
+@pytest.mark.parametrize("url", PROXIES)
+def test_a_proxy_is_read_from_its_url(url: str) -> None:
+    assert Origin.from_url("http://a", proxy=url).proxy == PROXIES[url]
+    assert Origin.from_url("http://a", proxy=url, unix_socket="/s").proxy is None
+
+
+@pytest.mark.parametrize("url", ["", "a:80", "ftp://a", "http://", "http://a:port", "http://a:99999"])
+def test_another_url_is_no_origin(url: str) -> None:
+    with pytest.raises(ValueError, match=r"not the URL|[Pp]ort"):
+        Origin.from_url(url)
+    with pytest.raises(ValueError, match=r"not the URL|[Pp]ort"):
+        Origin.from_url("http://a", proxy=url or "socks5://p")
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener
+
+
+async def test_a_connection_asks_now_and_then_whether_its_peer_is_there(listener: socket.socket) -> None:
+    with await dial.connect(*listener.getsockname()) as opened:
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == 10
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 3
+
+
+@pytest.fixture
+def mute() -> Iterator[tuple[str, int]]:
+    """An address at which nobody answers: a listener whose queue is full."""
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        yield full.getsockname()
+        for filler in fillers:
+            filler.close()
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> None:
+    async def getaddrinfo(*_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+
+
+async def test_an_address_that_does_not_answer_holds_up_the_next_for_a_moment_only(
+    monkeypatch: pytest.MonkeyPatch, listener: socket.socket, mute: tuple[str, int]
+) -> None:
+    resolving(monkeypatch, mute, listener.getsockname())
+    began = asyncio.get_running_loop().time()
+    with await dial.connect("host", 1) as opened:
+        assert opened.getpeername() == listener.getsockname()
+    assert dial.STAGGER <= asyncio.get_running_loop().time() - began < 5
+
+
+async def test_an_address_that_refuses_does_not_hold_up_the_next(
+    monkeypatch: pytest.MonkeyPatch, listener: socket.socket
+) -> None:
+    monkeypatch.setattr(dial, "STAGGER", 60)
+    resolving(monkeypatch, ("127.0.0.1", closed()), listener.getsockname())
+    async with asyncio.timeout(10):
+        with await dial.connect("host", 1) as opened:
+            assert opened.getpeername() == listener.getsockname()
+
+
+async def test_when_all_addresses_refuse_each_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = closed(), closed()
+    resolving(monkeypatch, *(("127.0.0.1", port) for port in ports))
+    with pytest.raises(OSError, match=f"{ports[0]}.*{ports[1]}"):
+        await dial.connect("host", 1)
+
+
+async def test_connecting_takes_so_long_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch, mute: tuple[str, int]
+) -> None:
+    monkeypatch.setattr(dial, "CONNECT_TIMEOUT", 0.1)
+    with pytest.raises(TimeoutError):
+        await dial.connect(*mute)
+
+
+def closed() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
