@@ -70,6 +70,15 @@ CASES: dict[str, list[Step]] = {
         get(f"{CONFIG_MAPS}?limit=2&resourceVersion=$last.metadata.resourceVersion", save="page"),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue"),
     ],
+    "pages from an older version are of that version": [
+        *THREE,
+        get(f"{CONFIG_MAPS}?limit=2&resourceVersion=$first.metadata.resourceVersion"),
+        get(f"{CONFIG_MAPS}?limit=2&resourceVersion=$first.metadata.resourceVersion&labelSelector=app"),
+        get(
+            f"{CONFIG_MAPS}?limit=2&resourceVersion=$first.metadata.resourceVersion"
+            "&resourceVersionMatch=NotOlderThan"
+        ),
+    ],
     "pages of exactly a version": [
         *THREE,
         get(

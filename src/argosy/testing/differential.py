@@ -14,7 +14,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
@@ -61,6 +61,8 @@ class Step:
     """Dotted fields that are not compared; * stands for every item of a list or map."""
     live: str = ""
     """The name of a watch that stays open: this step opens it if it has a path, else it reads from it."""
+    act: Callable[[Server], None] | None = None
+    """Something to do to the server instead of asking it."""
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}" if self.path else f"heard by {self.live}"
@@ -119,6 +121,11 @@ def heard(name: str, events: int, **more: Unpack[More]) -> Step:
     return Step("", "", live=name, events=events, **more)
 
 
+def act(what: Callable[[Server], None]) -> Step:
+    """Do something to the server."""
+    return Step("", "", act=what)
+
+
 def _with_query(path: str, query: str) -> str:
     return f"{path}{'&' if '?' in path else '?'}{query}"
 
@@ -139,6 +146,9 @@ def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Js
     answers: list[Json] = []
     with Caller(server) as caller:
         for step in [*_preparation(namespace), *steps]:
+            if step.act is not None:
+                step.act(server)
+                continue
             asked = replace(
                 step,
                 path=str(_filled(step.path, saved)),
@@ -353,7 +363,7 @@ def _hide(value: Json, path: Sequence[str]) -> None:
 
 def _readable(steps: Sequence[Step], answers: Sequence[Json]) -> list[str]:
     lines: list[str] = []
-    shown = [step for step in steps if step.shown]
+    shown = [step for step in steps if step.shown and step.act is None]
     for step, answer in zip(shown, answers, strict=True):
         lines.append(f"### {step}")
         lines.extend(yaml.safe_dump(answer, sort_keys=True, width=1000).splitlines())

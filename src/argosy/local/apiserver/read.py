@@ -60,7 +60,9 @@ async def list_objects(call: Call) -> Response:
     elif request.parameter("resourceVersion") == "0":
         limit = 0  # any version will do, and Kubernetes then gives all it has at hand
     await wait_for_version(store, rv)
-    exact = (bool(token) and rv > 0) or request.parameter("resourceVersionMatch") == "Exact"
+    match = request.parameter("resourceVersionMatch")
+    # A page of a version, without a word on how to match it, has always been one of exactly that version.
+    exact = match == "Exact" or (rv > 0 and (bool(token) or (limit > 0 and not match)))
     shown = rv if exact else store.revision
     try:
         objects = store.at(served.storage, selection.namespace, shown)
