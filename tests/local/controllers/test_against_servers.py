@@ -20,17 +20,9 @@ from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, 
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.volcano import PodGroupKind
 from argosy.local.controllers.job.pauses import Backoff
-from argosy.local.controllers.kinds import (
-    EndpointSlice,
-    Job,
-    Namespace,
-    Node,
-    Pod,
-    PodGroup,
-    PriorityClass,
-    Service,
-)
+from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
 from argosy.local.controllers.run import Timings, run
+from argosy.local.networking import EndpointSlice, Service
 from argosy.testing.servers import Server
 from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS, Simulator
 from argosy.testing.until import connections_closed, until

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.local.controllers.kinds import EndpointSlice, Namespace, Service
+from argosy.local.controllers.kinds import Namespace
+from argosy.local.networking import EndpointSlice, Service
 from argosy.testing.servers import Server
 from argosy.testing.until import until
 

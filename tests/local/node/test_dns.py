@@ -2,8 +2,9 @@ import msgspec
 import pytest
 from dnslib import RCODE, DNSRecord
 
+from argosy.local.networking import EndpointSlice, Service
 from argosy.local.node.dns import Responder, Zone
-from argosy.local.node.kinds import EndpointSlice, Json, Pod, Service
+from argosy.local.node.kinds import Json, Pod
 from argosy.local.node.services import Directory
 
 SERVICES = {

@@ -4,8 +4,9 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from argosy.local.networking import Service
 from argosy.local.node.environment import MissingError, Sources, command_line, environment, expand
-from argosy.local.node.kinds import Json, Pod, Service
+from argosy.local.node.kinds import Json, Pod
 
 
 def pod(*env: Json, **container: object) -> Pod:

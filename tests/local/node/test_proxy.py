@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from argosy.local.node.kinds import Service
+from argosy.local.networking import Service
 from argosy.local.node.proxy import Listener, Proxy, listeners
 
 NO_BRIDGE = "argosy-none"

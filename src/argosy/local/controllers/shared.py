@@ -18,16 +18,8 @@ from argosy.engine.objects import Fetchable
 from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
 from argosy.kinds.labels import POD_GROUP_ANNOTATION
-from argosy.local.controllers.kinds import (
-    EndpointSlice,
-    Job,
-    Namespace,
-    Node,
-    Pod,
-    PodGroup,
-    PriorityClass,
-    Service,
-)
+from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
+from argosy.local.networking import EndpointSlice, Service
 
 ROOT_CA = "kube-root-ca.crt"
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"

@@ -17,10 +17,11 @@ from argosy.engine.events import Recorder
 from argosy.engine.lines import Log
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
+from argosy.local.networking import EndpointSlice, Service
 from argosy.local.node import cgroups, dns, network, server
 from argosy.local.node.addresses import Addresses
 from argosy.local.node.content import Content
-from argosy.local.node.kinds import ConfigMap, EndpointSlice, Pod, Secret, Service
+from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.launch import Launch
 from argosy.local.node.names import hosts_file, parse_resolver, resolver_file
 from argosy.local.node.nodes import GPU, Machine, gpu_devices

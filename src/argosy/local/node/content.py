@@ -16,8 +16,9 @@ import msgspec
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
+from argosy.local.networking import Service
 from argosy.local.node.environment import Sources
-from argosy.local.node.kinds import ConfigMap, Pod, Secret, Service
+from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.volumes import Token, content_of, has_content, tokens_of, write_content
 
 _ROOT_CA = "kube-root-ca.crt"

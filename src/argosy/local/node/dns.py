@@ -15,9 +15,9 @@ from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address
 from typing import cast
 
+from argosy.local.networking import Service
 from argosy.local.node import dnswire
 from argosy.local.node.dnswire import Code, Query, Record, Type
-from argosy.local.node.kinds import Service
 from argosy.local.node.services import Backend, Directory
 
 _UPSTREAM_TIMEOUT = 3.0

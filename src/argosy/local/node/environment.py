@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.node.kinds import Container, EnvSource, FieldRef, Pod, ResourceFieldRef, Service
+from argosy.local.networking import Service
+from argosy.local.node.kinds import Container, EnvSource, FieldRef, Pod, ResourceFieldRef
 
 
 class MissingError(Exception):

@@ -1,7 +1,7 @@
 """Pods and what they refer to, with all the fields that running them needs.
 
-Fuller than `argosy.kinds.kubernetes` and only for this room: the operator's caches must stay small. Still
-partial, so never written back.
+Fuller than `argosy.kinds.kubernetes` and only for this room: the operator's caches must stay small, and the
+scheduler reads what a pod asks for, not how it is run. Still partial, so never written back.
 """
 
 from datetime import datetime
@@ -324,58 +324,6 @@ class Pod(Struct):
     @property
     def finished(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
-
-
-class ServicePort(Struct, rename="camel"):
-    port: int
-    name: str = ""
-    protocol: str = "TCP"
-    target_port: int | str = 0
-
-
-class ServiceSpec(Struct, rename="camel"):
-    cluster_ip: str = field(default="", name="clusterIP")
-    type: str = "ClusterIP"
-    external_name: str = ""
-    selector: dict[str, str] = field(default_factory=dict)
-    ports: list[ServicePort] = field(default_factory=list)
-    publish_not_ready_addresses: bool = False
-
-
-class Service(Struct):
-    resource: ClassVar[Resource] = Resource("", "v1", "Service", "services")
-
-    metadata: ObjectMeta
-    spec: ServiceSpec = field(default_factory=ServiceSpec)
-
-    @property
-    def headless(self) -> bool:
-        return self.spec.cluster_ip in ("", "None")
-
-
-class EndpointConditions(Struct):
-    ready: bool | None = None
-    serving: bool | None = None
-
-
-class EndpointPort(Struct):
-    name: str | None = None
-    port: int | None = None
-    protocol: str | None = "TCP"
-
-
-class Endpoint(Struct, rename="camel"):
-    addresses: list[str] = field(default_factory=list)
-    hostname: str | None = None
-    conditions: EndpointConditions = field(default_factory=EndpointConditions)
-
-
-class EndpointSlice(Struct):
-    resource: ClassVar[Resource] = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
-
-    metadata: ObjectMeta
-    endpoints: list[Endpoint] | None = None
-    ports: list[EndpointPort] | None = None
 
 
 class ConfigMap(Struct, rename="camel"):

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 from argosy.engine.lines import Log
 from argosy.kinds.labels import DOMAIN
-from argosy.local.node.kinds import Service
+from argosy.local.networking import Service
 from argosy.local.node.netlink import Netlink
 
 log = Log(__name__)

@@ -8,7 +8,8 @@ three collections.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from argosy.local.node.kinds import EndpointSlice, Pod, Service, ServicePort
+from argosy.local.networking import EndpointSlice, Service, ServicePort
+from argosy.local.node.kinds import Pod
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 

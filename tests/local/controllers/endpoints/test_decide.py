@@ -6,7 +6,8 @@ import msgspec
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.endpoints.decide import Plan, decide
-from argosy.local.controllers.kinds import EndpointSlice, Pod, Service
+from argosy.local.controllers.kinds import Pod
+from argosy.local.networking import EndpointSlice, Service
 from argosy.testing.objects import START, Json, pod
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from argosy.local.controllers.kinds import (
+from argosy.local.controllers.kinds import Pod
+from argosy.local.networking import (
     Endpoint,
     EndpointConditions,
     EndpointPort,
     EndpointSlice,
-    Pod,
     Service,
     ServicePort,
     TargetRef,
