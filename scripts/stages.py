@@ -76,11 +76,11 @@ def main() -> int:
     problem = _build_judge()
     if REQUIRE_ALL:
         _install_packages()
+        _install_mpi()
     skipped: Counter[str] = Counter()
     results = [_run(stage, skipped) for stage in wanted] if not problem or not REQUIRE_ALL else []
     _report(results, skipped, left_out, problem)
     return 1 if (problem and REQUIRE_ALL) or any(result.failures for result in results) else 0
-        _install_mpi()
 
 
 def _options() -> argparse.Namespace:
@@ -101,12 +101,12 @@ def _build_judge() -> str:
 
 PACKAGES = {
     "python3-torch": ("/usr/bin/python3", "-c", "import torch"),
+    "openmpi-bin": ("/usr/bin/mpirun", "--version"),
+    "python3-mpi4py": ("/usr/bin/python3", "-c", "import mpi4py"),
     "nftables": ("/usr/sbin/nft", "--version"),
     "iptables": ("/usr/sbin/iptables", "--version"),
     "passt": ("/usr/bin/pasta", "--version"),
 }
-    "openmpi-bin": ("/usr/bin/mpirun", "--version"),
-    "python3-mpi4py": ("/usr/bin/python3", "-c", "import mpi4py"),
 """Debian's light PyTorch and Open MPI for the examples, and pods' ways to the world outside; each with a sign
 of it."""
 
@@ -121,15 +121,15 @@ def _install_packages() -> None:
     _say(f"packages of the system: prepared in {time.monotonic() - began:.1f} s")
 
 
-def _works(command: tuple[str, ...]) -> bool:
-    try:
-
-
 def _install_mpi() -> None:
     """Open MPI 5 and Intel MPI from PyPI, in environments of their own: 140 MB to fetch."""
     began = time.monotonic()
     subprocess.run([sys.executable, "-m", "argosy.testing.mpi"], cwd=ROOT, check=False)
     _say(f"implementations of MPI: prepared in {time.monotonic() - began:.1f} s")
+
+
+def _works(command: tuple[str, ...]) -> bool:
+    try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
