@@ -1,21 +1,12 @@
-"""Every namespace has the ServiceAccount `default` and the cluster's certificate authority as a ConfigMap.
-
-Both are put back when somebody deletes or empties them, as long as the namespace lives.
-"""
+"""Every namespace keeps its furnishings: put back when somebody deletes or empties them, while it lives."""
 
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import AlreadyExists, Forbidden, NotFound
 from argosy.kinds.kubernetes import ConfigMap, ServiceAccount
+from argosy.local import furnishings
 from argosy.local.controllers.kinds import Namespace
-from argosy.local.controllers.shared import ROOT_CA, Shared
-
-CA_KEY = "ca.crt"
-NOTE = {
-    "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when "
-    "using internal endpoints such as the internal service IP or kubernetes.default.svc. "
-    "No other usage is guaranteed across distributions of Kubernetes clusters."
-}
+from argosy.local.controllers.shared import Shared
 
 
 class AccountsController:
@@ -53,19 +44,19 @@ class AccountsController:
         return None
 
     async def _account(self, namespace: str) -> None:
-        if self._shared.accounts.get(namespace, "default") is None:
-            body = {"metadata": {"name": "default"}}
+        if self._shared.accounts.get(namespace, furnishings.ACCOUNT) is None:
+            body = furnishings.account(namespace)
             self._shared.accounts.put(await self._shared.client.create(ServiceAccount, body, namespace))
 
     async def _bundle(self, namespace: str) -> None:
-        known = self._shared.authorities.get(namespace, ROOT_CA)
-        data = {CA_KEY: self._authority}
+        known = self._shared.authorities.get(namespace, furnishings.AUTHORITY)
+        data = furnishings.certificate_data(self._authority)
         if known is None:
-            body = {"metadata": {"name": ROOT_CA, "annotations": NOTE}, "data": data}
+            body = furnishings.authority(namespace, self._authority)
             written = await self._shared.client.create(ConfigMap, body, namespace)
         elif known.data != data:
-            gone = dict.fromkeys(known.data, None)
-            written = await self._shared.client.patch(ConfigMap, ROOT_CA, {"data": gone | data}, namespace)
+            change = {"data": dict.fromkeys(known.data, None) | data}
+            written = await self._shared.client.patch(ConfigMap, furnishings.AUTHORITY, change, namespace)
         else:
             return
         self._shared.authorities.put(written)

@@ -18,10 +18,10 @@ from argosy.engine.objects import Fetchable
 from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
 from argosy.kinds.labels import POD_GROUP_ANNOTATION
+from argosy.local import furnishings
 from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
 from argosy.local.networking import EndpointSlice, Service
 
-ROOT_CA = "kube-root-ca.crt"
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
 
 
@@ -67,8 +67,8 @@ class Shared:
         self.jobs = Cache(client, Job)
         self.priority_classes = Cache(client, PriorityClass)
         self.leases = Cache(client, Lease, namespace="kube-node-lease")
-        self.accounts = Cache(client, ServiceAccount, fields="metadata.name=default")
-        self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={ROOT_CA}")
+        self.accounts = Cache(client, ServiceAccount, fields=f"metadata.name={furnishings.ACCOUNT}")
+        self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={furnishings.AUTHORITY}")
         # The kind may come with a CRD at any time: asked for often, and not waited for.
         timings = WatchTimings(backoff=Backoff(first=0.2, most=2.0))
         self.groups = Cache(client, PodGroup, timings=timings)

@@ -16,12 +16,12 @@ import msgspec
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
+from argosy.local import furnishings
 from argosy.local.networking import Service
 from argosy.local.node.environment import Sources
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.volumes import Token, content_of, has_content, tokens_of, write_content
 
-_ROOT_CA = "kube-root-ca.crt"
 _LOOK_AGAIN = 3600.0
 
 
@@ -68,7 +68,7 @@ class Content:
             held = self._config_maps.get(namespace, name) or await self._fetch(ConfigMap, namespace, name)
             if held is not None:
                 config_maps[name] = held.content()
-            elif name == _ROOT_CA and self._authority.exists():
+            elif name == furnishings.AUTHORITY and self._authority.exists():
                 config_maps[name] = {"ca.crt": self._authority.read_bytes()}
         for name in _secrets_of(pod):
             found = self._secrets.get(namespace, name) or await self._fetch(Secret, namespace, name)

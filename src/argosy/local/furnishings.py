@@ -1,0 +1,34 @@
+"""What the pods of every namespace need: the account `default`, and the authority's certificate.
+
+The API server makes them together with a namespace, so that a pod can be created right after it; the
+controllers put them back when somebody deletes or empties them.
+"""
+
+from typing import Final
+
+ACCOUNT: Final = "default"
+AUTHORITY: Final = "kube-root-ca.crt"
+
+Json = dict[str, object]
+
+
+def account(namespace: str) -> Json:
+    return {"metadata": {"name": ACCOUNT, "namespace": namespace}}
+
+
+def authority(namespace: str, certificate: str) -> Json:
+    note = (
+        "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints "
+        "such as the internal service IP or kubernetes.default.svc. "
+        "No other usage is guaranteed across distributions of Kubernetes clusters."
+    )
+    metadata = {
+        "name": AUTHORITY,
+        "namespace": namespace,
+        "annotations": {"kubernetes.io/description": note},
+    }
+    return {"metadata": metadata, "data": certificate_data(certificate)}
+
+
+def certificate_data(certificate: str) -> dict[str, str]:
+    return {"ca.crt": certificate}
