@@ -1,5 +1,6 @@
 """What a Job needs next."""
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
@@ -7,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from argosy.local.controllers.job.decide import TRACKING, decide
+from argosy.local.controllers.job.decide import MOST_AT_ONCE, TRACKING, decide
 from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.job.perindex import FAILURES, IGNORED
 from argosy.local.controllers.kinds import Job, Pod
@@ -456,3 +457,25 @@ def test_decide(case: Case) -> None:
     assert plan.wake == case.wake
     assert plan.expired is case.expired
     assert msgspec.json.encode(case.job) == before, "the job that came in is untouched"
+
+
+def test_as_many_pods_as_can_be_noted_at_once_are_let_go_after_an_interruption() -> None:
+    """Noted and not yet let go: were they passed over because the list is full, it would stay full."""
+    noted = [f"uid-default-p{number}" for number in range(MOST_AT_ONCE)]
+    status = {**STARTED, "uncountedTerminatedPods": {"succeeded": noted}}
+    pods = [worker(f"p{number}", "Succeeded") for number in range(MOST_AT_ONCE + 1)]
+    plan = decide(job(status, completions=2000, parallelism=1), pods, START)
+    assert [pod.metadata.uid for pod in plan.release] == noted
+    assert plan.status.uncounted_terminated_pods.succeeded == noted
+
+
+def test_the_cost_of_a_pass_grows_with_the_pods_not_with_their_square() -> None:
+    def seconds(count: int) -> float:
+        status = {**STARTED, "completedIndexes": f"0-{count - 1}"}
+        large = job(status, completions=2 * count, parallelism=count, completionMode="Indexed")
+        pods = [worker(f"p{number}", index=count + number // 2) for number in range(count)]
+        start = time.process_time()
+        assert len(decide(large, pods, START).drop) == min(count // 2, MOST_AT_ONCE)
+        return time.process_time() - start
+
+    assert min(seconds(4000) for _ in range(3)) < 16 * min(seconds(500) for _ in range(3))

@@ -204,7 +204,9 @@ def _manage(
     active = sorted(tally.active, key=_expendable)
     wanted = _wanted(job, tally)
     surplus = _repeated(job, active, tally)
-    surplus += [pod for pod in active if pod not in surplus][: max(len(active) - len(surplus) - wanted, 0)]
+    twice = {pod.metadata.uid for pod in surplus}
+    once = [pod for pod in active if pod.metadata.uid not in twice]
+    surplus += once[: max(len(once) - wanted, 0)]
     if surplus:
         plan.drop = surplus[:MOST_AT_ONCE]
         return
@@ -261,7 +263,8 @@ def _repeated(job: Job, active: list[Pod], tally: _Tally) -> list[Pod]:
     surplus = []
     for pod in reversed(active):
         index = index_of(pod)
-        if index is None or index >= (job.spec.completions or 0) or index in seen | tally.completed:
+        done = index in seen or index in tally.completed
+        if index is None or index >= (job.spec.completions or 0) or done:
             surplus.append(pod)
         else:
             seen.add(index)
@@ -312,22 +315,26 @@ def _note_ended(
     uncounted = plan.status.uncounted_terminated_pods
     completed = parse_indexes(plan.status.completed_indexes)
     failing = ending is not None and ending.type == "FailureTarget"
+    succeeded, broken = set(uncounted.succeeded), set(uncounted.failed)
     for pod in tracked:
         uid = pod.metadata.uid
+        if uid in succeeded or uid in broken:
+            plan.release.append(pod)  # noted before, and interrupted then
+            continue
         if uid in untouched or len(uncounted.succeeded) + len(uncounted.failed) >= MOST_AT_ONCE:
             continue
         index = index_of(pod)
         in_range = not indexed(job) or (index is not None and index < (job.spec.completions or 0))
-        broken = failed(job, pod)
-        if not (broken or ending is not None or pod.status.phase == "Succeeded"):
+        over = failed(job, pod)
+        if not (over or ending is not None or pod.status.phase == "Succeeded"):
             continue
         plan.release.append(pod)
-        if pod.status.phase == "Succeeded" and uid not in uncounted.failed:
+        if pod.status.phase == "Succeeded":
             if indexed(job) and index is not None and in_range:
                 completed.add(index)
-            elif not indexed(job) and uid not in uncounted.succeeded:
+            elif not indexed(job):
                 uncounted.succeeded.append(uid)
-        elif (broken or failing) and in_range and uid not in uncounted.failed and judge(job, pod).counts:
+        elif (over or failing) and in_range and judge(job, pod).counts:
             uncounted.failed.append(uid)
     if indexed(job):
         completed = {index for index in completed if index < (job.spec.completions or 0)}
