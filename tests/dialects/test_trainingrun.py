@@ -221,6 +221,14 @@ def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go(
     assert status(obj, Observed(), 2).status.attempt == 1
 
 
+def test_a_first_attempt_that_was_told_of_is_taken_back_when_its_pods_are_refused() -> None:
+    obj = status(run(), seen(*pods("P")))
+    refused = replace(Observed(), outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),))
+    assert status(obj, refused, 1).status.attempt == 0
+    ran = status(status(obj, seen(*pods("R")), 1), seen(*pods("R")), 2)
+    assert status(ran, refused, 3).status.attempt == 1, "it has run"
+
+
 def test_pods_of_a_place_have_one_name() -> None:
     job = lowered(run())
     assert DIALECT.name(job, "worker", 2, 1, 0) == DIALECT.name(job, "worker", 2, 5, 3) == "mnist-worker-2"

@@ -147,7 +147,7 @@ def _performer(client: Client, workload: Workload, memory: Memory) -> Performer:
     maker = PodMaker(SITE, lambda uid: "token", find_framework)
 
     def body(action: CreatePod, name: str) -> Json:
-        pod = maker.body(workload, action, name)
+        pod = maker.of(workload).body(action, name)
         spec = pod["spec"]
         assert isinstance(spec, dict)
         spec["serviceAccountName"] = "default"  # there is no operator here to make the account

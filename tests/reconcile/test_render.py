@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from argosy.frameworks.base import Injection, Port
-from argosy.reconcile.render import Place, render_pod
+from argosy.reconcile.render import Place, mould
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import pod_template, role, workload
 from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
@@ -124,16 +124,16 @@ CASES = {
 def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
     case = CASES[sentence]
     before = deepcopy(case.role.template)
-    pod = render_pod(
+    made = mould(
         case.site,
         case.workload,
         case.role,
-        case.place,
         case.injection,
         token="token",
         group=case.group,
         service_account=case.service_account,
     )
+    pod = made.pod(case.place, case.injection.env)
     assert case.role.template == before, "the template was changed in place"
     file = GOLDEN / f"{sentence.replace(' ', '-').replace(',', '').replace(chr(39), '')}.yaml"
     text = yaml.dump(pod, Dumper=Plain, sort_keys=False, width=110)
@@ -146,14 +146,9 @@ def test_a_user_who_names_an_account_keeps_it() -> None:
     template = pod_template()
     template["spec"] = {"serviceAccountName": "mine", "containers": [{"name": "main"}]}
     launcher = role("launcher", template=template)
-    pod = render_pod(
-        SITE,
-        workload(launcher),
-        launcher,
-        Place("a", 0),
-        Injection(remote_start=True),
-        service_account="mnist-launcher",
-    )
+    injection = Injection(remote_start=True)
+    made = mould(SITE, workload(launcher), launcher, injection, service_account="mnist-launcher")
+    pod = made.pod(Place("a", 0), injection.env)
     spec = pod["spec"]
     assert isinstance(spec, dict)
     assert spec["serviceAccountName"] == "mine"

@@ -1,6 +1,8 @@
 """The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -10,13 +12,16 @@ import pytest
 from argosy.dialects.trainingrun import TrainingRunDialect
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
-from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.engine.clock import Clock
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import ApiError, Conflict, Forbidden, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable, Key
 from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import Reconciler
@@ -38,11 +43,23 @@ class FakeClock:
         return self.seconds
 
 
+class LoopClock:
+    """Goes with the event loop, whose time a test may make fly."""
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
 class Api:
     """Keeps what is written and says what happened, one line a write."""
 
     def __init__(self) -> None:
         self.version = 100
+        self.quota: int | None = None
+        """How many more pods may be made."""
         self.log: list[str] = []
         self.refuse: ApiError | None = None
         self.prunes = False
@@ -66,11 +83,18 @@ class Api:
         self, kind: type[Fetchable], body: dict[str, object], namespace: str, *, strict: bool = False
     ) -> object:
         del namespace, strict
+        if kind is Pod and self.quota is not None:
+            if self.quota == 0:
+                raise Forbidden(403, "Forbidden", "exceeded quota")
+            self.quota -= 1
         self.version += 1
         metadata = {**cast("dict[str, object]", body["metadata"]), "resourceVersion": str(self.version)}
         metadata["uid"] = f"uid-{self.version}"
         self.log.append(f"create {kind.resource.kind} {metadata['name']}")
         return msgspec.convert({**body, "metadata": metadata}, kind)
+
+    def writes(self) -> list[str]:
+        return [line for line in self.log if line.startswith("status")]
 
     def stored(self) -> TrainingRun:
         metadata = {**cast("dict[str, object]", self.run["metadata"]), "resourceVersion": str(self.version)}
@@ -90,10 +114,12 @@ class Silent:
 
 
 class Stage:
-    def __init__(self, builder: RunBuilder) -> None:
+    def __init__(self, builder: RunBuilder, clock: Clock | None = None) -> None:
         self.api, self.clock, self.silent = Api(), FakeClock(), Silent()
+        self.passes = 0
+        clock = clock or self.clock
         nowhere = Client(Connection(server="https://127.0.0.1:1"))
-        self.caches = Caches(nowhere, self.clock)
+        self.caches = Caches(nowhere, clock)
         self.jobs = Cache(nowhere, TrainingRun)
         self.api.run = builder.build()
         meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
@@ -104,7 +130,7 @@ class Stage:
             self.jobs,
             self.caches,
             cast("Client", self.api),
-            self.clock,
+            clock,
             cast("Recorder", self.silent),
             PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid, find_framework),
             self.silent,
@@ -115,6 +141,21 @@ class Stage:
         self.api.log.clear()
         wake = await self.reconciler.reconcile(KEY)
         return wake.after if wake else None
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Passes run by themselves, as often as the operator would run them."""
+        controller: Controller[Key] = Controller("test", self._pass, clock=self.reconciler.clock)
+        Triggers(self.caches).add(self.reconciler, controller.enqueue)
+        controller.enqueue(KEY)
+        work = asyncio.create_task(controller.run())
+        yield
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    async def _pass(self, key: Key) -> Wake | None:
+        self.passes += 1
+        return await self.reconciler.reconcile(key)
 
     def pods_become(self, phase: str, *indexes: int) -> None:
         for index in indexes:
@@ -163,29 +204,82 @@ async def test_a_pod_that_was_just_made_is_not_made_again_though_no_watch_has_br
     assert not any(line.startswith("create") for line in stage.api.log)
 
 
+async def test_a_job_that_has_come_up_is_left_alone(stage: Stage) -> None:
+    await stage.go()
+    stage.pods_become("Running", 0, 1, 2)
+    assert await stage.go() is None, "its new phase asks for nothing by itself"
+    assert stage.api.log == ["status Running"]
+
+
 async def test_a_quiet_job_is_not_written(stage: Stage) -> None:
     await until_quiet(stage)
     await stage.go()
     assert stage.api.log == []
 
 
-async def test_counts_wait_for_their_second_and_are_written_before_rest(stage: Stage) -> None:
+async def test_counts_wait_a_second_for_others_and_are_written_before_rest(stage: Stage) -> None:
     await until_quiet(stage)
     stage.clock.seconds += 5
     stage.pods_become("Running", 0)
-    await stage.go()
-    assert stage.api.log == ["status Starting"], "the first count after a quiet time goes out at once"
+    assert await stage.go() == pytest.approx(1.0)
+    assert stage.api.log == []
     stage.clock.seconds += 0.25
     stage.pods_become("Running", 1)
-    assert await stage.go() == pytest.approx(0.75)
+    assert await stage.go() == pytest.approx(0.75), "the second counts from the first change"
     assert stage.api.log == []
     stage.clock.seconds += 0.75
     await stage.go()
     assert stage.api.log == ["status Starting"]
+    assert stage.api.stored().status.workers == "2/3"
     stage.clock.seconds += 0.1
     stage.pods_become("Running", 2)
     await stage.go()
     assert stage.api.log == ["status Running"], "a phase does not wait"
+
+
+async def test_pods_that_are_asked_for_are_told_with_the_first_write(stage: Stage) -> None:
+    await stage.go()
+    told = stage.api.stored().status
+    assert (told.attempt, told.replicas, told.roles["worker"].pending) == (1, 3, 3)
+    stage.clock.seconds += 5
+    await stage.go()
+    assert stage.api.log == [], "there is nothing more to tell"
+
+
+async def test_pods_that_were_refused_are_not_told_of(stage: Stage) -> None:
+    stage.api.quota = 1
+    await stage.go()
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+    told = stage.api.stored().status
+    assert (told.reason, told.attempt) == ("PodRefused", 1)
+    assert (told.replicas, told.roles["worker"].pending) == (1, 1)
+
+
+@pytest.mark.looptime
+async def test_eight_pods_that_come_up_take_two_writes_and_few_passes() -> None:
+    stage = Stage(run().role("worker", 8), LoopClock())
+    async with stage.working():
+        await asyncio.sleep(3)
+        for index in range(8):
+            stage.pods_become("Running", index)
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(20)
+    assert stage.api.writes() == ["status Starting", "status Running"]
+    assert stage.passes <= 5
+
+
+@pytest.mark.looptime
+async def test_a_job_that_comes_up_slowly_is_written_once_a_second() -> None:
+    stage = Stage(run().role("worker", 101), LoopClock())
+    async with stage.working():
+        await asyncio.sleep(3)
+        for index in range(100):
+            stage.pods_become("Running", index)
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(2)
+    assert stage.api.stored().status.workers == "100/101"
+    assert stage.api.writes() == ["status Starting"] * 6, "the first, and one in each of five seconds"
 
 
 async def test_a_record_that_does_not_come_back_stops_everything(stage: Stage) -> None:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import USUAL, role, workload
 from argosy.testing.world import World
-from argosy.workload.memory import current
 from argosy.workload.model import (
     Cleanup,
     Elastic,
@@ -22,6 +21,7 @@ from argosy.workload.model import (
     Scope,
     Workload,
 )
+from argosy.workload.places import current
 from argosy.workload.record import Record, decode
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))

@@ -2,9 +2,10 @@ import pytest
 from msgspec import Struct
 
 from argosy.testing.workloads import NOW, later, pod, role, seen, workload
-from argosy.workload.memory import current, remember
+from argosy.workload.memory import remember
 from argosy.workload.model import Phase, Restart
 from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.places import current
 from argosy.workload.record import Record, RoleRecord
 
 JOB = workload(role(restart=Restart.ON_FAILURE), generation=4)

@@ -1,10 +1,11 @@
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW, later, pod, role, seen, workload
 from argosy.workload import pods
 from argosy.workload.model import Phase, Restart, Rules, Scope
-from argosy.workload.observed import ObservedPod
+from argosy.workload.observed import ObservedPod, Outcome, Result
 from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record, RoleRecord
 
@@ -114,3 +115,17 @@ def test_of_two_pods_in_one_place_the_older_stays() -> None:
     )
     record = Record(roles={"worker": RUNNING})
     assert [one.uid for one in pods.obsolete(record, seen(newer, older))] == ["z"]
+
+
+ASKED = (CreatePod("worker", 1, 1, 0), CreatePod("worker", 2, 1, 0))
+
+
+def test_pods_of_a_plan_are_expected_to_be_pending() -> None:
+    view = pods.expected(seen(pod(0)), ASKED)
+    assert [(one.index, one.phase) for one in view.pods] == [(0, "Running"), (1, "Pending"), (2, "Pending")]
+    assert sorted(view.by_place) == [("worker", 0), ("worker", 1), ("worker", 2)]
+
+
+def test_after_a_refusal_no_pods_are_expected() -> None:
+    refused = replace(seen(pod(0)), outcomes=(Outcome("Service", "s", Result.REFUSED),))
+    assert pods.expected(refused, ASKED) == refused

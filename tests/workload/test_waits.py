@@ -7,6 +7,7 @@ from argosy.workload import waits
 from argosy.workload.gang import Gate
 from argosy.workload.model import Dependency, Phase, Workload
 from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
+from argosy.workload.phases import count
 from argosy.workload.pods import Missing
 from argosy.workload.record import Record, RoleRecord
 
@@ -113,4 +114,6 @@ PROGRESS = {
 @pytest.mark.parametrize("case", PROGRESS.values(), ids=PROGRESS.keys())
 def test_progress(case: Progress) -> None:
     record = Record(phase=Phase.STARTING, roles=STARTING)
-    assert waits.progress(case.job, record, Observed(pods=case.pods)) == case.want
+    seen = Observed(pods=case.pods)
+    counts = {name: count(role, record, seen) for name, role in case.job.roles.items()}
+    assert waits.progress(case.job, record, seen, counts) == case.want

@@ -104,9 +104,9 @@ class TrainingRunDialect:
         return TrainingRunStatus(
             phase=phase.value,
             reason=waiting.reason if waiting else "" if phase is Phase.SUCCEEDED else record.reason,
-            message=_message(workload, record, seen),
+            message=_message(workload, record, seen, counts),
             observed_generation=record.generation,
-            attempt=record.attempt if obj.status.attempt or seen.pods else 0,
+            attempt=_attempt(obj.status.attempt, record, seen),
             restarts=record.restarts,
             workers=f"{done}/{wanted}" if wanted and not over else obj.status.workers,
             replicas=_existing(counts[WORKER]) if WORKER in counts else 0,
@@ -268,6 +268,12 @@ def _roles(record: Record, counts: Mapping[str, Counts]) -> dict[str, RoleStatus
     return statuses
 
 
+def _attempt(told: int, record: Record, seen: Observed) -> int:
+    """None before the first pods; a run whose first pods were refused has not been started after all."""
+    refused = bool(seen.outcomes) and record.attempt == 1 and record.ran is None
+    return record.attempt if seen.pods or (told and not refused) else 0
+
+
 def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
     names = [WORKER] if WORKER in counts else list(counts)
     done = sum(counts[name].active + counts[name].succeeded for name in names)
@@ -285,12 +291,12 @@ def _existing(numbers: Counts) -> int:
     return numbers.pending + numbers.active + numbers.succeeded + numbers.failed + numbers.unknown
 
 
-def _message(workload: Workload | None, record: Record, seen: Observed) -> str:
+def _message(workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
     if record.message:
         return record.message
     if record.waiting and record.waiting.message:
         return record.waiting.message
-    return progress(workload, record, seen) if workload else ""
+    return progress(workload, record, seen, counts) if workload else ""
 
 
 def _one(path: str, message: str) -> Problems:

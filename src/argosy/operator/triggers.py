@@ -17,8 +17,8 @@ from argosy.workload.observed import observe_group
 
 C = TypeVar("C", bound=Fetchable)
 
-POD_PAUSE = 0.03
-"""Pods of a job come in groups: a pass waits this long for the others of its group."""
+POD_PAUSE = 0.1
+"""Pods of a job come and go in groups: a pass waits this long for the others of its group."""
 
 
 class Enqueue(Protocol):

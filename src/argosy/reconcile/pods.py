@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
-from argosy.frameworks.base import Framework
-from argosy.reconcile.render import Json, Place, render_pod
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Framework, Injection
+from argosy.reconcile.render import Json, Mould, Place, mould
 from argosy.reconcile.site import Site
 from argosy.workload.children import account
-from argosy.workload.model import Workload
+from argosy.workload.model import Role, Workload
 from argosy.workload.plan import CreatePod
 
 
@@ -22,28 +24,54 @@ class PodMaker:
         self.token = token
         self.framework = framework
 
-    def body(self, workload: Workload, action: CreatePod, name: str) -> Json:
-        role = workload.roles[action.role]
+    def of(self, workload: Workload) -> "JobPods":
+        return JobPods(self, workload)
+
+    def mould(self, workload: Workload, role: Role, injection: Injection) -> Mould:
+        return mould(
+            self.site,
+            workload,
+            role,
+            injection,
+            token=self.token(workload.uid),
+            group=workload.name if workload.gang else "",
+            service_account=account(workload, role.name) if injection.remote_start else "",
+        )
+
+
+class JobPods:
+    """The pods of one job, for one pass: what the framework asks for alike in a role is rendered once."""
+
+    def __init__(self, maker: PodMaker, workload: Workload) -> None:
+        self._maker = maker
+        self._workload = workload
+        self._moulds: dict[str, tuple[Injection, Mould]] = {}
+
+    def body(self, action: CreatePod, name: str) -> Json:
         place = Place(
             name=name,
             index=action.index,
             attempt=action.attempt,
             replacement=action.replacement,
         )
-        framework = self.framework(workload.framework)
+        role = self._workload.roles[action.role]
+        injection = self._injection(role, action.index)
+        return self._mould(role, injection).pod(place, injection.env)
+
+    def _mould(self, role: Role, injection: Injection) -> Mould:
+        """The one that served the pod before, unless this one differs in more than values of variables."""
+        alike = replace(injection, env={})
+        known = self._moulds.get(role.name)
+        if known is None or known[0] != alike:
+            known = self._moulds[role.name] = (alike, self._maker.mould(self._workload, role, injection))
+        return known[1]
+
+    def _injection(self, role: Role, index: int) -> Injection:
+        workload = self._workload
+        framework = self._maker.framework(workload.framework)
         if framework is None:
             raise UnrenderableError(f"framework {workload.framework} is not installed in the operator")
         try:
-            injection = framework.inject(workload, role, action.index)
+            return framework.inject(workload, role, index)
         except Exception as error:  # an adapter may come from anywhere; its faults are told, not fatal
             raise UnrenderableError(f"framework {workload.framework} failed: {error!r}") from error
-        return render_pod(
-            self.site,
-            workload,
-            role,
-            place,
-            injection,
-            token=self.token(workload.uid),
-            group=workload.name if workload.gang else "",
-            service_account=account(workload, role.name) if injection.remote_start else "",
-        )

@@ -1,9 +1,12 @@
 """The pod of one place: the role's template with what the framework asked for put in.
 
 Pure. The template is never changed in place and is copied only along the paths that change, since one
-template serves thousands of pods. What the user wrote wins over what the framework would like, except for
-variables that it declares `forced`. Files travel as annotations through a downward-API volume: they are
-there before the first container starts and need neither a further object nor a shell in the image.
+template serves thousands of pods. What all pods of a role have in common is put together once, in a `Mould`;
+from pod to pod only names, labels and variables differ.
+
+What the user wrote wins over what the framework would like, except for variables that it declares `forced`.
+Files travel as annotations through a downward-API volume: they are there before the first container starts
+and need neither a further object nor a shell in the image.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,26 +37,63 @@ class Place(Struct, frozen=True):
     replacement: int = 0
 
 
-def render_pod(
+class Mould(Struct, frozen=True):
+    """A role's pod but for its place: `pod` puts that in."""
+
+    workload: Workload
+    role: str
+    metadata: Json
+    spec: Json
+    """Its containers stand below."""
+    helpers: tuple[Json, ...]
+    init_containers: tuple["_Container", ...]
+    containers: tuple["_Container", ...]
+
+    def pod(self, place: Place, env: Mapping[str, str]) -> Json:
+        """The body to POST; `env` is what the framework tells the pod in this place."""
+        variables = {**_identity(self.workload, self.role, place), **env}
+        spec = {
+            **self.spec,
+            "hostname": self.workload.hostname(self.role, place.index),
+            "containers": [one.told(variables) for one in self.containers],
+        }
+        if self.helpers or self.init_containers:
+            spec["initContainers"] = [*self.helpers, *(one.told(variables) for one in self.init_containers)]
+        common = self.metadata["labels"]
+        metadata = {
+            "name": place.name,
+            **self.metadata,
+            "labels": {
+                **_object(common),
+                labels.INDEX: str(place.index),
+                labels.ATTEMPT: str(place.attempt),
+                labels.REPLACEMENT: str(place.replacement),
+            },
+        }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def mould(
     site: Site,
     workload: Workload,
     role: Role,
-    place: Place,
     injection: Injection,
     *,
     token: str = "",
     group: str = "",
     service_account: str = "",
-) -> Json:
-    """The body to POST. `group` is the PodGroup of a gang, `service_account` that of remote start."""
+) -> Mould:
+    """What pods of a role share, for which the framework asks alike except for the values of variables.
+
+    `group` is the PodGroup of a gang, `service_account` that of remote start.
+    """
     spec = dict(_object(role.template.get("spec")))
     files = _Files(injection.files)
-    spec["hostname"] = workload.hostname(role.name, place.index)
     if role.name in workload.rules.services:
         spec["subdomain"] = workload.service(role.name)
     spec["restartPolicy"] = _RESTART_POLICIES[role.in_place]
-    _add_containers(spec, workload, role, place, injection, files)
-    _add_helper(spec, site, workload, role, injection, token)
+    init_containers, containers = _containers(spec, injection, files)
+    helpers = _helpers(spec, site, workload, role, injection, token)
     _add_volumes(spec, [*files.volumes])
     if injection.searches:
         dns = dict(_object(spec.get("dnsConfig")))
@@ -66,8 +106,8 @@ def render_pod(
         spec.setdefault("schedulerName", GANG_SCHEDULER)
         if workload.gang.priority_class:
             spec.setdefault("priorityClassName", workload.gang.priority_class)
-    metadata = _metadata(workload, role, place, group, files.annotations)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    metadata = _metadata(workload, role, group, files.annotations)
+    return Mould(workload, role.name, metadata, spec, helpers, init_containers, containers)
 
 
 def owner_reference(workload: Workload) -> Json:
@@ -125,22 +165,27 @@ class _Files:
         ]
 
 
-def _metadata(
-    workload: Workload, role: Role, place: Place, group: str, annotations: Mapping[str, str]
-) -> Json:
+class _Container(Struct, frozen=True):
+    """A container of the template, ready for its variables."""
+
+    written: Json
+    kept: tuple[Mapping[str, object], ...]
+    """The user's variables. Ours come first, so that these may refer to them as $(NAME)."""
+    taken: frozenset[object]
+
+    def told(self, variables: Mapping[str, str]) -> Json:
+        added = [
+            {"name": name, "value": value} for name, value in variables.items() if name not in self.taken
+        ]
+        return {**self.written, "env": [*added, *self.kept]}
+
+
+def _metadata(workload: Workload, role: Role, group: str, annotations: Mapping[str, str]) -> Json:
     written = _object(role.template.get("metadata"))
     gang = {labels.POD_GROUP_ANNOTATION: group, labels.TASK_SPEC_ANNOTATION: role.name} if group else {}
     metadata: Json = {
-        "name": place.name,
         "namespace": workload.namespace,
-        "labels": {
-            **_object(written.get("labels")),
-            **job_labels(workload),
-            labels.ROLE: role.name,
-            labels.INDEX: str(place.index),
-            labels.ATTEMPT: str(place.attempt),
-            labels.REPLACEMENT: str(place.replacement),
-        },
+        "labels": {**_object(written.get("labels")), **job_labels(workload), labels.ROLE: role.name},
         "ownerReferences": [owner_reference(workload)],
     }
     if together := {**_object(written.get("annotations")), **gang, **annotations}:
@@ -148,38 +193,39 @@ def _metadata(
     return metadata
 
 
-def _add_containers(
-    spec: Json, workload: Workload, role: Role, place: Place, injection: Injection, files: _Files
-) -> None:
-    identity = {
+def _identity(workload: Workload, role: str, place: Place) -> dict[str, str]:
+    return {
         "ARGOSY_JOB": workload.name,
         "ARGOSY_NAMESPACE": workload.namespace,
-        "ARGOSY_ROLE": role.name,
+        "ARGOSY_ROLE": role,
         "ARGOSY_INDEX": str(place.index),
         "ARGOSY_ATTEMPT": str(place.attempt),
     }
-    env = {**identity, **injection.env}
+
+
+def _containers(
+    spec: Json, injection: Injection, files: _Files
+) -> tuple[tuple[_Container, ...], tuple[_Container, ...]]:
+    """The template's init containers and containers, with mounts, command and ports."""
     mounts = list(files.mounts)
     if injection.remote_start:
         mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER, "readOnly": True})
-    for part in ("initContainers", "containers"):
-        if part in spec:
-            spec[part] = [
-                _with_mounts(_with_env(_object(container), env, injection.forced), mounts)
-                for container in _list(spec[part])
-            ]
-    containers = _list(spec.get("containers"))
+    init_containers, containers = (
+        [_with_mounts(_object(one), mounts) for one in _list(spec.get(part))]
+        for part in ("initContainers", "containers")
+    )
     if containers:
-        spec["containers"] = [_with_entry(_object(containers[0]), injection), *containers[1:]]
+        containers[0] = _with_entry(containers[0], injection)
+    return _ready(init_containers, injection.forced), _ready(containers, injection.forced)
 
 
-def _with_env(container: Mapping[str, object], env: Mapping[str, str], forced: frozenset[str]) -> Json:
-    """Ours come first, so that the user's own variables may refer to them as $(NAME)."""
-    written = [_object(one) for one in _list(container.get("env"))]
-    kept = [one for one in written if one.get("name") not in forced]
-    taken = {one.get("name") for one in kept}
-    added = [{"name": name, "value": value} for name, value in env.items() if name not in taken]
-    return {**container, "env": [*added, *kept]}
+def _ready(containers: Iterable[Json], forced: frozenset[str]) -> tuple[_Container, ...]:
+    ready: list[_Container] = []
+    for container in containers:
+        written = [_object(one) for one in _list(container.get("env"))]
+        kept = tuple(one for one in written if one.get("name") not in forced)
+        ready.append(_Container(container, kept, frozenset(one.get("name") for one in kept)))
+    return tuple(ready)
 
 
 def _with_mounts(container: Mapping[str, object], mounts: Iterable[Json]) -> Json:
@@ -205,9 +251,9 @@ def _with_entry(container: Mapping[str, object], injection: Injection) -> Json:
     return changed
 
 
-def _add_helper(
+def _helpers(
     spec: Json, site: Site, workload: Workload, role: Role, injection: Injection, token: str
-) -> None:
+) -> tuple[Json, ...]:
     """One init container, before the user's own, does everything the pod needs from the helper."""
     steps: list[list[str]] = []
     mounts: list[Json] = []
@@ -219,7 +265,7 @@ def _add_helper(
     if waits := waits_of(role, injection):
         steps.append(["wait", *(f"{wait.role}={wait.phase}" for wait in waits)])
     if not steps:
-        return
+        return ()
     arguments = [word for number, step in enumerate(steps) for word in (["then"] if number else []) + step]
     environment = {
         "ARGOSY_URL": site.url,
@@ -228,9 +274,8 @@ def _add_helper(
         "ARGOSY_JOB": workload.name,
         "ARGOSY_CA": site.authority,
     }
-    helper = helper_container(site, INIT_CONTAINER, arguments, environment, mounts)
-    spec["initContainers"] = [helper, *_list(spec.get("initContainers"))]
     _add_volumes(spec, helper_volumes(site))
+    return (helper_container(site, INIT_CONTAINER, arguments, environment, mounts),)
 
 
 def _add_volumes(spec: Json, volumes: Iterable[Json]) -> None:

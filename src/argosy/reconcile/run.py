@@ -25,23 +25,23 @@ from argosy.reconcile.caches import Caches
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.status import COUNTS_EVERY, next_counts, status_body, urgent
+from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
 from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, CreatePod, Emit, Plan
+from argosy.workload.pods import expected
 from argosy.workload.record import Record
 
 log = Log(__name__)
 
 SETTLE = 0.05
-"""Seconds after a pass that changed the Record to the next: what was remembered just now may itself ask for
-something."""
+"""Seconds to the next pass after one whose Record asks for something by itself, or that took something
+away."""
 
-CREATED = COUNTS_EVERY
-"""Seconds after a pass that made pods to the next, which counts them; it comes sooner as soon as one of them
-does anything."""
+CREATED = 5.0
+"""Seconds to the next pass after one that made pods; it comes sooner as soon as one of them does anything."""
 
 PRUNED_PAUSES = (2.0, 5.0, 20.0, 60.0)
 """Seconds until a CRD that dropped the Record is tried again; a new one takes a moment to be in force."""
@@ -115,7 +115,7 @@ class Reconciler(Generic[T]):
             workload, plan = None, refuse(before, lowered, job.metadata.generation, now)
         else:
             workload, plan = lowered, decide(lowered, before, seen, now)
-        written = await self._write(job, workload, plan.record, seen, memory)
+        written = await self._write(job, workload, plan.record, expected(seen, plan.actions), memory)
         if written is None:
             return Wake(1.0)  # refused: the watch brings what was written in between
         if written is not job and self.dialect.record(written) != plan.record:
@@ -124,7 +124,8 @@ class Reconciler(Generic[T]):
         self._tell(written, plan.actions)
         if workload is not None:
             await self._performer(workload, memory).perform(plan.actions)
-        return self._next(key, before, plan, seen, memory, now)
+        settled = plan.record == before or _settled(workload, plan, seen, now)
+        return self._next(key, plan, seen, memory, now, settled=settled)
 
     def definition_changed(self) -> list[Key]:
         """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
@@ -159,15 +160,16 @@ class Reconciler(Generic[T]):
         if status == job.status:
             memory.flush_at = None
             return job
-        monotonic = self.clock.monotonic()
-        if monotonic < memory.counts_from and not urgent(job.status, status):
-            memory.flush_at = memory.counts_from
-            return job
+        if not urgent(job.status, status):
+            now = self.clock.monotonic()
+            if memory.flush_at is None:
+                memory.flush_at = now + COUNTS_EVERY
+            if now < memory.flush_at:
+                return job
         try:
             written = await self._replace_status(job, status)
         except (Conflict, NotFound):
             return None
-        memory.counts_from = next_counts(monotonic, self.clock.monotonic())
         memory.flush_at = None
         return written
 
@@ -215,12 +217,12 @@ class Reconciler(Generic[T]):
             workload,
             self.dialect.kind,
             memory,
-            lambda action, name: self.pods.body(workload, action, name),
+            self.pods.of(workload).body,
             lambda *place: self.dialect.name(workload, *place),
         )
 
     def _next(
-        self, key: Key, before: Record | None, plan: Plan, seen: Observed, memory: Memory, now: datetime
+        self, key: Key, plan: Plan, seen: Observed, memory: Memory, now: datetime, *, settled: bool
     ) -> Wake | None:
         if memory.absent or tuple(memory.outcomes.values()) != seen.outcomes:
             return Wake(0.0)  # answers that the next pass must hear
@@ -229,7 +231,7 @@ class Reconciler(Generic[T]):
         delays = [at - monotonic for at in times if at is not None]
         if any(isinstance(action, CreatePod) for action in plan.actions):
             delays.append(CREATED)
-        elif plan.record != before:
+        elif not settled:
             delays.append(SETTLE)
         if plan.wake_at is not None:
             delays.append((plan.wake_at - now).total_seconds())
@@ -246,3 +248,11 @@ class Reconciler(Generic[T]):
     def _forget(self, key: Key) -> None:
         self.memories.pop(key, None)
         self.statistics.forgotten(self.kind, key)
+
+
+def _settled(workload: Workload | None, plan: Plan, seen: Observed, now: datetime) -> bool:
+    """Whether deciding once more, on what has just been remembered, would change nothing."""
+    if workload is None or seen.absent or not all(isinstance(action, Emit) for action in plan.actions):
+        return False
+    again = decide(workload, plan.record, seen, now)
+    return again.record == plan.record and not again.actions

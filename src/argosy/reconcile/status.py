@@ -1,33 +1,25 @@
 """When a changed status is worth a write.
 
 Phases, conditions, reasons and the Record go out at once, since people and decisions hang on them. Numbers
-of pods, and messages that only repeat them, change with every pod event of a large job: they go out at most
-once a second, and less often where the API server takes long to answer.
+of pods, and messages that only repeat them, change with every pod event of a large job: they wait a second
+for others of their kind, so that an object is written for them once a second at most.
 """
 
-import msgspec
 from msgspec import Struct
 
 from argosy.engine.dynamic import Json
 from argosy.kinds.meta import ObjectMeta
 
 COUNTS_EVERY = 1.0
-COUNTS_FACTOR = 10.0
-COUNTS_MOST = 10.0
+"""Seconds that numbers wait from when they first differ from what is written."""
 RECORD = "argosy"
-_NUMBERS_THAT_MATTER = frozenset({"observedGeneration"})
+_NUMBERS_THAT_MATTER = frozenset({"observed_generation"})
 _WORDS_THAT_COUNT = frozenset({"message", "workers"})
 
 
 def urgent(old: Struct, new: Struct) -> bool:
     """Whether more than counts differ."""
-    return _essence(msgspec.to_builtins(old)) != _essence(msgspec.to_builtins(new))
-
-
-def next_counts(began: float, ended: float) -> float:
-    """When numbers may be written again after a write that took this long: ten times as long, between one
-    second and ten."""
-    return began + min(max((ended - began) * COUNTS_FACTOR, COUNTS_EVERY), COUNTS_MOST)
+    return _essentially_differ(old, new, numbers=False)
 
 
 def status_body(meta: ObjectMeta, status: Struct) -> Json:
@@ -41,15 +33,26 @@ def status_body(meta: ObjectMeta, status: Struct) -> Json:
     return {"metadata": seen, "status": status}
 
 
-def _essence(value: object, numbers: bool = False) -> object:
-    """The value without what only counts; inside the Record every number matters."""
-    if isinstance(value, dict):
-        return {
-            key: _essence(part, numbers or key == RECORD)
-            for key, part in value.items()
-            if key not in _WORDS_THAT_COUNT
-            and (numbers or key in _NUMBERS_THAT_MATTER or type(part) is not int)
-        }
-    if isinstance(value, list):
-        return [_essence(part, numbers) for part in value]
-    return value
+def _essentially_differ(old: object, new: object, *, numbers: bool) -> bool:
+    """Looks only where something differs at all, and no further than the first difference that matters."""
+    if isinstance(old, Struct) and type(old) is type(new):
+        pairs = [(name, getattr(old, name), getattr(new, name)) for name in old.__struct_fields__]
+    elif isinstance(old, dict) and isinstance(new, dict):
+        pairs = [(name, old.get(name), new.get(name)) for name in {**old, **new}]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = [("", *pair) for pair in zip(old, new, strict=True)]
+    else:
+        return old != new
+    return any(before != after and _matters(name, before, after, numbers) for name, before, after in pairs)
+
+
+def _matters(name: str, old: object, new: object, numbers: bool) -> bool:
+    """Whether this part of a status has changed in more than counts; inside the Record every number
+    matters."""
+    kinds = {type(old), type(new)} - {type(None)}
+    if name in _WORDS_THAT_COUNT and kinds == {str}:
+        return False
+    numbers = numbers or name == RECORD or name in _NUMBERS_THAT_MATTER
+    if kinds == {int} and not numbers:
+        return False
+    return _essentially_differ(old, new, numbers=numbers)

@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import words
-from argosy.workload.memory import current
 from argosy.workload.model import Phase, Quorum, Restart, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord
 
 
@@ -81,20 +81,20 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
     policy = role.policy or RolePolicy()
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
     numbers["Succeeded"] = sum(1 for index in last.done if index < last.size)
-    present: set[int] = set(last.done)
+    known: set[int] = set(last.done)
     lost: list[int] = []
     bad: list[ObservedPod] = []
-    for pod in seen.by_role.get(role.name, ()):
-        if pod.index in last.done or not current(record, pod):
+    for pod in present(record, role.name, seen):
+        if pod.index in last.done:
             continue
-        present.add(pod.index)
+        known.add(pod.index)
         kind = _kind(pod, policy, seen)
         numbers[kind] += 1
         if kind == "Terminating":
             lost.append(pod.index)
         if kind == "Failed":
             bad.append(pod)
-    lost += [index for index in last.gone if index < last.size and index not in present]
+    lost += [index for index in last.gone if index < last.size and index not in known]
     return Counts(
         pending=numbers["Pending"],
         active=numbers["Running"],

@@ -5,15 +5,16 @@ merely asked to go. With names that are the same for every pod of a place the AP
 this; with other names this rule does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from argosy.workload.memory import current
 from argosy.workload.model import Phase, Restart, Role, Scope, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import ConfirmPod, CreatePod, DeletePod
+from argosy.workload.places import current, strangers
+from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
 
 STUCK_AFTER = 30.0
@@ -34,13 +35,14 @@ class Missing(Struct, frozen=True):
 def obsolete(record: Record, seen: Observed) -> Iterator[DeletePod]:
     """Deletes every pod that is of an older attempt, was replaced, is one too many, or is second in its
     place."""
-    for pod in seen.pods:
-        if pod.terminating:
-            continue
-        if not current(record, pod):
+    for pod in strangers(record, seen):
+        if not pod.terminating:
             yield DeletePod(pod.name, pod.uid, reason=_reason(record, pod))
-        elif _second(pod, seen.by_place[pod.role, pod.index], record):
-            yield DeletePod(pod.name, pod.uid, reason="another pod has its place")
+    for there in seen.by_place.values():
+        if len(there) > 1:
+            rivals = [pod for pod in there if current(record, pod) and not pod.terminating]
+            for pod in sorted(rivals, key=_age)[1:]:
+                yield DeletePod(pod.name, pod.uid, reason="another pod has its place")
 
 
 def stuck(seen: Observed, now: datetime) -> tuple[list[DeletePod], datetime | None]:
@@ -62,7 +64,7 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     """What to create now."""
     if record.retry_at and now < record.retry_at:
         return Missing(retry_at=record.retry_at)
-    blocked = [pod for pod in seen.pods if not current(record, pod)]
+    blocked = strangers(record, seen)
     anew = workload.rules.restart_scope is Scope.JOB or record.began is None
     if anew and any(pod.attempt != record.attempt for pod in blocked):
         return Missing(stopping=tuple(pod.name for pod in blocked))
@@ -90,6 +92,19 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     return Missing(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
 
 
+def expected(seen: Observed, actions: Iterable[Action]) -> Observed:
+    """The view as it will be once the pods of a plan are made: what is told before it is done then needs no
+    second telling. After a refusal nothing is expected, but only what is there is told."""
+    if seen.outcomes:
+        return seen
+    asked = tuple(
+        ObservedPod("", "", one.role, one.index, one.attempt, one.replacement)
+        for one in actions
+        if isinstance(one, CreatePod)
+    )
+    return replace(seen, pods=seen.pods + asked) if asked else seen
+
+
 def _empty(role: Role, record: Record) -> Iterator[int]:
     last = record.role(role.name)
     if last.phase is Phase.SUCCEEDED:
@@ -115,12 +130,9 @@ def _version(record: Record, role: str, index: int) -> tuple[int, int]:
     return record.attempt, record.replacement(role, index)
 
 
-def _second(pod: ObservedPod, there: tuple[ObservedPod, ...], record: Record) -> bool:
-    if len(there) == 1:
-        return False
-    rivals = [other for other in there if current(record, other) and not other.terminating]
-    first = min(rivals, key=lambda other: (other.created is None, other.created, other.uid))
-    return first.uid != pod.uid
+def _age(pod: ObservedPod) -> tuple[bool, float, str]:
+    """The oldest pod of a place comes first; one whose time is not known comes last."""
+    return pod.created is None, pod.created.timestamp() if pod.created else 0.0, pod.uid
 
 
 def _reason(record: Record, pod: ObservedPod) -> str:

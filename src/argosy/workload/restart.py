@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import words
-from argosy.workload.memory import current
 from argosy.workload.model import Limits, Phase, Restart, Role, RolePolicy, Scope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Ending
+from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord
 
 
@@ -98,8 +98,8 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
     whole = workload.rules.restart_scope is not Scope.POD
     last = record.role(role.name)
     losses: list[Loss] = []
-    for pod in seen.by_role.get(role.name, ()):
-        if pod.index in last.done or not current(record, pod):
+    for pod in present(record, role.name, seen):
+        if pod.index in last.done:
             continue
         if _is_lost(role, pod, seen) or (pod.terminating and whole):
             lived = (now - pod.created).total_seconds() if pod.created else None

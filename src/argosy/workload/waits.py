@@ -4,7 +4,7 @@ What goes into the Record is stable while the wait lasts; numbers that move with
 `progress`, which is computed afresh for the status and remembered nowhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from argosy.workload import words
 from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
-from argosy.workload.memory import current
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
-from argosy.workload.phases import count
+from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.phases import Counts
+from argosy.workload.places import all_present
 from argosy.workload.pods import Missing
 from argosy.workload.record import Cause, Record
 
@@ -45,16 +45,16 @@ def waiting(
     return replace(record, waiting=Cause(reason, message, since))
 
 
-def progress(workload: Workload, record: Record, seen: Observed) -> str:
+def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
     """How far the job is, in numbers: `3 of 4 workers running; worker-3: ImagePullBackOff …`."""
     if record.phase.terminal or record.phase is Phase.SUSPENDED:
         return ""
     parts = []
-    for role in workload.roles.values():
-        last, counts = record.role(role.name), count(role, record, seen)
-        if counts.active + counts.succeeded < last.size:
-            parts.append(f"{counts.active + counts.succeeded} of {words.many(last.size, role.name)} running")
-    held_up = next((pod for pod in _current(record, seen) if pod.waiting), None)
+    for name in workload.roles:
+        size, up = record.role(name).size, counts[name].active + counts[name].succeeded
+        if up < size:
+            parts.append(f"{up} of {words.many(size, name)} running")
+    held_up = next((pod for pod in all_present(record, seen) if pod.waiting), None)
     if held_up:
         said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
         parts.append(f"{words.place(held_up.role, held_up.index)}: {held_up.waiting}{said}")
@@ -66,7 +66,7 @@ def progress(workload: Workload, record: Record, seen: Observed) -> str:
 def _in_full(workload: Workload, record: Record, seen: Observed) -> str:
     """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
     sizes = [words.many(record.role(name).size, name) for name in workload.roles]
-    nodes = sorted({pod.node for pod in _current(record, seen) if pod.node})
+    nodes = sorted({pod.node for pod in all_present(record, seen) if pod.node})
     parts = (f"attempt {record.attempt}", words.listed(sizes), words.listed(nodes, most=4))
     return " · ".join(part for part in parts if part)
 
@@ -88,7 +88,7 @@ def _cause(
     for name, role in workload.roles.items():
         if record.role(name).below_min_since:
             return "BelowMin", f"{name} needs at least {words.many(role.needed, 'running pod')} to go on"
-    pods = _current(record, seen)
+    pods = all_present(record, seen)
     if any(pod.waiting == "Unschedulable" for pod in pods):
         return "Unschedulable", ""
     bad = next((pod for pod in pods if pod.waiting and pod.waiting != "SchedulingGated"), None)
@@ -111,7 +111,3 @@ def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
             if outcome.result is result:
                 return f"{outcome.kind}{word}", f"{outcome.name}: {outcome.message}"
     return None
-
-
-def _current(record: Record, seen: Observed) -> list[ObservedPod]:
-    return [pod for pod in seen.pods if current(record, pod)]
