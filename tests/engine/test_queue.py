@@ -64,6 +64,20 @@ async def test_a_key_never_rests_longer_than_200_ms() -> None:
     assert now() - before == pytest.approx(0.2)
 
 
+async def test_a_key_still_rests_when_rests_that_are_over_are_swept_away() -> None:
+    queue = no_jitter()
+    for key, pause in (("a", 0.45), ("b", 0.1)):
+        queue.add(key)
+        queue.done(await queue.get(), took=1)
+        await asyncio.sleep(pause)
+    queue.add("a")
+    queue.add("b")
+    assert await taken(queue) == "a"
+    before = now()
+    assert await queue.get() == "b"
+    assert now() - before == pytest.approx(0.1, abs=0.001)
+
+
 async def test_others_run_while_a_key_rests() -> None:
     queue = no_jitter()
     queue.add("a")

@@ -12,7 +12,7 @@ from typing import Generic, Literal, cast
 import msgspec
 from msgspec import Struct, field
 
-from argosy.engine.dynamic import Json, decode_any
+from argosy.engine.dynamic import AnyObject, Json, decode_any
 from argosy.engine.errors import ApiError, Status, Unavailable, error_from_status
 from argosy.engine.misfit import misfit
 from argosy.engine.objects import Fetchable, T
@@ -59,9 +59,11 @@ class PageMeta(Struct, rename="camel", gc=False):
 class Codec(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
-        self._object = msgspec.json.Decoder(kind, dec_hook=decode_any)
-        self._page = msgspec.json.Decoder(GenericAlias(Page, (kind,)), dec_hook=decode_any)
-        self._event = msgspec.json.Decoder(GenericAlias(WatchEvent, (kind,)), dec_hook=decode_any)
+        # Given a hook, msgspec asks it about every value of a `dict[str, object]` in typed kinds, too.
+        hook = decode_any if issubclass(kind, AnyObject) else None
+        self._object = msgspec.json.Decoder(kind, dec_hook=hook)
+        self._page = msgspec.json.Decoder(GenericAlias(Page, (kind,)), dec_hook=hook)
+        self._event = msgspec.json.Decoder(GenericAlias(WatchEvent, (kind,)), dec_hook=hook)
 
     def object(self, body: bytes) -> T:
         try:

@@ -19,6 +19,9 @@ K = TypeVar("K", bound=Hashable)
 
 REST_FACTOR = 5.0
 REST_MOST = 0.2
+SWEEP = 0.5
+"""Seconds between looking for rests that are over, all at once: a timer for each would cost more than a
+pass."""
 
 
 class Queue(Generic[K]):
@@ -34,6 +37,7 @@ class Queue(Generic[K]):
         self._resting: dict[K, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """Keys that could be worked on now."""
@@ -83,15 +87,11 @@ class Queue(Generic[K]):
     def done(self, key: K, took: float = 0.0) -> None:
         """The pass is over; `took` seconds of it decide how long the key rests."""
         self._active.discard(key)
-        rest = min(took * REST_FACTOR, REST_MOST)
-        if rest > 0:
-            self._resting[key] = asyncio.get_running_loop().time() + rest
+        if took > 0:
+            self._rest(key, min(took * REST_FACTOR, REST_MOST))
         if key in self._again:
             self._again.discard(key)
             self.add(key)
-        elif rest > 0 and key not in self._due:
-            # Nothing wants the key: an entry that wakes nobody sweeps the rest away.
-            self._push(key, rest)
 
     def forget(self, key: K) -> None:
         """The key went well: its next failure counts as the first."""
@@ -105,6 +105,18 @@ class Queue(Generic[K]):
         self._due.pop(key, None)
         self._schedule(key, delay)
         return delay
+
+    def _rest(self, key: K, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._resting[key] = loop.time() + seconds
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(SWEEP, self._sweep)
+
+    def _sweep(self) -> None:
+        """Forget the rests that are over: most keys are not asked for again so soon."""
+        loop = asyncio.get_running_loop()
+        self._resting = {key: until for key, until in self._resting.items() if until > loop.time()}
+        self._sweeper = loop.call_later(SWEEP, self._sweep) if self._resting else None
 
     def _rest_left(self, key: K) -> float:
         until = self._resting.get(key)
@@ -137,7 +149,6 @@ class Queue(Generic[K]):
         now = asyncio.get_running_loop().time()
         while self._heap and self._heap[0][0] <= now:
             _, _, key = heapq.heappop(self._heap)
-            self._rest_left(key)
             due = self._due.get(key)
             if due is not None and due <= now:
                 del self._due[key]

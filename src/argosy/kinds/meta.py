@@ -31,7 +31,10 @@ class ObjectMeta(Struct, rename="camel", gc=False):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if there is one."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
 
 class Condition(Struct, rename="camel", gc=False):
