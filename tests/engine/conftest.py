@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from argosy.engine.client import Client
+from argosy.engine.metrics import Metrics
 from argosy.testing.fakeserver import FakeServer
 
 
@@ -16,5 +18,5 @@ async def server() -> AsyncIterator[FakeServer]:
 
 @pytest.fixture
 async def client(server: FakeServer) -> AsyncIterator[Client]:
-    async with Client(server.connection()) as client:
+    async with Client(server.connection(), metrics=Metrics(CollectorRegistry())) as client:
         yield client

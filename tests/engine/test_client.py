@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 from msgspec import Struct
+from prometheus_client import CollectorRegistry
 
 from argosy.engine.client import Client, PatchType
 from argosy.engine.credentials import TokenFile
@@ -22,6 +23,7 @@ from argosy.engine.errors import (
 )
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimits
+from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import ConfigMap, Namespace
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
@@ -289,7 +291,9 @@ async def test_a_cancellation_that_comes_together_with_a_timeout_is_not_lost(ser
 
 
 async def test_no_more_writes_than_allowed_are_in_flight(server: FakeServer) -> None:
-    async with Client(server.connection(), limits=WriteLimits(in_flight=4)) as client:
+    counted = Metrics(CollectorRegistry())
+    limits = WriteLimits(in_flight=4)
+    async with Client(server.connection(), limits=limits, metrics=counted) as client:
         busy = 0
 
         async def create(number: int) -> None:

@@ -3,6 +3,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.controller import Controller, Wake
@@ -38,7 +39,7 @@ async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
         if key == "bad":
             raise RuntimeError("made up")
 
-    metrics = Metrics()
+    metrics = Metrics(CollectorRegistry())
     subject = controller(reconcile, metrics, concurrency=1)
     for key in ("bad", "a", "b"):
         subject.enqueue(key)

@@ -8,13 +8,11 @@ certainly was not done is tried again here: 429, after the time the server asked
 import asyncio
 from collections.abc import Callable, Mapping
 
-from prometheus_client import Counter, Histogram
-
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, LeaseExpired, Throttled, Unauthorized, error_from_answer
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimiter, WriteLimits
-from argosy.engine.metrics import Metrics
+from argosy.engine.metrics import Metrics, Number
 from argosy.engine.streams import Opener
 from argosy.engine.transport import Answer, Request, Transport
 
@@ -46,8 +44,8 @@ class Sender:
         self._timeout = timeout
         self._clock = clock
         self._metrics = metrics
-        self._counted: dict[tuple[str, int], Counter] = {}
-        self._timed: dict[str, Histogram] = {}
+        self._counted: dict[tuple[str, int], Number] = {}
+        self._timed: dict[str, Number] = {}
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes | None = None) -> bytes:
         """The body of a successful answer; any other answer raises."""

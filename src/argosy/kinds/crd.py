@@ -10,14 +10,13 @@ import ast
 import inspect
 import itertools
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from pathlib import Path
 
 import msgspec
-import yaml
 from msgspec import Struct
 from msgspec import inspect as types
 
@@ -64,15 +63,21 @@ def crd_for(kind: type[Defined]) -> dict[str, object]:
             "versions": [_version(kind)],
         },
     }
-    size = len(dump(crd))
+    size = len(msgspec.json.encode(crd))
     if size > LARGEST:
         raise CrdError(f"{resource.kind}: the definition has {size} bytes; {LARGEST} is the limit")
     return crd
 
 
 def dump(crd: Mapping[str, object]) -> str:
-    """The YAML that is committed: stable order, no anchors."""
-    return yaml.dump(dict(crd), Dumper=_Plain, sort_keys=False, width=110, allow_unicode=True)
+    """The YAML that is committed: stable order, and no anchors, which kubectl reads and people do not."""
+    import yaml  # only here: a control plane is started without
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    return yaml.dump(dict(crd), Dumper=Plain, sort_keys=False, width=110, allow_unicode=True)
 
 
 def file_name(kind: type[Defined]) -> str:
@@ -280,11 +285,7 @@ def _rule(rule: Rule) -> Schema:
 
 def _attribute_docs(kind: type) -> dict[str, str]:
     """The string literals that stand below attributes, by attribute name."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except OSError:
-        return {}
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    body = _class_bodies(kind.__module__).get(kind.__name__, [])
     told: dict[str, str] = {}
     for attribute, below in itertools.pairwise(body):
         if not (isinstance(attribute, ast.AnnAssign) and isinstance(attribute.target, ast.Name)):
@@ -294,15 +295,18 @@ def _attribute_docs(kind: type) -> dict[str, str]:
     return told
 
 
+@cache
+def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
+    """The statements of every class of a module, by its name; parsed once for all of them."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except OSError:
+        return {}
+    return {node.name: node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
 def _prose(text: str) -> str:
     return " ".join(text.split())
-
-
-class _Plain(yaml.SafeDumper):
-    """No anchors: kubectl reads them, people do not."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
 
 
 def main(arguments: Sequence[str]) -> None:

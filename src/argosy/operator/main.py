@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+from prometheus_client import CollectorRegistry
+
 from argosy.dialects.registry import built_in_dialects
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
@@ -61,7 +63,7 @@ async def run(settings: Settings) -> None:
 async def operate(settings: Settings) -> None:
     """Serve until cancelled; then finish the passes under way and give the lease back."""
     connection = _connect(settings)
-    metrics, clock = Metrics(), SystemClock()
+    metrics, clock = Metrics(CollectorRegistry()), SystemClock()
     async with AsyncExitStack() as stack:
         own = await stack.enter_async_context(Client(connection, metrics=metrics))
         leader = Leader(own, LEASE, settings.operator_namespace, settings.identity, metrics=metrics)

@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, NotFound
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Fetchable
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, ServiceAccount
@@ -508,7 +510,7 @@ async def test_a_second_look_at_an_unchanged_world_writes_nothing(client: Client
             return bool(group.status.conditions and waiting.status.conditions and slices)
 
         await until(settled, "everything is said")
-    async with Client(client.connection) as second:
+    async with Client(client.connection, metrics=Metrics(CollectorRegistry())) as second:
         work = asyncio.create_task(run(second, Timings()))
         # Two things to do, made last and so done last: what was there before has been looked at by then.
         ghost = ConfigMap(metadata=ObjectMeta(name="ghost", uid="no-such-uid"))
