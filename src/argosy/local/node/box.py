@@ -1,7 +1,8 @@
-"""One container while the shim looks after it: its process, log, report, probes and hooks.
+"""One container while the shim looks after it: its process, log and report.
 
-A box knows how to start, stop and check its container and tells the pod when something changed; whether it
-should run at all is the pod's business (lifecycle.py). Standard library only.
+A box knows how to start and stop its container, run after run, and tells the pod when something changed;
+whether it should run at all is the pod's business (lifecycle.py), hooks and probes are checks.py's. Standard
+library only.
 """
 
 import os
@@ -10,33 +11,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from argosy.local.node import cgroups, container, logs, probes, report
-from argosy.local.node.launch import Action, ContainerPlan, Launch, ProbePlan
+from argosy.local.node import cgroups, container, logs, report
+from argosy.local.node.checks import Checks
+from argosy.local.node.launch import ContainerPlan, Launch
 from argosy.local.node.lifecycle import next_backoff
-from argosy.local.node.loop import Loop, Timer
-from argosy.local.node.probes import Counter, Verdict
+from argosy.local.node.loop import Timer
+from argosy.local.node.surroundings import Surroundings
 
 _CHUNK = 1 << 16
 _MESSAGE_LIMIT = 4096
 _START_FAILED = 128
 _HOOK_EXTRA_SECONDS = 2.0
-
-Changed = Callable[[], None]
-Announce = Callable[[str, str, str], None]
-
-
-class Surroundings:
-    """What all boxes of a pod share."""
-
-    def __init__(
-        self, launch: Launch, folder: Path, loop: Loop, changed: Changed, announce: Announce
-    ) -> None:
-        self.launch = launch
-        self.folder = folder
-        self.loop = loop
-        self.changed = changed
-        self.announce = announce
-        self.hierarchy = cgroups.find() if launch["cgroup"] else None
 
 
 class Box:
@@ -56,7 +41,7 @@ class Box:
         self._namespace = -1
         self._log: logs.LogWriter | None = None
         self._timers: list[Timer] = []
-        self._checks: set[int] = set()
+        self._checks: Checks | None = None
         self._open_outputs = 0
         self._status: int | None = None
         self._generation = 0
@@ -74,7 +59,7 @@ class Box:
 
     @property
     def group(self) -> str:
-        return f"{self._around.launch['cgroup']}/{self.name}"
+        return self._around.group(self.name)
 
     def start(self) -> None:
         """Begin a run. A start that fails is a run that ended at once, as with any container runtime."""
@@ -109,7 +94,9 @@ class Box:
         for descriptor, stream in process.outputs.items():
             self._listen(descriptor, stream)
         self._around.loop.on_exit(process.pid, self._exited)
-        self._after_start()
+        place = container.Place(self.plan, process.pid, process.mount_namespace)
+        self._checks = Checks(place, self.report, self._around, self.stop)
+        self._checks.begin()
         self._around.changed()
 
     def stop(self, grace: float) -> None:
@@ -125,12 +112,13 @@ class Box:
             self._timers.append(loop.after(grace, lambda: self._kill_run(generation)))
             return
         self.stopping = True
-        self._cancel_timers()
+        if self._checks:
+            self._checks.cease()
         self._timers.append(
             loop.after(grace + (_HOOK_EXTRA_SECONDS if hook else 0.0), lambda: self._kill_run(generation))
         )
-        if hook:
-            self._perform(hook, grace, lambda _: self.signal(self.plan["stop_signal"]))
+        if hook and self._checks:
+            self._checks.perform(hook, grace, lambda _: self.signal(self.plan["stop_signal"]))
         else:
             self.signal(self.plan["stop_signal"])
 
@@ -208,8 +196,8 @@ class Box:
         self.close_stdin()
         os.close(self._namespace)
         self._cancel_timers()
-        for pid in self._checks:
-            _kill(pid, signal.SIGKILL)
+        if self._checks:
+            self._checks.end()
         code, number = _exit_code(self._status)
         killed = self._around.hierarchy and cgroups.out_of_memory_kills(self._around.hierarchy, self.group)
         reason = "OOMKilled" if killed and number == signal.SIGKILL else "Error" if code else "Completed"
@@ -271,123 +259,6 @@ class Box:
 
     def _scratch(self, run: int) -> Path:
         return self._around.folder / "containers" / self.name / str(run)
-
-    def _after_start(self) -> None:
-        hook, generation = self.plan["post_start"], self._generation
-        if not hook:
-            self._begin_probes()
-            return
-
-        def done(good: bool) -> None:
-            if generation != self._generation or not self.report["running"]:
-                return
-            if good:
-                self._begin_probes()
-                self._around.changed()
-            else:
-                self._around.announce(
-                    "Warning", "FailedPostStartHook", f"PostStartHook of {self.name} failed"
-                )
-                self.stop(self._around.launch["grace"])
-
-        self._perform(hook, None, done)
-
-    def _begin_probes(self) -> None:
-        startup = self.plan["startup"]
-        if startup:
-            self._probe("startup", startup, Counter())
-        else:
-            self._started()
-
-    def _started(self) -> None:
-        self.report["started"] = True
-        if self.plan["readiness"]:
-            self._probe("readiness", self.plan["readiness"], Counter())
-        else:
-            self.report["ready"] = True
-        if self.plan["liveness"]:
-            self._probe("liveness", self.plan["liveness"], Counter())
-
-    def _probe(self, kind: str, plan: ProbePlan, counter: Counter, *, first: bool = True) -> None:
-        generation = self._generation
-        delay = plan["initial_delay"] if first else plan["period"]
-
-        def run() -> None:
-            self._perform(plan["action"], plan["timeout"], answered)
-
-        def answered(good: bool) -> None:
-            if generation != self._generation or not self.report["running"] or self.stopping:
-                return
-            noted = counter.note(good)
-            again = self._judge(kind, plan, noted, good)
-            if again:
-                self._probe(kind, plan, noted, first=False)
-
-        self._timers.append(self._around.loop.after(delay, run))
-
-    def _judge(self, kind: str, plan: ProbePlan, counter: Counter, good: bool) -> bool:
-        """Act on what a probe has come to; says whether to go on probing."""
-        if not good:
-            self._around.announce(
-                "Warning", "Unhealthy", f"{probes.refused_name(kind)} probe failed: {self.name}"
-            )
-        verdict = counter.verdict(plan)
-        if verdict is Verdict.UNDECIDED:
-            return True
-        if kind == "readiness":
-            ready = verdict is Verdict.SUCCESS
-            if self.report["ready"] != ready:
-                self.report["ready"] = ready
-                self._around.changed()
-            return True
-        if verdict is Verdict.FAILURE:
-            what = f"Container {self.name} failed {kind} probe, will be restarted"
-            self._around.announce("Normal", "Killing", what)
-            grace = plan["grace"] if plan["grace"] is not None else self._around.launch["grace"]
-            self.stop(grace)
-            return False
-        if kind == "startup":
-            self._started()
-            self._around.changed()
-            return False
-        return True
-
-    def _perform(self, action: Action, timeout: float | None, done: Callable[[bool], None]) -> None:
-        """Run a hook or a check beside the container and say how it went."""
-        place, loop = self.place, self._around.loop
-        if place is None:
-            return
-        try:
-            if "exec" in action:
-                null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    pid, _ = container.execute(
-                        place,
-                        action["exec"],
-                        {0: null, 1: null, 2: null},
-                        tty=False,
-                        rootless=self._around.launch["rootless"],
-                        hierarchy=self._around.hierarchy,
-                        group=self.group,
-                    )
-                finally:
-                    os.close(null)
-            else:
-                address = self._around.launch["address"]
-                pid = container.fork_call(lambda: probes.check(action, address, timeout or 30.0))
-        except (container.StartError, OSError):
-            loop.after(0, lambda: done(False))
-            return
-        self._checks.add(pid)
-        limit = loop.after(timeout, lambda: _kill(pid, signal.SIGKILL)) if timeout else None
-
-        def ended(status: int) -> None:
-            self._checks.discard(pid)
-            if limit:
-                limit.cancel()
-            done(status == 0)
-
-        loop.on_exit(pid, ended)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:

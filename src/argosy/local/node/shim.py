@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 
 from argosy.local.node import container, control, kernel, lifecycle, network, report
-from argosy.local.node.box import Box, Surroundings
+from argosy.local.node.box import Box
 from argosy.local.node.control import Connection, Request
 from argosy.local.node.launch import LAUNCH, Launch
 from argosy.local.node.loop import Loop, Timer
+from argosy.local.node.surroundings import Surroundings
 
 
 def main(folder: Path) -> None:
