@@ -261,3 +261,20 @@ def test_a_namespace_being_deleted_takes_nothing_new(kubectl: Kubectl) -> None:
     assert kubectl("get", "ns", kubectl.namespace, "-o", "jsonpath={.status.phase}") == "Terminating"
     refused = kubectl("create", "configmap", "late", code=1)
     assert "because it is being terminated" in refused
+
+
+def test_what_is_not_served_says_what_to_do_instead(kubectl: Kubectl) -> None:
+    container = {"name": "main", "image": "busybox"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"nodeName": "n1", "containers": [container]},
+    }
+    kubectl("create", "-f", "-", stdin=json.dumps(pod))
+    kubectl("patch", "pod", "a", "--subresource=status", "-p", '{"status":{"phase":"Running"}}')
+    told = kubectl("port-forward", "pod/a", "18080:80", code=1)
+    assert "the local control plane does not forward ports" in told
+    assert "kubectl exec" in told
+    raw = f"/api/v1/namespaces/{kubectl.namespace}/pods/a/proxy/x"
+    assert "no proxy" in kubectl("get", "--raw", raw, code=1)

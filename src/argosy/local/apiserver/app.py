@@ -28,6 +28,7 @@ from argosy.local.apiserver.status import (
 from argosy.local.apiserver.subresources import bind, evict, finalize_namespace, request_token, scale
 from argosy.local.apiserver.target import Target, parse_target, verb_of
 from argosy.local.apiserver.tokens import Signer
+from argosy.local.apiserver.unserved import unserved
 from argosy.local.apiserver.update import update_object
 from argosy.local.apiserver.watch import Lines, watch_objects
 from argosy.wire import messages
@@ -74,8 +75,10 @@ class App:
     async def _websocket(self, request: Request) -> Upgrade:
         request.user = self._authenticator.user(request)
         target = parse_target(request.path)
-        if target is None or target.subresource not in ("exec", "attach") or target.plural != "pods":
+        if target is None:
             raise page_not_found()
+        if target.subresource not in ("exec", "attach") or target.plural != "pods":
+            raise unserved(target) or page_not_found()
         for verb in ("get", "create"):
             self._authorize(request, target, verb)
         served = self._api.registry.find("", "v1", "pods")
@@ -161,6 +164,8 @@ class App:
             raise not_found(served.group, served.plural, call.target.name)
         if sub is None:
             raise page_not_found()
+        if refusal := unserved(call.target):
+            raise refusal
         if verb not in sub.verbs:
             raise method_not_allowed()
         match served.plural, sub.name:
