@@ -2,16 +2,22 @@
 
 import json
 import os
+import resource
+import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+import pytest
+
 import argosy.helper
+from argosy.operator.trust import Trust, make_trust
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 
@@ -20,7 +26,7 @@ Script = Callable[[str, Mapping[str, str]], Answer]
 
 
 @contextmanager
-def endpoint(answer: Script) -> Iterator[dict[str, str]]:
+def endpoint(answer: Script, tls: ssl.SSLContext | None = None) -> Iterator[dict[str, str]]:
     """An operator endpoint that answers as told; yields the environment of a pod that uses it."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -31,6 +37,8 @@ def endpoint(answer: Script) -> Iterator[dict[str, str]]:
                 code, body = 401, {"message": "no such token"}
             content = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(code)
+            if code == 302:
+                self.send_header("Location", content.decode())
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -39,12 +47,14 @@ def endpoint(answer: Script) -> Iterator[dict[str, str]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
         yield {
             "PATH": os.environ["PATH"],
-            "ARGOSY_URL": f"http://127.0.0.1:{server.server_port}",
+            "ARGOSY_URL": f"{'https' if tls else 'http'}://localhost:{server.server_port}",
             "ARGOSY_TOKEN": "secret",
             "ARGOSY_NAMESPACE": "default",
             "ARGOSY_JOB": "mnist",
@@ -110,6 +120,78 @@ def test_a_wrong_token_is_not_asked_twice() -> None:
         result = helper({**environment, "ARGOSY_TOKEN": "other"}, "wait", "worker=Running")
     assert result.returncode == 1
     assert result.stderr == "argosy: cannot wait for role worker: 401 no such token\n"
+
+
+def test_the_token_follows_no_redirection() -> None:
+    asked: list[str] = []
+
+    def other(path: str, query: Mapping[str, str]) -> Answer:
+        asked.append(path)
+        return 200, {"reached": True}
+
+    with (
+        endpoint(other) as elsewhere,
+        endpoint(lambda *_: (302, elsewhere["ARGOSY_URL"].encode())) as environment,
+    ):
+        result = helper(environment, "wait", "worker=Running", "--deadline", "0.5")
+    assert (result.returncode, asked) == (2, [])
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return make_trust(("localhost",), datetime.now(UTC))
+
+
+def test_the_operator_is_believed_by_the_authority_of_the_pod(trust: Trust, tmp_path: Path) -> None:
+    with endpoint(lambda *_: (200, {"reached": True}), tls(trust, tmp_path)) as environment:
+        result = helper({**environment, "ARGOSY_CA": trust.authority}, "wait", "worker=Running")
+    assert result.returncode == 0, result.stderr
+
+
+STRANGERS = {
+    "another authority": {"ARGOSY_CA": make_trust(("localhost",), datetime.now(UTC)).authority},
+    "the authorities of the system": {"ARGOSY_CA": ""},
+}
+
+
+@pytest.mark.parametrize("strange", STRANGERS.values(), ids=STRANGERS.keys())
+def test_a_stranger_is_not_told_the_token(trust: Trust, tmp_path: Path, strange: dict[str, str]) -> None:
+    with endpoint(lambda *_: (200, {"reached": True}), tls(trust, tmp_path)) as environment:
+        result = helper({**environment, **strange}, "wait", "worker=Running")
+    assert result.returncode == 1
+    assert "the operator's certificate is not signed by the CA of this pod" in result.stderr
+
+
+def tls(trust: Trust, folder: Path) -> ssl.SSLContext:
+    certificate = folder / "certificate"
+    certificate.write_text(trust.certificate_key + trust.certificate)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    return context
+
+
+def test_it_starts_quickly(tmp_path: Path) -> None:
+    """It runs in every pod: its start may cost a few times that of a Python that does nothing."""
+    copy = [str(SCRIPT), "remote-start", "--to", str(tmp_path), "--kubectl", sys.executable]
+    commands = {
+        "nothing": ["-c", "pass"],
+        "copying": copy,
+        "asking": [str(SCRIPT), "wait", "worker=Running"],
+    }
+    with endpoint(lambda *_: (200, {"reached": True})) as environment:
+        least = dict.fromkeys(commands, float("inf"))
+        for _ in range(6):
+            for name, command in commands.items():
+                least[name] = min(least[name], cpu_of(command, environment))
+    assert least["copying"] < 5 * least["nothing"]
+    assert least["asking"] < 8 * least["nothing"]
+
+
+def cpu_of(command: Sequence[str], environment: Mapping[str, str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-I", *command], env=dict(environment), capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_outside_a_pod_it_says_what_is_missing() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.helper.endpoint import RefusedError
+from argosy.helper.errors import RefusedError
 from argosy.helper.remote import prepare
 
 KUBECTL = f"""#!{sys.executable}

@@ -1,4 +1,7 @@
-"""The helper's command line. Exit codes: 0 done, 1 cannot be done, 2 not in time, 64 wrong usage."""
+"""The helper's command line. Exit codes: 0 done, 1 cannot be done, 2 not in time, 64 wrong usage.
+
+It runs once in every pod: what speaks to the operator is loaded by the steps that do.
+"""
 
 import argparse
 import sys
@@ -6,10 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from argosy.helper.endpoint import Endpoint, RefusedError, TooLateError
+from argosy.helper.errors import RefusedError, TooLateError
 from argosy.helper.hosts import FORMATS, write_hosts
-from argosy.helper.remote import prepare
-from argosy.helper.wait import wait_for
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,13 +43,18 @@ def _run(step: argparse.Namespace) -> int:
 
 
 def _perform(step: argparse.Namespace) -> int:
+    if step.command == "remote-start":
+        from argosy.helper.remote import prepare
+
+        prepare(step.to, step.kubectl)
+        return 0
+    from argosy.helper.endpoint import Endpoint
+    from argosy.helper.wait import wait_for
+
     if step.command == "wait":
         return wait_for(Endpoint.from_environment(), step.conditions, step.deadline)
-    if step.command == "hosts":
-        deadline = None if step.deadline is None else time.monotonic() + step.deadline
-        write_hosts(Endpoint.from_environment(), step.role, step.format, step.output, deadline)
-        return 0
-    prepare(step.to, step.kubectl)
+    deadline = None if step.deadline is None else time.monotonic() + step.deadline
+    write_hosts(Endpoint.from_environment(), step.role, step.format, step.output, deadline)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 Everything that may heal (the operator restarts, its service has no address yet, a proxy answers 502) is tried
 again until the deadline; what cannot heal (a wrong token, an unknown job or role) is refused at once.
+The token goes to the operator's own address and nowhere else: no proxy, no redirection is followed.
 """
 
 import json
@@ -10,32 +11,25 @@ import random
 import ssl
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Self
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+
+from argosy.helper.errors import RefusedError, TooLateError
 
 LONGEST_PAUSE = 10.0
-
-
-class RefusedError(Exception):
-    """The operator answered, and asking again would not change the answer."""
-
-
-class TooLateError(Exception):
-    """The deadline passed."""
+LARGEST_ANSWER = 64 * 1024 * 1024
 
 
 class Endpoint:
     def __init__(self, url: str, token: str, ca: str, namespace: str, job: str) -> None:
-        self.base = f"{url.rstrip('/')}/v1/jobs/{quote(namespace)}/{quote(job)}"
+        self.address = urlsplit(url)
+        if self.address.scheme not in ("http", "https") or not self.address.hostname:
+            raise RefusedError(f"ARGOSY_URL {url!r} is not the address of an operator")
+        self.base = f"{self.address.path.rstrip('/')}/v1/jobs/{quote(namespace, '')}/{quote(job, '')}"
         self.token = token
-        tls = ssl.create_default_context(cadata=ca) if ca else ssl.create_default_context()
-        # No proxy of the user's environment stands between a pod and its own cluster.
-        self.opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
-        )
+        self.ca = ca
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -56,24 +50,26 @@ class Endpoint:
         self, path: str, query: Mapping[str, str], deadline: float | None, timeout: float = 45.0
     ) -> bytes:
         """The body of a 200 answer; `deadline` is on the monotonic clock."""
-        url = f"{self.base}/{path}?{urlencode(query)}"
+        target = f"{self.base}/{path}?{urlencode(query)}"
         pause = 0.25
         while True:
             left = timeout if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise TooLateError
             try:
-                return self._ask(url, min(timeout, max(left, 1.0)))
-            except urllib.error.HTTPError as error:
-                problem = f"{error.code} {_message(error)}"
-                if error.code in (400, 401, 403, 404, 405):
-                    raise RefusedError(problem) from None
-            except (OSError, ValueError) as error:
-                if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
+                status, body = self._ask(target, min(timeout, max(left, 1.0)))
+            except (OSError, HTTPException) as error:
+                if isinstance(error, ssl.SSLCertVerificationError):
                     raise RefusedError(
                         f"the operator's certificate is not signed by the CA of this pod: {error}"
                     ) from None
-                problem = str(error)
+                problem = str(error) or type(error).__name__
+            else:
+                if status == 200:
+                    return body
+                problem = f"{status} {_message(body)}"
+                if status in (400, 401, 403, 404, 405):
+                    raise RefusedError(problem)
             pause = min(pause * 2, LONGEST_PAUSE)
             rest = pause * (0.5 + random.random() / 2)  # noqa: S311 - spreads retries, guards nothing
             if deadline is not None:
@@ -90,16 +86,25 @@ class Endpoint:
             raise RefusedError(f"the operator answered something unexpected: {answer!r}")
         return answer
 
-    def _ask(self, url: str, timeout: float) -> bytes:
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.token}"})  # noqa: S310 - our own url
-        with self.opener.open(request, timeout=timeout) as answer:
-            body: bytes = answer.read()
-            return body
+    def _ask(self, target: str, timeout: float) -> tuple[int, bytes]:
+        connection = self._connection(timeout)
+        try:
+            connection.request("GET", target, headers={"Authorization": f"Bearer {self.token}"})
+            answer = connection.getresponse()
+            return answer.status, answer.read(LARGEST_ANSWER)
+        finally:
+            connection.close()
+
+    def _connection(self, timeout: float) -> HTTPConnection:
+        host, port = self.address.hostname or "", self.address.port
+        if self.address.scheme == "http":
+            return HTTPConnection(host, port, timeout=timeout)
+        tls = ssl.create_default_context(cadata=self.ca or None)
+        return HTTPSConnection(host, port, timeout=timeout, context=tls)
 
 
-def _message(error: urllib.error.HTTPError) -> str:
+def _message(body: bytes) -> str:
     try:
-        body = json.loads(error.read())
-        return str(body.get("message", error.reason))
-    except (ValueError, AttributeError, OSError):
-        return str(error.reason)
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return "without a reason"

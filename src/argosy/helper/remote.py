@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from argosy.helper.endpoint import RefusedError
+from argosy.helper.errors import RefusedError
 from argosy.helper.hosts import replace_file
 
 WRAPPER = Path(__file__).with_name("remote-start")

@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from argosy.helper.endpoint import Endpoint, RefusedError, TooLateError
+from argosy.helper.endpoint import Endpoint
+from argosy.helper.errors import RefusedError, TooLateError
 
 POLL_SECONDS = 30
 
