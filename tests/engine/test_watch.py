@@ -246,7 +246,7 @@ async def test_half_a_line_is_read_again_from_the_last_good_version(
     client: Client, server: FakeServer
 ) -> None:
     async with recording(client) as subject:
-        await eventually(lambda: server.watches == 1)
+        await eventually(lambda: subject.told == ["init", "done"])
         server.garble_next = True
         await server.put("configmaps", config_map("a", "1"))
         await eventually(lambda: subject.told == ["init", "done", "set a=1"])

@@ -546,6 +546,17 @@ async def test_closing_ends_what_is_open_and_repeats_nothing() -> None:
         assert len(server.peers) == 1
 
 
+async def test_a_connection_that_opens_while_the_client_closes_does_not_stay() -> None:
+    async with scripted(always(HI)) as (server, client):
+        dialling = asyncio.create_task(client.send("GET", "/", {}))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ConnectionError):
+            await dialling
+        await eventually(lambda: server.peers)
+        assert await server.peers[0].gone()
+
+
 async def test_idle_connections_do_not_stay_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("argosy.wire.pool.IDLE_SECONDS", 0.1)
     async with scripted(always(HI)) as (server, client):

@@ -4,6 +4,7 @@ Every method raises errors typed by what the caller does about them. How request
 again, and why nothing is written after the deadline, is told in `sender`.
 """
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
@@ -73,7 +74,8 @@ class Client:
             metrics=self.metrics,
         )
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
-        self._manager = {"fieldManager": field_manager}
+        self._with_body = {**self._headers, "Content-Type": "application/json"}
+        self._manager = urlencode({"fieldManager": field_manager})
         self._codecs: dict[type, object] = {}
 
     async def __aenter__(self) -> Self:
@@ -134,9 +136,9 @@ class Client:
         strict: bool = False,
     ) -> T:
         """POST a new object. Strict, one with fields that the server does not know is refused."""
-        query = {**self._manager, "dryRun": "All"} if dry_run else self._manager
+        query = f"{self._manager}&dryRun=All" if dry_run else self._manager
         if strict:
-            query = {**query, "fieldValidation": "Strict"}
+            query += "&fieldValidation=Strict"
         path = _path(kind, None, namespace, of_one=True)
         return self._codec(kind).object(
             await self.request("POST", path, query=query, body=encode_body(body, kind))
@@ -326,19 +328,22 @@ class Client:
         method: str,
         path: str,
         *,
-        query: Query | None = None,
+        query: Query | str | None = None,
         body: bytes | Body | Sequence[Mapping[str, object]] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Any request; the answer's body. For kinds and paths the typed methods do not know."""
+        """Any request; the answer's body. For kinds and paths the typed methods do not know.
+
+        A query that is text is quoted already.
+        """
         encoded = body if body is None or isinstance(body, bytes) else encode_body(body)
-        given = self._headers if encoded is None else {**self._headers, "Content-Type": "application/json"}
+        given = self._headers if encoded is None else self._with_body
         if headers:
             given = {**given, **headers}
         return await self._sender.send(method, _target(path, query), given, encoded)
 
     async def _patch(self, path: str, body: bytes, type: PatchType, force: bool) -> bytes:
-        query = {**self._manager, "force": "true"} if force else self._manager
+        query = f"{self._manager}&force=true" if force else self._manager
         return await self.request("PATCH", path, query=query, body=body, headers={"Content-Type": type.value})
 
     def _codec(self, kind: type[T]) -> Codec[T]:
@@ -358,12 +363,23 @@ def _path(
 ) -> str:
     if of_one and kind.resource.namespaced and not namespace:
         raise ValueError(f"{kind.resource.kind}: a namespace is needed to create one")
-    quoted = quote(name, safe=":@") if name else name
-    return kind.resource.path(quoted, quote(namespace) if namespace else None, subresource)
+    return kind.resource.path(_quoted(name), _quoted(namespace), subresource)
 
 
-def _target(path: str, query: Query | None) -> str:
-    return f"{path}?{urlencode(query)}" if query else path
+def _quoted(part: str | None) -> str | None:
+    if not part or PLAIN.fullmatch(part):
+        return part
+    return quote(part, safe=":@")
+
+
+PLAIN = re.compile(r"[a-z0-9:@-]+")
+"""What needs no quoting, as almost every name; quoting takes ten times as long as seeing that."""
+
+
+def _target(path: str, query: Query | str | None) -> str:
+    if not query:
+        return path
+    return f"{path}?{query if isinstance(query, str) else urlencode(query)}"
 
 
 def _selection(labels: str, fields: str) -> dict[str, str]:

@@ -39,7 +39,8 @@ class WriteLimiter:
     async def acquire(self) -> float:
         """Wait for a place; returns when the write started, to hand back to `throttled`."""
         loop = asyncio.get_running_loop()
-        if self._waiting or not self._open(loop.time()):
+        now = loop.time()
+        if self._waiting or not self._open(now):
             turn: asyncio.Future[None] = loop.create_future()
             self._waiting.append(turn)
             self._wake()
@@ -49,13 +50,14 @@ class WriteLimiter:
                 if turn.done() and not turn.cancelled():
                     self.release()
                 raise
-        else:
-            self._take(loop.time())
-        return loop.time()
+            return loop.time()
+        self._take(now)
+        return now
 
     def release(self) -> None:
         self._active -= 1
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def succeeded(self) -> None:
         self._window = min(self._window + max(1 / self._window, CLIMB), float(self._limits.in_flight))

@@ -37,6 +37,7 @@ class Connection(asyncio.Protocol):
         self._error: BaseException | None = None
         self._lost = self._loop.create_future()
         self._poll: select.poll | None = None
+        self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -53,14 +54,14 @@ class Connection(asyncio.Protocol):
         """
         self._answer = answer
         self._whole = whole
-        if deadline is not None:
-            self._timer = self._loop.call_at(deadline, self._expire)
+        self._deadline = deadline
+        if deadline is not None and (self._timer is None or self._timer.when() > deadline):
+            self._set_timer(deadline)
         self.transport.write(request)
 
     def disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        # The timer goes on: making one for each request would cost more than the rest of a connection's work.
+        self._deadline = None
 
     async def until_headed(self) -> None:
         while not self._current.headed:
@@ -166,7 +167,9 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.disarm()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._error is None:
             self._error = error or CutOffError("the connection was closed before the answer was whole")
         self._wake()
@@ -183,8 +186,19 @@ class Connection(asyncio.Protocol):
         except ssl.SSLError:  # it would wait for more
             return False
 
-    def _expire(self) -> None:
-        self.fail(TimeoutError("no answer in time"))
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._look_at_the_time)
+
+    def _look_at_the_time(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._set_timer(self._deadline)
+        else:
+            self.fail(TimeoutError("no answer in time"))
 
     @property
     def _current(self) -> AnswerReader:

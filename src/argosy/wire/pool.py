@@ -31,6 +31,8 @@ class Pool:
     def add(self, connection: Connection) -> None:
         """A new connection, in use."""
         self._used.add(connection)
+        if self.closed:
+            connection.abort()
 
     def give(self, connection: Connection) -> None:
         """Nobody uses it any more. It is kept if it is fit for another request."""
