@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import aiohttp
-
 from argosy.engine.loop import run
+from argosy.testing.plain import Plain, plain_client
 from argosy.testing.servers import Server, local_apiserver
 from bench.figures import Figure
-from bench.load import JSON, bare_server, encoded_pod, per_second, pod, session
+from bench.load import bare_server, encoded_pod, per_second, pod
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -37,9 +36,9 @@ def _start_default_account(server: Server) -> None:
     """What a controller would make; pods are refused without it."""
 
     async def create() -> None:
-        async with session(server) as client:
+        async with plain_client(server) as client:
             body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-            await client.post("/api/v1/namespaces/default/serviceaccounts", json=body)
+            await client.ask("POST", "/api/v1/namespaces/default/serviceaccounts", body)
 
     run(create())
 
@@ -55,18 +54,18 @@ async def _creates(server: Server, folder: Path) -> Figure:
 
 async def _created_per_second(server: Server) -> float:
     warm, measured = ([encoded_pod(f"{word}-{n}") for n in range(count)] for word, count in CREATES.items())
-    async with session(server) as client:
+    async with plain_client(server) as client:
         await per_second(len(warm), lambda number: _post(client, PODS, warm[number]))
         return await per_second(len(measured), lambda number: _post(client, PODS, measured[number]))
 
 
 async def _list(server: Server, folder: Path) -> Figure:
-    async with session(server) as client:
+    async with plain_client(server) as client:
         seconds, size = await _get(client, f"{PODS}?limit=10000")
     reply = folder / "list.json"
     reply.write_bytes(b" " * size)
     with bare_server(server, reply) as bare:
-        async with session(bare) as client:
+        async with plain_client(bare) as client:
             await _get(client, PODS)
             bound, _ = await _get(client, PODS)
     return Figure("api_list_10k_s", seconds, "s", bound, f"raw HTTP, {size / 1e6:.0f} MB", 0.5)
@@ -74,7 +73,7 @@ async def _list(server: Server, folder: Path) -> Figure:
 
 async def _watchers(server: Server) -> Figure:
     """Each write carries the time it was sent; each watcher notes how long it took to see it."""
-    async with session(server) as client:
+    async with plain_client(server) as client:
         delays: list[float] = []
         opened = [asyncio.Event() for _ in range(WATCHERS)]
         tasks = [asyncio.create_task(_watch(client, event, delays)) for event in opened]
@@ -98,11 +97,11 @@ async def _watchers(server: Server) -> Figure:
     return Figure("watch_p99_ms", _p99(delays) * 1000, "ms", await _bare_delivery(), "bare sockets", 250)
 
 
-async def _watch(client: aiohttp.ClientSession, opened: asyncio.Event, delays: list[float]) -> None:
-    async with client.get(f"{CONFIG_MAPS}?watch=true&resourceVersion=0", timeout=None) as answer:
+async def _watch(client: Plain, opened: asyncio.Event, delays: list[float]) -> None:
+    async with client.stream(CONFIG_MAPS, {"watch": "true", "resourceVersion": "0"}) as answer:
         opened.set()
         rest = b""
-        async for chunk in answer.content.iter_any():
+        while chunk := await answer.chunk():
             now = time.perf_counter()
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
@@ -140,9 +139,10 @@ async def _bare_delivery() -> float:
 
 
 async def _fill(server: Server) -> None:
-    async with session(server) as client:
-        listed = await (await client.get(f"{PODS}?limit=1")).json()
-        there = 1 + listed["metadata"].get("remainingItemCount", 0)
+    async with plain_client(server) as client:
+        metadata = (await client.ask("GET", f"{PODS}?limit=1")).json()["metadata"]
+        assert isinstance(metadata, dict)
+        there = 1 + int(metadata.get("remainingItemCount", 0))
         await per_second(STORED - there, lambda number: _post(client, PODS, encoded_pod(f"fill-{number}")))
 
 
@@ -166,18 +166,16 @@ def server_pid(server: Server) -> int:
     raise LookupError(f"no server of {server.folder} runs")
 
 
-async def _post(client: aiohttp.ClientSession, path: str, body: bytes) -> None:
-    async with client.post(path, data=body, headers=JSON) as answer:
-        content = await answer.read()
-        if answer.status >= 300:
-            raise RuntimeError(content.decode())
+async def _post(client: Plain, path: str, body: bytes) -> None:
+    answer = await client.ask("POST", path, body)
+    if answer.status >= 300:
+        raise RuntimeError(answer.body.decode())
 
 
-async def _get(client: aiohttp.ClientSession, path: str) -> tuple[float, int]:
+async def _get(client: Plain, path: str) -> tuple[float, int]:
     began = time.perf_counter()
-    async with client.get(path) as answer:
-        content = await answer.read()
-    return time.perf_counter() - began, len(content)
+    answer = await client.ask("GET", path)
+    return time.perf_counter() - began, len(answer.body)
 
 
 async def _until(done: Callable[[], bool], seconds: float) -> None:

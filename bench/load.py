@@ -3,19 +3,15 @@
 import asyncio
 import contextlib
 import json
-import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-
-import aiohttp
 
 from argosy.testing.servers import Server, free_port
 
 IN_FLIGHT = 32
-JSON = {"Content-Type": "application/json"}
 
 
 def pod(name: str) -> dict[str, object]:
@@ -44,16 +40,6 @@ def encoded_pod(name: str) -> bytes:
     return json.dumps(pod(name)).encode()
 
 
-@contextlib.asynccontextmanager
-async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
-    """A plain HTTP client of a server: none of the engine in it."""
-    trust = ssl.create_default_context(cafile=str(server.ca_file))
-    connector = aiohttp.TCPConnector(ssl=trust, limit=0)
-    headers = {"Authorization": f"Bearer {server.token}"}
-    async with aiohttp.ClientSession(server.url, connector=connector, headers=headers) as opened:
-        yield opened
-
-
 async def per_second(
     count: int, once: Callable[[int], Awaitable[object]], in_flight: int = IN_FLIGHT
 ) -> float:
@@ -74,7 +60,7 @@ def bare_server(server: Server, reply: Path) -> Iterator[Server]:
     """The bound: the same HTTP stack with the same certificate, answering every request with one file."""
     port = free_port()
     pki = server.folder / "pki"
-    command = [sys.executable, "-m", "bench.bare", str(port), str(pki), str(reply)]
+    command = [sys.executable, "-m", "bench.bare", str(port), str(server.folder), str(reply)]
     process = subprocess.Popen(command)
     try:
         _until_open(port)

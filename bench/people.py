@@ -43,7 +43,7 @@ def _up(environment: dict[str, str]) -> Figure:
     began = time.perf_counter()
     subprocess.run([ARGOSY, "up"], env=environment, check=True, capture_output=True)
     took = time.perf_counter() - began
-    bound = _best([sys.executable, "-c", "import aiohttp, msgspec"], 3)
+    bound = _best([sys.executable, "-c", "import argosy.wire.client, msgspec"], 3)
     return Figure("up_ready_s", took, "s", bound, "Python that imports an HTTP client", 2.0)
 
 

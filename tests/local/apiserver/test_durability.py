@@ -6,15 +6,15 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from argosy.local.apiserver.pki import ensure_pki
+from argosy.local.schema.reading import parts, text
 from argosy.testing.eventually import eventually
+from argosy.testing.plain import Plain, plain_client
 from argosy.testing.servers import Server, free_port, start_local
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -46,82 +46,68 @@ def restartable(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[
         process.wait()
 
 
-@asynccontextmanager
-async def client(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
-    context = ssl.create_default_context(cafile=str(server.ca_file))
-    headers = {"Authorization": f"Bearer {server.token}"}
-    connector = aiohttp.TCPConnector(ssl=context, limit=0)
-    async with aiohttp.ClientSession(server.url, connector=connector, headers=headers) as session:
-        yield session
-    await asyncio.sleep(0.1)  # aiohttp lets go of TLS connections some turns after it closed them
-
-
-async def create(session: aiohttp.ClientSession, name: str) -> int:
-    async with session.post(CONFIG_MAPS, json={"metadata": {"name": name}}) as answer:
-        await answer.read()
-        return answer.status
+async def create(session: Plain, name: str) -> int:
+    return (await session.ask("POST", CONFIG_MAPS, {"metadata": {"name": name}})).status
 
 
 async def test_what_was_acknowledged_is_there_after_kill_9(restartable: Restartable) -> None:
     acknowledged: set[str] = set()
 
-    async def write(session: aiohttp.ClientSession, worker: int) -> None:
+    async def write(session: Plain, worker: int) -> None:
         for number in range(10_000):
             name = f"w{worker}-{number}"
             if await create(session, name) == 201:
                 acknowledged.add(name)
 
-    async with client(restartable.server) as session:
+    async with plain_client(restartable.server) as session:
         writers = [asyncio.ensure_future(write(session, worker)) for worker in range(16)]
         await eventually(lambda: len(acknowledged) >= 300, seconds=30)
         restartable.kill()
         await asyncio.gather(*writers, return_exceptions=True)
     restartable.start()
-    async with client(restartable.server) as session, session.get(CONFIG_MAPS) as answer:
-        there = {item["metadata"]["name"] for item in (await answer.json())["items"]}
+    async with plain_client(restartable.server) as session:
+        listed = (await session.ask("GET", CONFIG_MAPS)).json()
+        there = {text(item, "metadata", "name") for item in parts(listed, "items")}
     assert acknowledged <= there
 
 
 async def test_of_two_writers_on_one_version_exactly_one_wins(restartable: Restartable) -> None:
-    async with client(restartable.server) as session:
+    async with plain_client(restartable.server) as session:
         await create(session, "a")
         for turn in range(20):
-            async with session.get(f"{CONFIG_MAPS}/a") as answer:
-                current = await answer.json()
+            current = (await session.ask("GET", f"{CONFIG_MAPS}/a")).json()
 
             async def write(value: int, current: dict[str, object] = current) -> int:
                 body = {**current, "data": {"value": str(value)}}
-                async with session.put(f"{CONFIG_MAPS}/a", json=body) as answer:
-                    return answer.status
+                return (await session.ask("PUT", f"{CONFIG_MAPS}/a", body)).status
 
             codes = await asyncio.gather(*[write(turn * 100 + value) for value in range(8)])
             assert sorted(codes) == [200] + [409] * 7
 
 
 async def test_a_watch_resumes_across_a_restart(restartable: Restartable) -> None:
-    async with client(restartable.server) as session:
-        async with session.get(CONFIG_MAPS) as answer:
-            version = (await answer.json())["metadata"]["resourceVersion"]
+    async with plain_client(restartable.server) as session:
+        version = text((await session.ask("GET", CONFIG_MAPS)).json(), "metadata", "resourceVersion")
         await create(session, "before")
     restartable.kill()
     restartable.start()
     query = {"watch": "true", "resourceVersion": version}
-    async with client(restartable.server) as session:
+    async with plain_client(restartable.server) as session:
         await create(session, "after")
-        async with asyncio.timeout(10), session.get(CONFIG_MAPS, params=query) as stream:
-            events = [json.loads(await stream.content.readline()) for _ in range(2)]
+        async with asyncio.timeout(10), session.stream(CONFIG_MAPS, query) as stream:
+            events = [json.loads(await stream.line()) for _ in range(2)]
     assert [event["object"]["metadata"]["name"] for event in events] == ["before", "after"]
 
 
 async def test_a_version_that_left_the_history_is_gone(restartable: Restartable) -> None:
     restartable.kill()
     restartable.start("--history-count", "5")
-    async with client(restartable.server) as session:
+    async with plain_client(restartable.server) as session:
         for number in range(20):
             await create(session, f"c{number}")
         query = {"watch": "true", "resourceVersion": "2"}
-        async with asyncio.timeout(10), session.get(CONFIG_MAPS, params=query) as stream:
-            event = json.loads(await stream.content.readline())
+        async with asyncio.timeout(10), session.stream(CONFIG_MAPS, query) as stream:
+            event = json.loads(await stream.line())
     assert event["type"] == "ERROR"
     assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from aiohttp import WSMsgType, web
-
 from argosy.testing.servers import Server
+from argosy.wire import server as wire
+from argosy.wire.messages import Answer, HttpError, Request, Response, Upgrade
+from argosy.wire.websocket import WebSocket
 
 
 class Kubectl(Protocol):
@@ -18,30 +19,31 @@ class Kubectl(Protocol):
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0, seconds: float = 30) -> str: ...
 
 
-async def logs(request: web.Request) -> web.StreamResponse:
-    if request.match_info["container"] == "silent":
-        return web.Response(status=400, text='container "silent" in pod "p" is waiting to start')
-    stream = web.StreamResponse()
-    await stream.prepare(request)
-    for line in range(int(request.query.get("tailLines", "3"))):
-        await stream.write(f"line {line}\n".encode())
-    await stream.write_eof()
-    return stream
+async def answer(request: Request) -> Answer:
+    match request.path.strip("/").split("/"):
+        case ["containerLogs", _, _, "silent"]:
+            raise HttpError(400, 'container "silent" in pod "p" is waiting to start')
+        case ["containerLogs", _, _, _]:
+            return Response(lines(int(request.parameter("tailLines", "3"))), content_type=b"text/plain")
+        case ["exec", _, _, _]:
+            assert "v5.channel.k8s.io" in request.subprotocols
+            return Upgrade("v5.channel.k8s.io", lambda socket: execute(socket, request))
+    raise HttpError(404, request.path)
 
 
-async def execute(request: web.Request) -> web.WebSocketResponse:
+async def lines(count: int) -> AsyncIterator[bytes]:
+    for line in range(count):
+        yield f"line {line}\n".encode()
+
+
+async def execute(socket: WebSocket, request: Request) -> None:
     """Echoes stdin in capitals to stdout, then ends with the exit code that the command names."""
-    socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
-    await socket.prepare(request)
-    assert socket.ws_protocol == "v5.channel.k8s.io"
-    command = request.query.getall("command")
-    await socket.send_bytes(b"\x01" + " ".join(command).encode() + b"\n")
-    if request.query.get("stdin") in ("1", "true"):
-        async for message in socket:
-            if message.type is not WSMsgType.BINARY or message.data[:1] == b"\xff":
-                break
-            if message.data[:1] == b"\x00":
-                await socket.send_bytes(b"\x01" + message.data[1:].upper())
+    command = request.query["command"]
+    await socket.send(b"\x01" + " ".join(command).encode() + b"\n")
+    if request.parameter("stdin") in ("1", "true"):
+        while isinstance(message := await socket.receive(), bytes) and message[:1] != b"\xff":
+            if message[:1] == b"\x00":
+                await socket.send(b"\x01" + message[1:].upper())
     code = command[-1] if command[-1].isdigit() else "0"
     status: dict[str, object] = {"status": "Success"}
     if code != "0":
@@ -52,25 +54,17 @@ async def execute(request: web.Request) -> web.WebSocketResponse:
             "message": f"command terminated with non-zero exit code: exit status {code}",
             "details": {"causes": causes},
         }
-    await socket.send_bytes(b"\x03" + json.dumps(status).encode())
-    await socket.close()
-    return socket
+    await socket.send(b"\x03" + json.dumps(status).encode())
 
 
 @asynccontextmanager
 async def agent(server: Server) -> AsyncIterator[None]:
-    app = web.Application()
-    app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", logs)
-    app.router.add_get("/exec/{namespace}/{pod}/{container}", execute)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    path = server.folder / "agent.sock"
-    path.unlink(missing_ok=True)
-    await web.UnixSite(runner, str(path)).start()
+    listening = wire.Server(answer)
+    await listening.listen_unix(server.folder / "agent.sock")
     try:
         yield
     finally:
-        await runner.cleanup()
+        await listening.close(1)
 
 
 def start_pod(kubectl: Kubectl, *containers: str) -> None:
