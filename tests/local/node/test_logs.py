@@ -72,3 +72,12 @@ def test_a_line_torn_by_a_full_disk_does_not_spoil_the_next(
     writer.write("stdout", b"the second line\n")
     writer.close()
     assert [line.text for line in read_lines(path)][-1] == b"the second line"
+
+
+def test_times_do_not_go_back_from_one_run_to_the_next(tmp_path: Path) -> None:
+    first = LogWriter(tmp_path / "0.log", 1 << 20, lambda: 1000.0)
+    first.write("stdout", b"a\n")
+    second = LogWriter(tmp_path / "1.log", 1 << 20, lambda: 400.0, earliest=first.latest)
+    second.write("stdout", b"b\n")
+    times = [line.time for name in ("0.log", "1.log") for line in read_lines(tmp_path / name)]
+    assert times == [timestamp(1000.0)] * 2
