@@ -146,6 +146,93 @@ CASES: dict[str, list[Step]] = {
 }
 
 
+def told(type: str, status: str = "True") -> Json:
+    return {"type": type, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Test"}
+
+
+def write(*conditions: str, **status: Json) -> Step:
+    """A write of the status with these conditions, all true."""
+    body = {**status, **({"conditions": [told(each) for each in conditions]} if conditions else {})}
+    return patch(f"{ONE}/status", {"status": body}, only=("status",))
+
+
+START, END = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+STARTED = write(startTime=START)
+BY_INDEX = (post(JOBS, job("a", **EACH), shown=False), STARTED)
+PLAIN = (post(JOBS, job("a", completions=4), shown=False), STARTED)
+
+STATUSES: dict[str, list[Step]] = {
+    "failed indexes are checked": [
+        *BY_INDEX,
+        write(failedIndexes="0-1", failed=2),
+        write(failedIndexes="1,0"),
+        write(failedIndexes="4"),
+        write(failedIndexes="x"),
+        write(completedIndexes="1-2"),
+        write(completedIndexes="2-3", succeeded=2),
+        write(failedIndexes=None),
+    ],
+    "indexes are for indexed jobs": [*PLAIN, write(failedIndexes=""), write(completedIndexes="0")],
+    "a job cannot be complete and failed": [
+        *BY_INDEX,
+        write("SuccessCriteriaMet", "FailureTarget"),
+        write("Complete", "Failed", completionTime=END),
+        write("SuccessCriteriaMet", "Complete", "Failed", completionTime=END),
+    ],
+    "a job says first that it will end": [
+        *BY_INDEX,
+        write("Failed"),
+        write("Complete", completionTime=END),
+        write("FailureTarget"),
+        write("FailureTarget", "Failed"),
+        write("FailureTarget"),
+        write("Failed"),
+        write(),
+    ],
+    "a job that succeeded stays so": [
+        *BY_INDEX,
+        write("SuccessCriteriaMet"),
+        write("FailureTarget"),
+        write("SuccessCriteriaMet", "Complete"),
+        write("SuccessCriteriaMet", "Complete", completionTime=END),
+        write(completionTime=START),
+        write(startTime=END),
+        write("Complete"),
+    ],
+    "times are in order": [
+        post(JOBS, job(), shown=False),
+        write("SuccessCriteriaMet", "Complete", completionTime=END),
+        STARTED,
+        write(completionTime=END),
+        write("SuccessCriteriaMet", "Complete", completionTime="2025-01-01T00:00:00Z"),
+        write(startTime=END),
+    ],
+    "a finished job has no pods": [
+        *PLAIN,
+        write(active=2, ready=1, terminating=1, uncountedTerminatedPods={"succeeded": ["x"]}),
+        write("FailureTarget", "Failed"),
+        write("FailureTarget", "Failed", active=0, ready=0, terminating=0, uncountedTerminatedPods=None),
+        write(ready=3),
+    ],
+    "counts do not go back": [
+        *PLAIN,
+        write(failed=2, succeeded=2),
+        write(failed=1),
+        write(succeeded=1),
+        write(failed=-1, active=-1, ready=-1, terminating=-1, succeeded=-1),
+    ],
+    "pods are noted once": [
+        *PLAIN,
+        write(uncountedTerminatedPods={"succeeded": ["a", "a"], "failed": ["a", ""]}),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", STATUSES.values(), ids=STATUSES)
+def test_statuses(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)
+
+
 @pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
 def test_jobs(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
     compare(steps)

@@ -219,6 +219,15 @@ CASES = {
         priorities={"a": MIDDLE, "g1": HIGH},
         gangs={"g": Gang(2)},
     ),
+    "who need not go after all stays": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=2)],
+        running=[*members("old", "n1", "n2", cpu=1), pod("x", node="n2", cpu=1)],
+        pods=members("new", "", "", cpu=1),
+        priorities={"new0": HIGH, "new1": HIGH},
+        gangs={"old": Gang(2), "new": Gang(2)},
+        victims=["old0", "old1"],
+        nominated={"new0": "n2", "new1": "n1"},
+    ),
     "a gang takes the room of another, which goes whole": Case(
         nodes=[node("n1", gpu=2), node("n2", gpu=2)],
         running=members("old", "n1", "n1", "n2", "n2", gpu=1),

@@ -17,6 +17,7 @@ from argosy.local.schema.errors import (
     too_long,
 )
 from argosy.local.schema.jobchecks import job_change
+from argosy.local.schema.jobstatus import job_status_errors
 from argosy.local.schema.metachecks import immutable, map_errors, metadata_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import (
@@ -57,6 +58,8 @@ def validate_builtin(
 ) -> list[FieldError]:
     """Everything wrong with a built-in object, or with the change from `old` to it."""
     errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
+    if subresource == "status" and (group, kind) == ("batch", "Job") and old is not None:
+        errors += job_status_errors(new, old)
     if subresource:
         return errors
     check = _CHECKS.get((group, kind))
