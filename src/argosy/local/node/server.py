@@ -5,7 +5,6 @@ heard of any pod, and after a pod's object is gone.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from argosy.local.node import report, streams
-from argosy.local.node.logs import log_path, parse, read_lines, timestamp
+from argosy.local.node.logreader import LogReader
+from argosy.local.node.logs import log_path, timestamp
 from argosy.local.node.pods import alive
 from argosy.wire.messages import Answer, HttpError, Request, Response, Upgrade, text_response
 from argosy.wire.server import Server
@@ -149,38 +149,23 @@ async def _first(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterat
 
 async def _log_pieces(folder: Path, container: str, run: int, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """What is there now, and with follow what comes until that run of the container ends."""
-    path = log_path(folder, container, run)
-    position = _position(path)
+    reader = LogReader(log_path(folder, container, run))
     batch = bytearray()
-    for line in read_lines(path, tail=wanted.tail, since=wanted.since):
+    for line in reader.so_far(tail=wanted.tail, since=wanted.since):
         batch += line.shown(wanted.timestamps)
         if len(batch) > 1 << 16:
             yield bytes(batch)
             batch.clear()
     if batch:
         yield bytes(batch)
-    if wanted.follow:
-        async for piece in _follow(folder, container, run, position, wanted.timestamps):
-            yield piece
-
-
-async def _follow(
-    folder: Path, container: str, run: int, position: tuple[int, int], timestamps: bool
-) -> AsyncIterator[bytes]:
-    path = log_path(folder, container, run)
-    inode, offset = position
-    rest = b""
-    while True:
+    while wanted.follow:
         ended = not _runs(folder, container, run)
-        data, inode, offset = _read_from(path, inode, offset)
-        whole, _, rest = (rest + data).rpartition(b"\n")
-        lines = [parse(record) for record in whole.split(b"\n")] if whole else []
-        shown = b"".join(line.shown(timestamps) for line in lines if line)
-        if shown:
+        lines, some = reader.fresh()
+        if shown := b"".join(line.shown(wanted.timestamps) for line in lines):
             yield shown
-        if ended and not data:
-            return
-        if not data:
+        if not some:
+            if ended:
+                return
             await asyncio.sleep(_POLL)
 
 
@@ -191,34 +176,6 @@ def _runs(folder: Path, container: str, run: int) -> bool:
     if entry is None or state is None or state["finished"]:
         return False
     return entry["restarts"] == run and entry["ended"] is None and alive(folder)
-
-
-def _position(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return found.st_ino, found.st_size
-
-
-def _read_from(path: Path, inode: int, offset: int) -> tuple[bytes, int, int]:
-    """New bytes of a log, over a rotation: first the end of the file that was, then the one that is."""
-    for candidate in (path, path.with_name(f"{path.name}.1")):
-        try:
-            with candidate.open("rb") as file:
-                if os.fstat(file.fileno()).st_ino == inode:
-                    file.seek(offset)
-                    data = file.read(1 << 20)
-                    if data or candidate == path:
-                        return data, inode, offset + len(data)
-        except FileNotFoundError:
-            continue
-    try:
-        with path.open("rb") as file:
-            data = file.read(1 << 20)
-            return data, os.fstat(file.fileno()).st_ino, len(data)
-    except FileNotFoundError:
-        return b"", inode, offset
 
 
 def _flag(text: str) -> bool:

@@ -1,0 +1,92 @@
+"""Reads a log while it is written and rotated: every line once, in order, none between two readings lost.
+
+What is there is read up to a place that is fixed before the first line is given; what comes is read on from
+there. A log that is rotated is read to its end under its second name before the new one is begun.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from argosy.local.node.logs import Line, parse, rotated
+
+_PIECE = 1 << 20
+_LONGEST_RECORD = 1 << 18
+
+
+class LogReader:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = 0
+        self._offset = 0
+        self._rest = b""
+
+    def so_far(self, *, tail: int | None = None, since: str = "") -> Iterator[Line]:
+        """What has been logged by now, over the rotation; `since` is a time as in the file."""
+        lines = (line for line in self._all() if line.time >= since)
+        return iter(deque(lines, maxlen=tail)) if tail is not None else lines
+
+    def fresh(self) -> tuple[list[Line], bool]:
+        """Lines that have come since, and whether there was anything at all to read."""
+        data = self._read_on()
+        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        lines = [parse(record) for record in whole.split(b"\n")] if whole else []
+        return [line for line in lines if line], bool(data)
+
+    def _all(self) -> Iterator[Line]:
+        try:
+            current = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        with current:
+            self._inode, self._offset = os.fstat(current.fileno()).st_ino, _end_of_lines(current)
+            until = self._offset
+            try:
+                earlier = rotated(self._path).open("rb")
+            except FileNotFoundError:
+                earlier = None
+            if earlier is not None:
+                with earlier:
+                    # Rotated just now, it is the one that is open already.
+                    if os.fstat(earlier.fileno()).st_ino != self._inode:
+                        yield from _lines(earlier, _end_of_lines(earlier))
+            yield from _lines(current, until)
+
+    def _read_on(self) -> bytes:
+        for candidate in (self._path, rotated(self._path)):
+            try:
+                with candidate.open("rb") as file:
+                    if os.fstat(file.fileno()).st_ino == self._inode:
+                        file.seek(self._offset)
+                        data = file.read(_PIECE)
+                        if data or candidate == self._path:
+                            self._offset += len(data)
+                            return data
+            except FileNotFoundError:
+                continue
+        try:
+            with self._path.open("rb") as file:
+                data = file.read(_PIECE)
+                self._inode, self._offset = os.fstat(file.fileno()).st_ino, len(data)
+                return data
+        except FileNotFoundError:
+            return b""
+
+
+def _lines(file: IO[bytes], end: int) -> Iterator[Line]:
+    for record in file:
+        end -= len(record)
+        if end < 0:
+            return
+        line = parse(record.removesuffix(b"\n"))
+        if line:
+            yield line
+
+
+def _end_of_lines(file: IO[bytes]) -> int:
+    """Where the last whole line ends now; half a line is left to be read with its end."""
+    size = os.fstat(file.fileno()).st_size
+    last = os.pread(file.fileno(), _LONGEST_RECORD, max(0, size - _LONGEST_RECORD))
+    return size - len(last) + last.rfind(b"\n") + 1
