@@ -2,8 +2,8 @@
 
 A stage that takes half as long again as its budget is ended and has failed, so that tests stay quick enough
 to be run. What cannot run on this machine (no root, no Go) is skipped and listed with the reason at the end;
-with ARGOSY_REQUIRE_ALL=1 it fails instead. Building the judge and installing packages, once, are no stages:
-they have no budget.
+with ARGOSY_REQUIRE_ALL=1 it fails instead. Building a real Kubernetes and installing packages, once, are no
+stages: they have no budget.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
 ALLOWANCE = 1.5
+CLUSTER = "cluster"
 NO_TESTS = 5
 """pytest's exit code when nothing matches."""
 
@@ -51,11 +52,12 @@ STAGES = (
         6,
         (
             Command(("scripts/lint",)),
-            tests("not root and not e2e and not long", *PARALLEL),
-            tests("root and not e2e and not long"),
+            tests("not root and not e2e and not cluster and not long", *PARALLEL),
+            tests("root and not e2e and not cluster and not long"),
         ),
     ),
     Stage("local", 8, (tests("e2e and not long"),)),
+    Stage(CLUSTER, 10, (tests("cluster and not long"),)),
     Stage("long", 45, (tests("long"), Command(("scripts/bench",))), long=True),
 )
 
@@ -73,7 +75,9 @@ def main() -> int:
     chosen = [stage for stage in STAGES if options.stage in (None, stage.name)]
     wanted = [stage for stage in chosen if options.long or not stage.long or options.stage]
     left_out = [f"stage {stage.name}: only with --long" for stage in chosen if stage not in wanted]
-    problem = _build_judge()
+    problem = _build("apiserver", "the judge, a real kube-apiserver")
+    if CLUSTER in [stage.name for stage in wanted] and os.geteuid() == 0:
+        problem = problem or _build("cluster", "a real cluster")
     if REQUIRE_ALL:
         _install_packages()
         _install_mpi()
@@ -90,12 +94,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _build_judge() -> str:
-    """Make a real kube-apiserver, if it is not there; what is wrong, if it cannot be had."""
+def _build(what: str, meaning: str) -> str:
+    """Make the programs of a real Kubernetes, if they are not there; what is wrong, if they cannot be had."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "argosy.testing.kubernetes", "build", "apiserver"]
+    command = [sys.executable, "-m", "argosy.testing.kubernetes", "build", what]
     built = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
-    _say(f"the judge, a real kube-apiserver: prepared in {time.monotonic() - began:.1f} s")
+    _say(f"{meaning}: prepared in {time.monotonic() - began:.1f} s")
     return "" if built.returncode == 0 else built.stderr.strip().splitlines()[-1]
 
 
@@ -198,7 +202,7 @@ def _report(results: list[Result], skipped: Counter[str], left_out: list[str], p
             verdict += " (over its budget)"
         _say(f"{result.stage.name:8} {result.seconds:6.1f} s of {result.stage.minutes * 60:.0f} s  {verdict}")
     if problem:
-        _say(f"not run: tests against a real kube-apiserver: {problem}")
+        _say(f"not run: tests against a real Kubernetes: {problem}")
     for reason in left_out:
         _say(f"not run: {reason}")
     for reason, count in sorted(skipped.items()):

@@ -1,115 +1,86 @@
-"""The programs of a real Kubernetes API: found where they are, or built once and kept outside the clone.
+"""The programs of a real Kubernetes: found where they are, in a folder of the user's or in the cache.
 
-The sources are pinned in `kubernetes/` of the clone (a go.sum each), so what is built is the same
-everywhere. A program appears in the cache by a rename when it is complete, and a lock makes a second builder
-wait for the first: a half-built or twice-built program cannot be seen.
+Each version of Kubernetes that a clone knows is a folder of pinned Go modules in `kubernetes/`. What is
+built from it (by `builds`) is kept outside of the clone, in a folder for each exact version, for all clones
+of a user.
 """
 
-import fcntl
-import hashlib
 import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-PINS = Path(__file__).parents[3] / "kubernetes"
+PINS: Final = Path(__file__).parents[3] / "kubernetes"
+DEFAULT: Final = "1.36"
+"""The minor version that is meant when none is named."""
+JUDGE: Final = ("etcd", "kube-apiserver")
+"""What a user's own folder of programs, in KUBEBUILDER_ASSETS, must have."""
 
 
 class MissingAsset(Exception):  # noqa: N818 - it reads as what it is
     """A program is not there and cannot be made; the message says what to do."""
 
 
-def kubernetes_version() -> str:
-    """The version of Kubernetes that this clone pins, without a leading v."""
-    pins = PINS / "apiserver" / "go.mod"
-    if not pins.exists():
-        raise MissingAsset("the pinned sources of kube-apiserver are only in a clone of the repository")
-    found = re.search(r"^\s*k8s\.io/kubernetes v(\S+)", pins.read_text(), re.MULTILINE)
-    if found is None:
-        raise MissingAsset(f"{pins}: no version of k8s.io/kubernetes")
-    return found[1]
+@dataclass(frozen=True)
+class Programs:
+    """All programs of one version of Kubernetes, named by its minor version."""
+
+    minor: str = DEFAULT
+
+    @property
+    def pins(self) -> Path:
+        return PINS / self.minor
+
+    @property
+    def version(self) -> str:
+        """The exact version that this clone pins, without a leading v."""
+        pins = self.pins / "go.mod"
+        if not pins.exists():
+            raise MissingAsset(f"Kubernetes {self.minor} is not pinned here; there is: {', '.join(minors())}")
+        found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes v(\S+)", pins.read_text(), re.MULTILINE)
+        if found is None:
+            raise MissingAsset(f"{pins}: no version of k8s.io/kubernetes")
+        return found[1]
+
+    @property
+    def cache(self) -> Path:
+        """The folder of built programs; shared by all clones of a user."""
+        return cache() / self.version / "bin"
+
+    def find(self, program: str) -> Path:
+        """A program's path, in $KUBEBUILDER_ASSETS or else in the cache; raises MissingAsset otherwise.
+
+        A user's folder that is named must have the judge's programs; it may have the others.
+        """
+        if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+            path = Path(assets) / program
+            if os.access(path, os.X_OK):
+                return path
+            if program in JUDGE:
+                raise MissingAsset(f"{program} is not in KUBEBUILDER_ASSETS ({assets})")
+        path = self.cache / program
+        if not path.exists():
+            what = " apiserver" if program in JUDGE else ""
+            version = "" if self.minor == DEFAULT else f" --version {self.minor}"
+            raise MissingAsset(f"{program} is not built; run scripts/kubernetes build{what}{version}")
+        return path
+
+
+def minors() -> list[str]:
+    """The minor versions that this clone pins, the newest first."""
+    if not PINS.is_dir():
+        raise MissingAsset("the pinned sources of Kubernetes are only in a clone of the repository")
+    found = [folder.name for folder in PINS.iterdir() if re.fullmatch(r"\d+\.\d+", folder.name)]
+    return sorted(found, key=lambda name: [int(part) for part in name.split(".")], reverse=True)
 
 
 def cache() -> Path:
-    """The folder of built programs; shared by all clones of a user."""
+    """What is kept outside of the clone."""
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "argosy" / "kubernetes" / kubernetes_version() / "bin"
+    return Path(root) / "argosy" / "kubernetes"
 
 
 def find(program: str) -> Path:
-    """A program's path, in $KUBEBUILDER_ASSETS if set, else in the cache; raises MissingAsset otherwise."""
-    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
-        path = Path(assets) / program
-        if not os.access(path, os.X_OK):
-            raise MissingAsset(f"{program} is not in KUBEBUILDER_ASSETS ({assets})")
-        return path
-    path = cache() / program
-    if not path.exists():
-        raise MissingAsset(f"{program} is not built; run scripts/kubernetes build apiserver")
-    return path
-
-
-def build_apiserver(say: Callable[[str], None]) -> None:
-    """Make sure that etcd and kube-apiserver are there. The first time it takes minutes, later nothing."""
-    if os.environ.get("KUBEBUILDER_ASSETS"):
-        for program in ("etcd", "kube-apiserver"):
-            say(f"{program}: {find(program)}")
-        return
-    with _locked(cache()):
-        for program, folder, flags in (
-            ("etcd", PINS / "etcd", ("-s", "-w")),
-            ("kube-apiserver", PINS / "apiserver", ("-s", "-w", *_version_flags())),
-        ):
-            path, stamp = cache() / program, cache() / f"{program}.pins"
-            pins = _digest(folder)
-            if not path.exists() or not stamp.exists() or stamp.read_text() != pins:
-                say(f"{program}: building {path}, once; this takes minutes")
-                beside = path.with_suffix(f".{os.getpid()}")
-                _go_build(folder, flags, beside)
-                beside.replace(path)
-                stamp.write_text(pins)
-            say(f"{program}: {path}")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "build.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def _digest(folder: Path) -> str:
-    """What a program is built from, as one hash: a cache of other sources is built anew."""
-    content = b"".join((folder / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
-    return hashlib.sha256(content).hexdigest()
-
-
-def _version_flags() -> tuple[str, ...]:
-    """A build from modules does not know its own version; clients are told it."""
-    version = kubernetes_version()
-    major, minor = version.split(".")[:2]
-    facts = {
-        "k8s.io/component-base/version.gitVersion": f"v{version}",
-        "k8s.io/component-base/version.gitMajor": major,
-        "k8s.io/component-base/version.gitMinor": minor,
-        "k8s.io/client-go/pkg/version.gitVersion": f"v{version}",
-    }
-    return tuple(f"-X {name}={value}" for name, value in facts.items())
-
-
-def _go_build(folder: Path, flags: Sequence[str], output: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise MissingAsset(
-            "building kube-apiserver and etcd needs Go 1.26 or later (https://go.dev/dl); "
-            "or set KUBEBUILDER_ASSETS to a folder that has both"
-        )
-    command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", " ".join(flags), "-o", str(output), "."]
-    try:
-        subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL)
-    except subprocess.CalledProcessError as error:
-        raise MissingAsset(f"{output.stem} could not be built: go ended with {error.returncode}") from error
+    """A program of the version that is meant when none is named."""
+    return Programs().find(program)

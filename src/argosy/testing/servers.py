@@ -24,9 +24,10 @@ from cryptography.hazmat.primitives import serialization
 from argosy.local.apiserver.kubeconfig import write_kubeconfig
 from argosy.local.apiserver.pki import ensure_pki
 from argosy.local.state import State
-from argosy.testing.assets import find
+from argosy.testing.assets import Programs
 
 _READY_SECONDS = 60.0
+_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -90,24 +91,36 @@ def local_apiserver(folder: Path, *options: str) -> Iterator[Server]:
 
 
 def start_real(
-    folder: Path, port: int, processes: list[subprocess.Popen[bytes]], *, tethered: bool
+    folder: Path,
+    port: int,
+    processes: list[subprocess.Popen[bytes]],
+    *,
+    tethered: bool,
+    programs: Programs = Programs(),
 ) -> Server:
     """Start etcd and kube-apiserver and wait until they serve; each process is noted in `processes`."""
-    etcd, apiserver = find("etcd"), find("kube-apiserver")
+    etcd, apiserver = programs.find("etcd"), programs.find("kube-apiserver")
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    ensure_pki(folder)
-    _write_public_key(folder / "pki")
-    lines = [f'{user.token},{user.name},{user.uid},"{",".join(user.groups)}"' for user in USERS]
-    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+    prepare_real(folder)
+    # Nothing runs that would go to the API server at its address in the cluster.
+    alone = "--endpoint-reconciler-type=none"
     commands = {
-        "etcd": (str(etcd), *_etcd_flags(folder)),
-        "kube-apiserver": (str(apiserver), *_apiserver_flags(folder, port)),
+        "etcd": (str(etcd), *etcd_flags(folder)),
+        "kube-apiserver": (str(apiserver), *apiserver_flags(folder, _LOOPBACK, port, "10.96.0.0/16"), alone),
     }
     for name, command in commands.items():
         processes.append(_start(command, folder, folder / "logs" / f"{name}.log", tethered=tethered))
-    server = _server("kubernetes", folder, port)
+    server = describe("kubernetes", folder, _LOOPBACK, port)
     _wait_ready(server, processes, folder / "logs" / "kube-apiserver.log")
     return server
+
+
+def prepare_real(folder: Path, addresses: Sequence[str] = ()) -> None:
+    """The keys and users of a real API server, which is reached at loopback and at these addresses."""
+    ensure_pki(folder, addresses)
+    _write_public_key(folder / "pki")
+    lines = [f'{user.token},{user.name},{user.uid},"{",".join(user.groups)}"' for user in USERS]
+    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
 
 
 def start_local(
@@ -123,7 +136,7 @@ def start_local(
     command = (*module, "--state", str(folder), "--port", str(port), *options)
     log = folder / "logs" / "apiserver.log"
     processes.append(_start(command, folder, log, tethered=True))
-    server = _server("local", folder, port)
+    server = describe("local", folder, _LOOPBACK, port)
     _wait_ready(server, processes, log)
     return server
 
@@ -148,7 +161,8 @@ _ETCD_PEER = "unix://localhost:2380"
 """Unix sockets of these names in the working folder, so that no port is taken; etcd wants this form."""
 
 
-def _etcd_flags(folder: Path) -> tuple[str, ...]:
+def etcd_flags(folder: Path) -> tuple[str, ...]:
+    """The flags of etcd with its data below a folder, which must be its working folder."""
     return (
         f"--data-dir={folder}/etcd",
         f"--listen-client-urls={_ETCD}",
@@ -161,29 +175,30 @@ def _etcd_flags(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _apiserver_flags(folder: Path, port: int) -> tuple[str, ...]:
+def apiserver_flags(folder: Path, address: str, port: int, services: str) -> tuple[str, ...]:
+    """The flags of kube-apiserver that all our real ones have; its working folder is that of etcd."""
     return (
         f"--etcd-servers={_ETCD}",
         f"--secure-port={port}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        f"--bind-address={address}",
+        f"--advertise-address={address}",
         f"--tls-cert-file={folder}/pki/apiserver.crt",
         f"--tls-private-key-file={folder}/pki/apiserver.key",
         f"--token-auth-file={folder}/tokens.csv",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={folder}/pki/sa.pub",
         f"--service-account-signing-key-file={folder}/pki/sa.key",
-        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-cluster-ip-range={services}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
-        "--endpoint-reconciler-type=none",
         f"--cert-dir={folder}",
     )
 
 
-def _server(name: str, folder: Path, port: int) -> Server:
-    url, authority, kubeconfig = f"https://127.0.0.1:{port}", folder / "pki" / "ca.crt", folder / "kubeconfig"
+def describe(name: str, folder: Path, address: str, port: int) -> Server:
+    """How an API server is reached that is about to run; writes its administrator's kubeconfig."""
+    url, authority, kubeconfig = f"https://{address}:{port}", folder / "pki" / "ca.crt", folder / "kubeconfig"
     write_kubeconfig(kubeconfig, url, authority, ADMIN.token)
     return Server(name, url, ADMIN.token, authority, kubeconfig, folder)
 
@@ -217,9 +232,9 @@ def _wait_ready(server: Server, processes: Sequence[subprocess.Popen[bytes]], lo
     while not is_ready(server):
         for process in processes:
             if process.poll() is not None:
-                raise ServerFailed(f"{server.name} ended with {process.returncode}:\n{_tail(log)}")
+                raise ServerFailed(f"{server.name} ended with {process.returncode}:\n{tail(log)}")
         if time.monotonic() > deadline:
-            raise ServerFailed(f"{server.name} did not serve within {_READY_SECONDS:.0f} s:\n{_tail(log)}")
+            raise ServerFailed(f"{server.name} did not serve within {_READY_SECONDS:.0f} s:\n{tail(log)}")
         time.sleep(0.05)
 
 
@@ -238,7 +253,8 @@ def is_ready(server: Server) -> bool:
         return False
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """The last lines of a log, for a message."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "(no log)"
 
 

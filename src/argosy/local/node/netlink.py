@@ -31,7 +31,7 @@ _IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
 _VETH_INFO_PEER: Final = 1
 _IFF_UP: Final = 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_RTA_GATEWAY: Final = 5
+_RTA_DESTINATION, _RTA_GATEWAY = 1, 5
 _MAIN_TABLE, _PROTOCOL_BOOT, _UNIVERSE, _UNICAST = 254, 3, 0, 1
 
 
@@ -129,10 +129,13 @@ class Netlink:
         return found
 
     def add_default_route(self, gateway: str) -> None:
+        self.add_route("0.0.0.0", 0, gateway)  # noqa: S104 - a network, nothing listens
+
+    def add_route(self, network: str, prefix: int, gateway: str) -> None:
         body = struct.pack(
             "BBBBBBBBI",
             socket.AF_INET,
-            0,
+            prefix,
             0,
             0,
             _MAIN_TABLE,
@@ -141,6 +144,8 @@ class Netlink:
             _UNICAST,
             0,
         )
+        if prefix:
+            body += _attribute(_RTA_DESTINATION, IPv4Address(network).packed)
         body += _attribute(_RTA_GATEWAY, IPv4Address(gateway).packed)
         self._do(_NEW_ROUTE, body, _CREATE | _REPLACE)
 

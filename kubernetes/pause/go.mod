@@ -1,0 +1,3 @@
+module argosy.dev/kubernetes/pause
+
+go 1.26.0

@@ -1,0 +1,74 @@
+"""A real cluster as tests use it: brought up, spoken to by kubectl, hurt, and taken away."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from argosy.testing.assets import Programs
+from argosy.testing.cluster import lifecycle
+from argosy.testing.cluster.components import Settings
+from argosy.testing.cluster.state import SWITCH, State, read
+from argosy.testing.controlplane import KUBECTL
+from argosy.testing.servers import Server
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    folder: Path
+    settings: Settings
+    server: Server
+
+    @classmethod
+    def up(cls, folder: Path, settings: Settings) -> "RunningCluster":
+        """Bring a cluster up that ends with this process, however that ends."""
+        server = lifecycle.up(folder, settings)
+        state = read(folder)
+        assert state is not None
+        watched = (str(os.getpid()), str(state.processes[SWITCH].pid), str(folder))
+        command = (sys.executable, "-m", "argosy.testing.cluster.guard", *watched)
+        log = str(state.layout.logs / "guard.log")
+        lifecycle.module(Programs(settings.version), "launch", "--log", log, "--folder", "/", "--", *command)
+        return cls(folder, settings, server)
+
+    @property
+    def state(self) -> State:
+        state = read(self.folder)
+        assert state is not None, f"no cluster in {self.folder}"
+        return state
+
+    def kubectl(
+        self, *words: str, code: int | None = 0, stdin: str = "", timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator; a code other than wanted (None: any) fails the test."""
+        command = (str(KUBECTL), "--kubeconfig", str(self.server.kubeconfig), *words)
+        kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        done = subprocess.run(
+            command, env=kept, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        if code is not None and done.returncode != code:
+            told = f"{done.stdout}{done.stderr}"
+            raise AssertionError(f"{' '.join(words)} ended with {done.returncode}, not {code}\n{told}")
+        return done
+
+    def get(self, *words: str) -> dict[str, object]:
+        """An object, or a list of them, as kubectl gets it."""
+        return msgspec.json.decode(self.kubectl("get", *words, "-o", "json").stdout, type=dict[str, object])
+
+    def mend(self) -> None:
+        """Start again what has ended."""
+        lifecycle.up(self.folder, self.settings)
+
+    def stop(self, name: str) -> None:
+        """End one program, `kube-apiserver` or `node-2/kubelet`, as a crash does."""
+        lifecycle.stop(self.folder, name)
+
+    def power_off(self, node: str) -> None:
+        """End a node as a loss of power does."""
+        lifecycle.power_off(self.folder, node)
+
+    def down(self) -> None:
+        lifecycle.down(self.folder)
