@@ -131,6 +131,7 @@ def test_ranks_are_where_the_host_file_says_and_nothing_is_left(
     assert not [line for line in said if line.startswith("left: ")]
 
 
+@pytest.mark.long
 def test_the_launcher_takes_the_first_ranks_if_asked(plane: ControlPlane, launcher: Launcher) -> None:
     script = mpirun(launcher, 3, RANKS)
     status = finish(plane, job(launcher, "first", script, user=SOMEONE, launcherAsWorker=True))
@@ -141,6 +142,7 @@ def test_the_launcher_takes_the_first_ranks_if_asked(plane: ControlPlane, launch
     assert ranks_in(said) == [f"rank {rank} of 3 on {host} total 6" for rank, host in enumerate(hosts)]
 
 
+@pytest.mark.long
 def test_a_rank_that_fails_starts_the_run_anew(plane: ControlPlane, launcher: Launcher) -> None:
     script = "exec " + mpirun(launcher, 2, ONE_FAILS, "1")
     status = finish(plane, job(launcher, "anew", script, user=SOMEONE).limits(restarts=2))
@@ -154,20 +156,25 @@ def test_a_rank_that_fails_for_good_fails_the_run_with_its_exit_code(
     plane: ControlPlane, launcher: Launcher
 ) -> None:
     script = "exec " + mpirun(launcher, 2, ONE_FAILS, "9")
-    status = finish(plane, job(launcher, "failed", script).limits(restarts=0))
+    status = finish(plane, job(launcher, "failed", script, user=SOMEONE).limits(restarts=0))
     plane.kubectl("delete", "tr", "failed")
     assert status["phase"] == "Failed"
     assert re.match(r"launcher-0 failed \(exit 7\)", str(status["message"]))
 
 
+@pytest.mark.long
+def test_a_worker_lost_in_the_middle_starts_the_run_anew(plane: ControlPlane, launcher: Launcher) -> None:
+    started(plane, job(launcher, "lost", "exec " + mpirun(launcher, 2, SLOW)).limits(restarts=2))
+    plane.kubectl("delete", "pod", "lost-worker-1", "--grace-period=0", "--force")
+    status = at_end(plane, "lost")
+    said = said_by(plane, "lost")
+    plane.kubectl("delete", "tr", "lost")
+    assert (status["phase"], status["attempt"]) == ("Succeeded", 2), said
+    assert said.count("sum 2") == 2
+
+
 def test_a_run_goes_on_when_the_api_server_is_killed(plane: ControlPlane, launcher: Launcher) -> None:
-    script = "exec " + mpirun(launcher, 2, SLOW)
-    made = job(launcher, "cut", script).limits(restarts=0)
-    plane.kubectl("apply", "-f", "-", stdin=json.dumps(made.build()))
-    deadline = time.monotonic() + 60
-    while "started" not in plane.kubectl("logs", "cut-launcher-0", "-c", "main", code=None).stdout:
-        assert time.monotonic() < deadline, plane.kubectl("describe", "tr", "cut").stdout
-        time.sleep(0.2)
+    started(plane, job(launcher, "cut", "exec " + mpirun(launcher, 2, SLOW)).limits(restarts=0))
     components = json.loads(plane.state.run.read_text())["components"]
     os.kill(int(components["apiserver"]["pid"]), signal.SIGKILL)
     deadline = time.monotonic() + 60
@@ -179,3 +186,13 @@ def test_a_run_goes_on_when_the_api_server_is_killed(plane: ControlPlane, launch
     plane.kubectl("delete", "tr", "cut")
     assert status["phase"] == "Succeeded", said
     assert said.count("sum 2") == 2
+
+
+def started(plane: ControlPlane, made: RunBuilder) -> None:
+    """Begin the run and wait until a rank of it says so."""
+    plane.kubectl("apply", "-f", "-", stdin=json.dumps(made.build()))
+    deadline = time.monotonic() + 60
+    pod = f"{made.name}-launcher-0"
+    while "started" not in plane.kubectl("logs", pod, "-c", "main", code=None).stdout:
+        assert time.monotonic() < deadline, plane.kubectl("describe", "tr", made.name).stdout
+        time.sleep(0.2)
