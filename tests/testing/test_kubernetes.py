@@ -37,6 +37,36 @@ def test_a_folder_of_programs_is_honoured(tmp_path: Path, monkeypatch: pytest.Mo
     assert assets.find("etcd") == tmp_path / "etcd"
 
 
+def test_a_cluster_of_the_users_own_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    monkeypatch.setenv("ARGOSY_TEST_KUBECONFIG", str(kubeconfig))
+    for command in ("build", "down", "env"):
+        assert kubernetes.main([command]) == 0
+    assert capsys.readouterr().out == f"export KUBECONFIG={kubeconfig}\n"
+    assert kubernetes.main(["up"]) == 1
+    assert "is not ready" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ready_cluster_of_the_users_own_is_up(
+    real_apiserver: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ARGOSY_TEST_KUBECONFIG", str(real_apiserver.kubeconfig))
+    assert kubernetes.main(["up", "--nodes", "2"]) == 0
+    assert capsys.readouterr().out == f"{real_apiserver.kubeconfig}\n"
+
+
+def test_a_cluster_needs_root_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert kubernetes.main(["up", "--dir", str(tmp_path / "d")]) == 1
+    assert "needs root" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert kubernetes.main(["down", "--dir", str(tmp_path)]) == 1

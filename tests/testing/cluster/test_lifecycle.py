@@ -4,8 +4,10 @@ All tests share one cluster, in the order in which they stand; the last ones hur
 """
 
 import os
+import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from argosy.testing.assets import MissingAsset, Programs
 from argosy.testing.cluster import images, lifecycle
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.running import RunningCluster
+from argosy.testing.cluster.state import strays
 from argosy.testing.cluster.traces import Inside, inside, left, traces
 from argosy.testing.controlplane import KUBECTL
 
@@ -74,15 +77,7 @@ print(*sorted({found[4][0] for found in socket.getaddrinfo(sys.argv[1], 80)}))
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:
     """The cluster of this module. It leaves nothing: that is tested where it ends."""
-    if os.environ.get("ARGOSY_TEST_KUBECONFIG"):
-        pytest.skip("ARGOSY_TEST_KUBECONFIG is set: no cluster of our own")
-    try:
-        for program in ("kubelet", "containerd", "nft", "coredns"):
-            Programs().find(program)
-    except MissingAsset as error:
-        if os.environ.get("ARGOSY_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
+    _needs_programs()
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
         before = traces()
@@ -194,6 +189,67 @@ def test_a_node_without_power_is_missed_and_comes_back(cluster: RunningCluster) 
     cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=True", "--timeout=60s", timeout=70)
     cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s", timeout=70)
     _eventually(lambda: all(_heard(cluster, pod) == set(_pods(cluster)) for pod in _pods(cluster)))
+
+
+def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down() -> None:
+    _needs_programs()
+    with TemporaryDirectory(prefix="argosy-") as parent:
+        folder = Path(parent) / "cluster"
+        up = [sys.executable, "-m", "argosy.testing.kubernetes", "up", "--dir", str(folder)]
+        for sign in ("logs/etcd.log", "node-1/machine.json", "logs/node-1-containerd.log"):
+            with subprocess.Popen(up, start_new_session=True) as starting:
+                _eventually((folder / sign).exists)
+                os.killpg(starting.pid, signal.SIGKILL)
+            # Without the notes, what runs must be found all the same.
+            (folder / "cluster.json").unlink(missing_ok=True)
+            lifecycle.down(folder)
+            assert not folder.exists()
+            assert not strays(folder)
+        _eventually(lambda: not _mentioning(folder), 20)
+
+
+def test_a_cluster_ends_with_the_process_that_wanted_it() -> None:
+    _needs_programs()
+    program = """
+import os, signal, sys
+from pathlib import Path
+from argosy.testing.cluster.components import Settings
+from argosy.testing.cluster.running import RunningCluster
+RunningCluster.up(Path(sys.argv[1]), Settings("1.36"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with TemporaryDirectory(prefix="argosy-") as parent:
+        folder = Path(parent) / "cluster"
+        ended = subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
+        assert ended.returncode == -signal.SIGKILL
+        _eventually(lambda: not folder.exists())
+        _eventually(lambda: not _mentioning(folder), 20)
+
+
+def _mentioning(folder: Path) -> list[str]:
+    """The commands of all processes that were told this folder."""
+    commands = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if f"{folder}/".encode() in words:
+            commands.append(words.decode(errors="replace"))
+    return commands
+
+
+def _needs_programs() -> None:
+    """Skip where there is no cluster to be had; fail where everything is required."""
+    if os.environ.get("ARGOSY_TEST_KUBECONFIG"):
+        pytest.skip("ARGOSY_TEST_KUBECONFIG is set: no cluster of our own")
+    try:
+        for program in ("kubelet", "containerd", "nft", "coredns"):
+            Programs().find(program)
+    except MissingAsset as error:
+        if os.environ.get("ARGOSY_REQUIRE_ALL") == "1":
+            raise
+        pytest.skip(str(error))
 
 
 _AT_FIRST = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
