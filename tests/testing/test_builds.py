@@ -1,6 +1,8 @@
 """Building the programs of a real Kubernetes; a script stands for Go."""
 
 import os
+import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +80,60 @@ def test_what_is_missing_is_named_before_anything_is_built(
     with pytest.raises(MissingAsset, match="apt install gcc"):
         builds.build(Programs(), lambda _: None)
     assert not calls.exists()
+
+
+APT = """\
+#!/bin/sh
+echo apt-get "$@" >> "$CALLS"
+for word; do
+  case $word in
+    Dir::State::lists=*) updated=yes ;;
+    Dir::Cache::archives=*) archives=${word#*=} ;;
+  esac
+done
+[ -n "$updated" ] || exit 100
+touch "$archives/nftables.deb"
+"""
+DPKG = """\
+#!/bin/sh
+mkdir -p "$3/usr/sbin"
+echo '#!/bin/sh' > "$3/usr/sbin/nft"
+echo 'echo "$LD_LIBRARY_PATH" "$@"' >> "$3/usr/sbin/nft"
+chmod +x "$3/usr/sbin/nft"
+"""
+
+
+def test_without_nft_it_is_taken_out_of_its_package(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "nft").unlink()
+    for name, script in (("apt-get", APT), ("dpkg", DPKG)):
+        (tmp_path / "bin" / name).write_text(script)
+        (tmp_path / "bin" / name).chmod(0o755)
+    for name in ("mkdir", "touch", "chmod", "sh", "nice", "sleep"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(builds, "_ADMINISTRATION", ())
+    monkeypatch.setattr(builds, "recipes", lambda _: [])
+    builds.build(Programs(), lambda _: None)
+    nft = Programs().cache / "nft"
+    said = subprocess.run([str(nft), "list"], capture_output=True, text=True, check=True).stdout
+    assert said == f"{Programs().cache.parent}/debian/nftables/usr/lib/{platform.machine()}-linux-gnu list\n"
+    before = calls.read_text()
+    assert "update" in before, "lists that are too old are fetched anew, into a folder of our own"
+    builds.build(Programs(), lambda _: None)
+    assert calls.read_text() == before
+
+
+def test_without_nft_and_debian_its_package_is_named(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "nft").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(builds, "_ADMINISTRATION", ())
+    monkeypatch.setattr(builds, "recipes", lambda _: [])
+    with pytest.raises(MissingAsset, match=r"kube-proxy needs .* nftables"):
+        builds.build(Programs(), lambda _: None)
 
 
 @pytest.mark.parametrize("minor", minors())

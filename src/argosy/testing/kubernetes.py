@@ -22,7 +22,7 @@ from msgspec import Struct
 from argosy.local.processes import Process
 from argosy.testing import assets, builds
 from argosy.testing.assets import Programs
-from argosy.testing.cluster import lifecycle
+from argosy.testing.cluster import lifecycle, rootfs, store
 from argosy.testing.cluster import state as cluster_state
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.lifecycle import ClusterFailed
@@ -53,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _users_own(options.command, Path(given))
         match options.command:
             case "build":
-                builds.build(Programs(options.version), _say, judge_only=options.what == "apiserver")
-                return 0
+                return _build(Programs(options.version), judge_only=options.what == "apiserver")
             case "up":
                 return _up_alone(options) if options.apiserver_only else _up(options)
             case "down":
@@ -148,6 +147,13 @@ def _users_own(command: str, kubeconfig: Path) -> int:
         _say(f"scripts/kubernetes: the cluster of {kubeconfig} is not ready: {asked.stderr.strip()}")
         return 1
     _print(str(kubeconfig) if command == "up" else f"the cluster of {kubeconfig} is ready")
+    return 0
+
+
+def _build(programs: Programs, *, judge_only: bool) -> int:
+    builds.build(programs, _say, judge_only=judge_only)
+    if not judge_only and os.geteuid() == 0:  # otherwise the first `up` does it
+        _say(f"images: {store.prepare(programs, rootfs.lasting_archives(programs))}")
     return 0
 
 

@@ -17,7 +17,7 @@ from typing import cast
 import pytest
 
 from argosy.testing import kubernetes
-from argosy.testing.assets import MissingAsset, Programs
+from argosy.testing.assets import DEFAULT, MissingAsset, Programs, minors
 from argosy.testing.cluster import images, lifecycle
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.running import RunningCluster
@@ -27,7 +27,7 @@ from argosy.testing.controlplane import KUBECTL
 
 pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
 
-SETTINGS = Settings("1.36", nodes=2, audit="Metadata", node_grace=8)
+SETTINGS = Settings(DEFAULT, nodes=2, audit="Metadata", node_grace=8)
 MANIFEST = f"""
 apiVersion: v1
 kind: Service
@@ -226,6 +226,27 @@ os.kill(os.getpid(), signal.SIGKILL)
         _eventually(lambda: not _mentioning(folder), 20)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("minor", [minor for minor in minors() if minor != DEFAULT])
+def test_another_version_runs_pods(minor: str) -> None:
+    programs = _needs_programs(minor)
+    with TemporaryDirectory(prefix="argosy-") as parent:
+        folder = Path(parent) / "cluster"
+        try:
+            cluster = RunningCluster.up(folder, Settings(minor))
+            assert (
+                f'"gitVersion": "v{programs.version}"' in cluster.kubectl("get", "--raw", "/version").stdout
+            )
+            told = cast("dict[str, dict[str, str]]", cluster.get("node", "node-1")["status"])["nodeInfo"]
+            assert told["kubeletVersion"] == f"v{programs.version}"
+            cluster.kubectl("apply", "-f", "-", stdin=MANIFEST)
+            cluster.kubectl("scale", "deployment/web", "--replicas=1")
+            cluster.kubectl("rollout", "status", "deployment/web", "--timeout=90s", timeout=100)
+            assert _heard(cluster, next(iter(_pods(cluster)))) == set(_pods(cluster))
+        finally:
+            lifecycle.down(folder)
+
+
 def _mentioning(folder: Path) -> list[str]:
     """The commands of all processes that were told this folder."""
     commands = []
@@ -239,17 +260,19 @@ def _mentioning(folder: Path) -> list[str]:
     return commands
 
 
-def _needs_programs() -> None:
+def _needs_programs(minor: str = DEFAULT) -> Programs:
     """Skip where there is no cluster to be had; fail where everything is required."""
+    programs = Programs(minor)
     if os.environ.get("ARGOSY_TEST_KUBECONFIG"):
         pytest.skip("ARGOSY_TEST_KUBECONFIG is set: no cluster of our own")
     try:
         for program in ("kubelet", "containerd", "nft", "coredns"):
-            Programs().find(program)
+            programs.find(program)
     except MissingAsset as error:
         if os.environ.get("ARGOSY_REQUIRE_ALL") == "1":
             raise
         pytest.skip(str(error))
+    return programs
 
 
 _AT_FIRST = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
