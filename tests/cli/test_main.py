@@ -14,12 +14,21 @@ def test_help_lists_every_command_and_imports_none() -> None:
         "import sys; from argosy.cli.main import main; sys.argv = ['argosy', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([m for m in sys.modules if m.startswith('argosy.cli.') or m in ('aiohttp', 'yaml')])"
+        "print([m for m in sys.modules if m.startswith('argosy.cli.') or m in ('httptools', 'yaml')])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     *shown, modules = out.splitlines()
     assert all(any(line.strip().startswith(f"{name} ") for line in shown) for name in COMMANDS)
     assert modules == "['argosy.cli.main']"
+
+
+def test_waiting_for_a_control_plane_loads_nothing_that_only_others_need() -> None:
+    program = (
+        "import sys, argosy.cli.cluster, argosy.local.readiness\n"
+        "print([m for m in ('cryptography', 'prometheus_client', 'yaml') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

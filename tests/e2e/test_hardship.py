@@ -69,6 +69,16 @@ def test_other_settings_while_it_runs_are_refused_and_change_nothing(down_plane:
     assert running(down_plane) == before
 
 
+def test_an_up_that_was_killed_while_it_made_keys_is_made_good_by_the_next(down_plane: ControlPlane) -> None:
+    down_plane.argosy(*_UP)
+    before = running(down_plane)
+    down_plane.state.prepared.unlink()  # as a killed one leaves it
+    down_plane.argosy(*_UP)
+    assert running(down_plane).supervisor != before.supervisor
+    assert not before.supervisor.alive
+    down_plane.argosy("status")
+
+
 @pytest.mark.root
 def test_what_a_crashed_machine_left_behind_is_not_in_the_way(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)

@@ -3,6 +3,8 @@
 Written with server-side apply, so that saying it again changes nothing and an upgrade brings new fields.
 """
 
+import asyncio
+
 from argosy.engine.client import Client
 from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import crd_for
@@ -12,6 +14,8 @@ from argosy.kinds.labels import OPERATOR_NAMESPACE
 
 async def install(client: Client) -> None:
     """Make the kinds and namespaces that the operator and its users expect."""
-    for kind in OURS:
-        await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
-    await client.apply(Namespace, {"metadata": {"name": OPERATOR_NAMESPACE}}, force=True)
+    namespace = {"metadata": {"name": OPERATOR_NAMESPACE}}
+    await asyncio.gather(
+        client.apply(Namespace, namespace, force=True),
+        *(client.apply(CustomResourceDefinition, crd_for(kind), force=True) for kind in OURS),
+    )

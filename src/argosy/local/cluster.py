@@ -43,14 +43,20 @@ def start(state: State, options: Options) -> Run:
     state.create()
     with state.locked():
         running = read_run(state.run)
-        if running is not None and running.supervisor.alive:
+        if running is not None and running.supervisor.alive and state.prepared.exists():
             return _unchanged(running, options)
         for lost in strays(state.folder):  # told to end, a supervisor would end the pods too
             lost.signal(signal.SIGKILL)
             lost.wait_gone(_KILLED_SECONDS)
         options = msgspec.structs.replace(options, port=_port(options.port, running))
-        _prepare(state, options.port)
+        state.prepared.unlink(missing_ok=True)
         launched = launch(state, options)
+        try:
+            _prepare(state, options.port)  # meanwhile
+            state.prepared.touch()
+        except BaseException:
+            launched.terminate()
+            raise
         deadline = time.monotonic() + 10
         while (run := read_run(state.run)) is None or run.supervisor.pid != launched.pid:
             if launched.poll() is not None or time.monotonic() > deadline:

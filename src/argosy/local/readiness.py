@@ -53,13 +53,15 @@ async def ready(state: State, run: Run, *, timeout: float, say: Callable[[str], 
     async with Client(Connection.from_kubeconfig(state.kubeconfig)) as client:
         await _reachable(client, state.logs / "apiserver.log", deadline)
         say(f"API server ready at {_server(run)}")
-        await install(client)
-        nodes: list[NodeLine] = []
-        while time.monotonic() < deadline:
-            nodes = await _nodes(client)
-            if len(nodes) >= run.options.nodes and all(node.ready for node in nodes):
-                return nodes
-            await asyncio.sleep(0.03)
+        try:
+            nodes, _ = await asyncio.gather(
+                _ready_nodes(client, run.options.nodes, deadline), install(client)
+            )
+        except ApiError as error:
+            log = state.logs / "apiserver.log"
+            raise ClusterError(f"the API server does not do what is asked ({error}); see {log}") from error
+    if _all_ready(nodes, run.options.nodes):
+        return nodes
     late = ", ".join(node.name for node in nodes if not node.ready) or "none has registered"
     raise ClusterError(f"nodes are not ready after {timeout:g} s ({late}); see {state.logs / 'node.log'}")
 
@@ -88,6 +90,19 @@ async def _reachable(client: Client, log: Path, deadline: float) -> None:
             if time.monotonic() > deadline:
                 raise ClusterError(f"the API server does not answer ({error}); see {log}") from error
         await asyncio.sleep(0.02)
+
+
+async def _ready_nodes(client: Client, wanted: int, deadline: float) -> list[NodeLine]:
+    """The nodes when all are there and Ready, or else as they are at the deadline."""
+    while True:
+        nodes = await _nodes(client)
+        if _all_ready(nodes, wanted) or time.monotonic() > deadline:
+            return nodes
+        await asyncio.sleep(0.02)
+
+
+def _all_ready(nodes: list[NodeLine], wanted: int) -> bool:
+    return len(nodes) >= wanted and all(node.ready for node in nodes)
 
 
 async def _nodes(client: Client) -> list[NodeLine]:

@@ -112,6 +112,11 @@ class State(Struct, frozen=True):
         return self.folder / "pods"
 
     @property
+    def prepared(self) -> Path:
+        """There when keys, tokens and kubeconfigs are those of the control plane that runs."""
+        return self.folder / "prepared"
+
+    @property
     def run(self) -> Path:
         """What runs now: see `argosy.local.processes`."""
         return self.folder / "run.json"

@@ -44,16 +44,17 @@ class Component(Struct, frozen=True):
 def components(state: State, options: Options) -> tuple[Component, ...]:
     """The processes of a control plane, in the order in which they start; they stop in the opposite order."""
     python = (sys.executable, "-m")
+    held = (*python, "argosy.local.held")
     folder = ("--state", str(state.folder))
     controllers = [*python, "argosy.local.controllers", *folder]
     if options.node_grace is not None:
         controllers += ["--node-monitor-grace", str(options.node_grace)]
-    node = [*python, "argosy.local.node", *folder, "--nodes", str(options.nodes)]
+    node = [*held, "argosy.local.node", *folder, "--nodes", str(options.nodes)]
     node += ["--pretend-gpus", str(options.pretend_gpus)]
     for name, root in options.images.items():
         node += ["--image", f"{name}={root}"]
     wanted = [
-        Component("apiserver", (*python, "argosy.local.apiserver", *folder, "--port", str(options.port))),
+        Component("apiserver", (*held, "argosy.local.apiserver", *folder, "--port", str(options.port))),
         Component("node", tuple(node)),
         Component("controllers", tuple(controllers), after=state.api_socket),
     ]
