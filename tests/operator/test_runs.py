@@ -27,7 +27,11 @@ async def test_a_run_succeeds_when_its_pods_do(scene: Scene) -> None:
         await scene.report_all("Succeeded")
         done = await scene.until_phase("Succeeded")
         assert done.status.completion_time is not None
-        assert {one.reason for one in await scene.events()} >= {"Running", "Succeeded"}
+
+        async def told() -> bool:
+            return {one.reason for one in await scene.events()} >= {"Running", "Succeeded"}
+
+        await scene.until("there are events of both", told)
 
 
 async def test_a_failed_pod_is_replaced_and_the_restart_counted(scene: Scene) -> None:

@@ -40,8 +40,8 @@ SETTLE = 0.05
 """Seconds to the next pass after one whose Record asks for something by itself, or that took something
 away."""
 
-CREATED = 5.0
-"""Seconds to the next pass after one that made pods; it comes sooner as soon as one of them does anything."""
+CREATED = 30.0
+"""Seconds to the next pass after one that made pods, if none of them does anything that brings it sooner."""
 
 PRUNED_PAUSES = (2.0, 5.0, 20.0, 60.0)
 """Seconds until a CRD that dropped the Record is tried again; a new one takes a moment to be in force."""

@@ -76,16 +76,15 @@ def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime)
     record = _phase(workload, record, seen, now)
     record = waits.waiting(workload, record, seen, gate, missing, now)
     forced, look_again = pods.stuck(seen, now)
-    return (
-        Plan(record)
-        .doing(() if gate.action is None else (gate.action,))
-        .doing(children.missing(workload, seen))
-        .doing(pods.obsolete(record, seen))
-        .doing(forced)
-        .doing(missing.confirm)
-        .doing(missing.create)
-        .waking(missing.retry_at, look_again)
+    actions = (
+        *(() if gate.action is None else (gate.action,)),
+        *children.missing(workload, seen),
+        *pods.obsolete(record, seen),
+        *forced,
+        *missing.confirm,
+        *missing.create,
     )
+    return Plan(record, actions).waking(missing.retry_at, look_again)
 
 
 def _phase(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
