@@ -138,7 +138,7 @@ def _programs(plane: ControlPlane) -> list[str]:
         words = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
         if "-m" in words:
             name = words[words.index("-m") + 1]
-            name = words[words.index("-m") + 2] if name == "argosy" else name
+            name = words[words.index("-m") + 2] if name in ("argosy", "argosy.local.held") else name
             found.append(name)
     return sorted(name for name in found if name != "argosy.local.node.zygote")
 
