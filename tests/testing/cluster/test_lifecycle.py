@@ -143,6 +143,17 @@ def test_our_package_runs_in_a_pod_with_the_rights_that_it_is_given(cluster: Run
     assert "system:serviceaccount:default:default" in denied.stdout + denied.stderr
 
 
+def test_an_image_is_pulled_when_a_pod_insists_and_missed_when_there_is_none(cluster: RunningCluster) -> None:
+    run = ("run", "--image-pull-policy=Always", "--restart=Never", "--command")
+    cluster.kubectl(*run, "insists", "--image=local", "--", "true")
+    cluster.kubectl(*run, "misses", "--image=nowhere.example/none:1", "--", "true")
+    cluster.kubectl(
+        "wait", "pod/insists", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s", timeout=70
+    )
+    waiting = "jsonpath={.status.containerStatuses[0].state.waiting.reason}"
+    cluster.kubectl("wait", "pod/misses", f"--for={waiting}=ImagePullBackOff", "--timeout=60s", timeout=70)
+
+
 def test_who_did_what_is_in_the_audit_log(cluster: RunningCluster) -> None:
     log = (cluster.folder / "logs" / "audit.log").read_text()
     assert '"username":"system:node:node-2"' in log

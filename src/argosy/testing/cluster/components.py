@@ -4,6 +4,8 @@ Commands are those of any cluster; what is particular is said where it stands. E
 host's address in the cluster or inside a node, nothing on the machine's other interfaces.
 """
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +14,7 @@ from msgspec import Struct
 
 from argosy.testing import servers
 from argosy.testing.assets import Programs
-from argosy.testing.cluster import images, pki
+from argosy.testing.cluster import images, pki, registry
 from argosy.testing.cluster.layout import DOMAIN, Layout
 from argosy.testing.cluster.pki import Identity
 
@@ -63,6 +65,12 @@ def control_plane(layout: Layout, settings: Settings, programs: Programs, port: 
     return {name: [str(programs.find(name)), *flags] for name, flags in commands.items()}
 
 
+def image_registry(layout: Layout, archives: Sequence[Path]) -> list[str]:
+    """The command of what nodes pull images from."""
+    place = (layout.host_address, str(registry.PORT))
+    return [sys.executable, "-m", registry.__name__, *place, *(str(path) for path in archives)]
+
+
 def node(layout: Layout, name: str, programs: Programs) -> dict[str, list[str]]:
     """The commands of what runs inside a node, in the order of their start."""
     folder = layout.node_folder(name)
@@ -81,6 +89,10 @@ def node(layout: Layout, name: str, programs: Programs) -> dict[str, list[str]]:
 
 def write_host_files(layout: Layout, settings: Settings) -> None:
     (layout.folder / "Corefile").write_text(_corefile(layout))
+    url = f"http://{layout.host_address}:{registry.PORT}"
+    hosts = layout.folder / "registries" / "_default" / "hosts.toml"
+    hosts.parent.mkdir(parents=True, exist_ok=True)
+    hosts.write_text(f'server = "{url}"\n[host."{url}"]\n  capabilities = ["pull", "resolve"]\n')
     if settings.audit:
         policy = {
             "apiVersion": "audit.k8s.io/v1",
@@ -224,6 +236,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.image-verifier.v1
   snapshotter = "overlayfs"
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = "{images.PAUSE}"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "{folder.parent}/registries"
 
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true

@@ -101,8 +101,10 @@ class _Start:
         for name in ("etcd", "kube-apiserver"):
             self._start(name, control_plane[name])
         with ThreadPoolExecutor() as pool:
-            stored = store.prepare(self._programs, rootfs.lasting_archives(self._programs))
-            own_image = pool.submit(rootfs.write_own_archive, self._layout.folder / "argosy.tar")
+            lasting, own = rootfs.lasting_archives(self._programs), self._layout.folder / "argosy.tar"
+            stored = store.prepare(self._programs, lasting)
+            own_image = pool.submit(rootfs.write_own_archive, own)
+            self._start("registry", components.image_registry(self._layout, [*lasting, own]))
             nodes = [pool.submit(self._start_runtime, name, stored, own_image) for name in self._layout.nodes]
             self._until("the API server is ready", "kube-apiserver", lambda: is_ready(self._server))
             for wanted in components.objects(self._layout):

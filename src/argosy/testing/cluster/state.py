@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from argosy.local.processes import Process
 from argosy.testing.assets import cache
+from argosy.testing.cluster import registry
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.layout import Layout
 from argosy.testing.servers import Server
@@ -91,6 +92,7 @@ def strays(folder: Path, environment: Mapping[str, str] = os.environ) -> dict[Pr
             program = str((entry / "exe").readlink())
         except OSError:
             continue
-        if program.startswith(programs) and any(f"{folder}/" in word for word in words):
+        ours = program.startswith(programs) or registry.__name__ in words
+        if ours and any(f"{folder}/" in word for word in words):
             found[process] = words
     return found
