@@ -372,7 +372,7 @@ def _quoted(part: str | None) -> str | None:
     return quote(part, safe=":@")
 
 
-PLAIN = re.compile(r"[a-z0-9:@-]+")
+PLAIN = re.compile(r"[a-z0-9:@.-]+")
 """What needs no quoting, as almost every name; quoting takes ten times as long as seeing that."""
 
 
