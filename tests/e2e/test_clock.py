@@ -62,7 +62,7 @@ def clocked() -> Iterator[Plane]:
         yield Plane(plane, clocks, Path(folder))
         plane.argosy("down")
         left = leftovers(plane)
-        plane.argosy("down", "--delete")
+        plane.down()
         assert left == []
 
 
