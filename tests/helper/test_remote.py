@@ -119,13 +119,15 @@ class Fault:
     want_code: int
     command: str = "touch $DONE; exit 3"
     want_done: bool = True
+    want_left: bool = False
+    """Whether the command's code lies there still."""
 
 
 UNREACHABLE = "Unable to connect to the server: dial tcp 10.0.0.1:443: connect: connection refused"
 FORBIDDEN = 'Error from server (Forbidden): pods "mnist-worker-1" is forbidden'
 NOT_FOUND = 'Error from server (NotFound): pods "mnist-worker-1" not found'
 
-UNTIL_WATCHED = "until [ -e /dev/shm/$0 ]; do sleep 0.1; done; touch $DONE"
+UNTIL_WATCHED = "until [ $(wc -l < $NOTES) -ge 2 ]; do sleep 0.1; done; touch $DONE"
 
 FAULTS = {
     "the connection is cut: the agent stays until the command has failed": Fault(
@@ -135,10 +137,13 @@ FAULTS = {
         "cut", 2, 0, command=UNTIL_WATCHED
     ),
     "the API server is away for a while": Fault(f"cut,{UNREACHABLE}", 3, 0, command=UNTIL_WATCHED),
-    "it is cut when the command has ended": Fault("cut at the end", 2, 1),
+    "the command has failed before it could be watched": Fault("cut at the end", 2, 255),
+    "the command has ended before it could be watched": Fault(
+        f"cut at the end,{UNREACHABLE}", 3, 0, command="touch $DONE"
+    ),
     "a command that fails is not waited for": Fault("", 2, 3),
     "the pod is not one of the job": Fault(f"{FORBIDDEN},{FORBIDDEN}", 2, 1, want_done=False),
-    "the pod is gone": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False),
+    "the pod is gone": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False, want_left=True),
 }
 
 
@@ -155,7 +160,10 @@ def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Pa
     _, said = agent.communicate(timeout=60)
     assert (agent.returncode, done.exists()) == (fault.want_code, fault.want_done), said
     assert len(calls_in(notes)) == fault.want_calls
-    assert not list(Path("/dev/shm").glob(f"argosy-start-{agent.pid}-*"))
+    left = list(Path("/dev/shm").glob(f"argosy-start-{agent.pid}-*"))
+    for code in left:
+        code.unlink()
+    assert bool(left) is fault.want_left
 
 
 @pytest.mark.parametrize("faults", ["", "cut"], ids=["while connected", "while it waits for the command"])
@@ -180,6 +188,18 @@ def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_codes_nobody_asked_for_are_removed_after_an_hour(folder: Path, tmp_path: Path) -> None:
+    codes = {age: Path(f"/dev/shm/argosy-start-{os.getpid()}-{int(time.time()) - age}") for age in (60, 4000)}
+    for code in codes.values():
+        code.write_text("0\n")
+    environment = {"PATH": os.environ["PATH"], "NOTES": str(tmp_path / "notes")}
+    try:
+        subprocess.run([folder / "remote-start", "mnist-worker-1", "true"], env=environment, check=True)
+        assert [age for age, code in codes.items() if code.exists()] == [60]
+    finally:
+        codes[60].unlink()
 
 
 def test_without_a_command_it_tells_its_usage(folder: Path) -> None:
