@@ -9,7 +9,6 @@ the processes are on their way before the caller loads an HTTP client to wait fo
 import secrets
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from argosy.local.node import holder
+from argosy.local.ports import Claim, claim, claim_first
 from argosy.local.processes import Options, Process, Run, read_run, strays
 from argosy.local.state import State
 from argosy.local.supervisor import launch, stop_pods
@@ -48,9 +48,11 @@ def start(state: State, options: Options) -> Run:
         for lost in strays(state.folder):  # told to end, a supervisor would end the pods too
             lost.signal(signal.SIGKILL)
             lost.wait_gone(_KILLED_SECONDS)
-        options = msgspec.structs.replace(options, port=_port(options.port, running))
+        port, holder = _claim(options.port, running)
+        options = msgspec.structs.replace(options, port=port)
         state.prepared.unlink(missing_ok=True)
-        launched = launch(state, options)
+        with holder:
+            launched = launch(state, options, holder)
         try:
             _prepare(state, options.port)  # meanwhile
             state.prepared.touch()
@@ -105,28 +107,13 @@ def _stop_processes(processes: Sequence[Process]) -> None:
             process.wait_gone(_KILLED_SECONDS)
 
 
-def _port(asked: int, last: Run | None) -> int:
-    if asked:
-        if not _free(asked):
-            raise ClusterError(f"port {asked} is in use by another program; leave --port out or give another")
-        return asked
-    for candidate in (last.options.port if last else 0, DEFAULT_PORT):
-        if candidate and _free(candidate):
-            return candidate
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+def _claim(asked: int, last: Run | None) -> Claim:
+    if not asked:
+        return claim_first((*([last.options.port] if last else ()), DEFAULT_PORT))
+    claimed = claim(asked)
+    if claimed is None:
+        raise ClusterError(f"port {asked} is in use by another program; leave --port out or give another")
+    return claimed
 
 
 def _prepare(state: State, port: int) -> None:

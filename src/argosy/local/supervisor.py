@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -160,8 +161,8 @@ def stop_pods(state: State) -> None:
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, timeout=60)
 
 
-def launch(state: State, options: Options) -> subprocess.Popen[bytes]:
-    """Start a supervisor that outlives the caller."""
+def launch(state: State, options: Options, claim: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a supervisor that outlives the caller and holds the claim to its port while it lives."""
     encoded = msgspec.json.encode(options).decode()
     command = (
         sys.executable,
@@ -174,7 +175,13 @@ def launch(state: State, options: Options) -> subprocess.Popen[bytes]:
     )
     with (state.logs / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            pass_fds=(claim.fileno(),),
         )
 
 

@@ -1,0 +1,45 @@
+"""Ports of control planes, claimed from the moment they are chosen until their supervisor ends.
+
+Between choosing a port and listening on it lies the start of an API server. A claim is a name that the kernel
+keeps for as long as a process has it open, an abstract Unix socket: control planes that start at the same
+moment get different ports, and one that was killed leaves no claim behind.
+"""
+
+import socket
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Claim(NamedTuple):
+    port: int
+    holder: socket.socket
+    """Whoever has this open, or inherits it, holds the claim."""
+
+
+def claim(port: int) -> Claim | None:
+    """The port, unless a control plane has claimed it or somebody listens there."""
+    holder = socket.socket(socket.AF_UNIX)
+    try:
+        holder.bind(f"\0argosy/port/{port}")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        holder.close()
+        return None
+    return Claim(port, holder)
+
+
+def claim_first(wanted: Iterable[int]) -> Claim:
+    """The first of these that can be had, else any port."""
+    for port in wanted:
+        claimed = claim(port)
+        if claimed is not None:
+            return claimed
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        claimed = claim(port)
+        if claimed is not None:
+            return claimed
