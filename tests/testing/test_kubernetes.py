@@ -67,6 +67,17 @@ def test_a_cluster_needs_root_and_says_so(
     assert not (tmp_path / "d").exists()
 
 
+def test_a_cluster_needs_its_programs_and_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    assert kubernetes.main(["up", "--version", "1.35", "--dir", str(tmp_path / "d")]) == 1
+    assert "run scripts/kubernetes build --version 1.35" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert kubernetes.main(["down", "--dir", str(tmp_path)]) == 1

@@ -26,6 +26,7 @@ from argosy.local.node.netlink import Netlink
 from argosy.local.processes import Process
 from argosy.testing import servers
 from argosy.testing.assets import Programs
+from argosy.testing.builds import recipes
 from argosy.testing.cluster import api, cgroups, components, rootfs, store
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.layout import DOMAIN, Layout
@@ -44,8 +45,8 @@ class ClusterFailed(Exception):  # noqa: N818 - it reads as what it is
 
 def up(folder: Path, settings: Settings) -> Server:
     """Bring a cluster up in a folder, or mend the one that is there; returns when pods can run."""
-    _check_machine()
     programs = Programs(settings.version)
+    _check_machine(programs)
     with _locked(folder):
         state = read(folder)
         if state is not None and state.settings != settings and not state.dead:
@@ -232,8 +233,6 @@ def module(programs: Programs, name: str, *words: str) -> str:
 
 def _found(folder: Path, settings: Settings, programs: Programs) -> State:
     """Lay a new cluster out: its switch, which gives it its slot, its keys and its files."""
-    for program in ("kubelet", "containerd", "runc", "nft", "coredns"):
-        programs.find(program)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     pid, slot = module(programs, "switch", str(programs.find("pause")), f"{folder}/switch").split()
     layout = Layout(folder, int(slot), tuple(f"node-{number + 1}" for number in range(settings.nodes)))
@@ -314,13 +313,16 @@ def _locked(folder: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def _check_machine() -> None:
+def _check_machine(programs: Programs) -> None:
+    """Say what is missing before anything is begun."""
     if os.geteuid() != 0:
         raise ClusterFailed("a cluster with nodes needs root; up --apiserver-only does not")
     if not cgroups.hierarchies():
         raise ClusterFailed(f"no cgroups are mounted at {cgroups.ROOT}")
     if "overlay" not in Path("/proc/filesystems").read_text():
         raise ClusterFailed("the kernel has no overlay file system; modprobe overlay loads it")
+    for program in ("nft", *reversed([recipe.program for recipe in recipes(programs)])):
+        programs.find(program)
 
 
 def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
