@@ -56,6 +56,13 @@ def test_a_program_from_other_sources_is_built_anew(calls: Path) -> None:
     assert len(calls.read_text().splitlines()) == 3
 
 
+def test_a_failed_build_leaves_nothing_and_says_so(calls: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "go").write_text(GO.replace("echo whole", "exit 3; echo"))
+    with pytest.raises(MissingAsset, match="etcd could not be built: go ended with 3"):
+        builds.build(Programs(), lambda _: None, judge_only=True)
+    assert list(Programs().cache.iterdir()) == []
+
+
 async def test_a_killed_build_leaves_no_half_program(calls: Path, tmp_path: Path) -> None:
     code = (
         "from argosy.testing import builds, assets; builds.build(assets.Programs(), print, judge_only=True)"

@@ -114,8 +114,10 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         shutil.rmtree(folder / ".building", ignore_errors=True)
         (folder / ".building").mkdir()
-        yield
-        shutil.rmtree(folder / ".building")
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder / ".building")
 
 
 def _is_built(folder: Path, recipe: Recipe) -> bool:
