@@ -339,6 +339,27 @@ async def test_a_client_that_pipelines_and_reads_nothing_has_to_wait() -> None:
         wire.writer.transport.abort()
 
 
+async def test_a_client_that_pipelines_more_than_is_answered_has_to_wait() -> None:
+    go_on = asyncio.Event()
+
+    async def handler(_: Request) -> Response:
+        await go_on.wait()
+        return Response()
+
+    async with serving(handler) as site:
+        wire = await site.connect()
+        request = b"GET / HTTP/1.1\r\n" + HOST + b"A: " + b"b" * 1000 + b"\r\n\r\n"
+        sending = asyncio.create_task(wire.send(request * 20_000))
+        _, pending = await asyncio.wait([sending], timeout=0.5)
+        assert pending, "20 MB were read with nothing answered"
+        go_on.set()
+        for _ in range(100):
+            assert (await wire.answer())[0] == 200
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        wire.writer.transport.abort()
+
+
 CLOSING = {
     "a client that says it is the last": b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
     "a client of HTTP/1.0": b"GET / HTTP/1.0\r\n\r\n",
@@ -353,6 +374,18 @@ async def test_the_last_request_of_a_connection(sentence: str) -> None:
         status, headers, body = await wire.answer()
         assert (status, headers["connection"], body) == (200, "close", b"GET / [] ")
         assert await wire.rest() == b""
+
+
+async def test_a_client_that_is_refused_can_read_why_though_it_is_still_sending() -> None:
+    """A connection closed with something unread is reset, and the answer with it."""
+    async with serving(echo) as site:
+        wire = await site.connect()
+        await wire.send(b"nonsense\r\n\r\n")
+        assert (await wire.answer())[0] == 405
+        assert await wire.rest() == b""
+        for _ in range(3):
+            await wire.send(b"and more of it\r\n")
+            await asyncio.sleep(0.02)
 
 
 async def test_a_client_that_has_closed_its_half_still_gets_its_answer() -> None:

@@ -230,8 +230,6 @@ class Session(asyncio.Protocol):
 
     def _misunderstood(self, error: HttpParserError) -> None:
         cause = error.__context__
-        if self._deaf:
-            return  # it stands behind what the client said is its last request
         if isinstance(cause, HttpError):
             self._refuse(cause.status, str(cause))
         elif isinstance(error, HttpParserInvalidMethodError):
