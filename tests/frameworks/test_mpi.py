@@ -101,7 +101,9 @@ def test_the_launcher_waits_for_its_workers_and_starts_processes_in_them() -> No
     made = job()
     assert made.roles["launcher"].depends_on == (Dependency("worker", Phase.RUNNING),)
     assert launcher(made).remote_start
-    assert MPI.rules(made).exec_from == ("launcher",)
+    rules = MPI.rules(made)
+    assert rules.exec_from == ("launcher",)
+    assert rules.exec_into == ("launcher", "worker")
 
 
 def test_a_users_own_dependency_is_kept() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from argosy.operator.readings import JobReading, Readings
 from argosy.operator.trust import Trust, make_trust
 from argosy.reconcile.caches import Caches
 from argosy.testing.eventually import eventually
+from argosy.wire.client import Client as HttpClient
+from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 from argosy.workload.model import Phase
 from argosy.workload.record import Record, RoleRecord
@@ -171,7 +174,24 @@ async def test_a_token_opens_its_own_job_only(stage: Stage) -> None:
     stage.jobs.set("other", Phase.RUNNING, worker=Phase.RUNNING)
     ended = await stage.helper("wait", "worker=Running", job="other", token=stage.trust.token("uid-of-mnist"))
     assert ended.code == 1
-    assert "401 the token is not that of this job" in ended.err
+    assert "401 the token is not that of a job default/other" in ended.err
+
+
+@pytest.mark.parametrize("job", ["mnist", "other"], ids=["a job", "none"])
+@pytest.mark.parametrize("question", ["hosts", "roles/worker"])
+async def test_without_a_token_nobody_learns_which_jobs_there_are(
+    stage: Stage, job: str, question: str
+) -> None:
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    context = ssl.create_default_context(cadata=stage.trust.authority)
+    client = HttpClient(Origin.from_url(f"https://localhost:{stage.port}"))
+    try:
+        answer = await client.send(
+            "GET", f"/v1/jobs/default/{job}/{question}", {}, context=context, timeout=4
+        )
+    finally:
+        await client.close()
+    assert (answer.status, answer.body) == (401, b'{"message":"there is no token"}')
 
 
 async def test_an_unknown_role_is_told(stage: Stage) -> None:

@@ -1,52 +1,62 @@
-from msgspec.structs import replace
+import pytest
 
-from argosy.testing.workloads import role, workload
+from argosy.testing.workloads import pod, role, workload
 from argosy.workload import children
 from argosy.workload.model import Rules
-from argosy.workload.observed import Observed
+from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import EnsureChild, EnsureService
 
 JOB = workload(
     role("launcher", 1),
     role("worker", 2),
-    rules=Rules(services=("worker",), exec_from=("launcher",)),
+    role("watcher", 1),
+    rules=Rules(services=("worker",), exec_from=("launcher",), exec_into=("launcher", "worker")),
 )
+PODS = (pod(0, role="launcher"), pod(0), pod(1), pod(0, role="watcher"))
 
 
-def made(observed: Observed) -> list[tuple[str, str]]:
-    return [
-        ("Service", action.name) if isinstance(action, EnsureService) else (action.kind, action.name)
-        for action in children.missing(JOB, observed)
-        if isinstance(action, EnsureService | EnsureChild)
-    ]
+def ensured(seen: Observed) -> dict[str, EnsureChild]:
+    return {each.kind: each for each in children.missing(JOB, seen) if isinstance(each, EnsureChild)}
+
+
+def digests(seen: Observed) -> dict[tuple[str, str], str]:
+    return {(each.kind, each.name): each.digest for each in ensured(seen).values()}
 
 
 def test_everything_is_made_once() -> None:
-    assert made(Observed()) == [
-        ("Service", "job-worker"),
-        ("ServiceAccount", "job-launcher"),
-        ("Role", "job-launcher"),
-        ("RoleBinding", "job-launcher"),
+    seen = Observed(pods=PODS)
+    assert [each.name for each in children.missing(JOB, seen) if isinstance(each, EnsureService)] == [
+        "job-worker"
     ]
-    digests = {
-        (a.kind, a.name): a.digest for a in children.missing(JOB, Observed()) if isinstance(a, EnsureChild)
-    }
-    assert made(Observed(children={**digests, ("Service", "job-worker"): ""})) == []
+    assert list(ensured(seen)) == ["ServiceAccount", "Role", "RoleBinding"]
+    again = Observed(pods=PODS, children={**digests(seen), ("Service", "job-worker"): ""})
+    assert list(children.missing(JOB, again)) == []
 
 
-def test_rights_reach_as_far_as_the_jobs_own_pods() -> None:
-    body = next(
-        a.body for a in children.missing(JOB, Observed()) if isinstance(a, EnsureChild) and a.kind == "Role"
-    )
-    rules = body["rules"]
+RIGHTS: dict[str, tuple[tuple[ObservedPod, ...], list[str]]] = {
+    "all pods of the roles that take part": (PODS, ["job-launcher-0", "job-worker-0", "job-worker-1"]),
+    "only those that are there, and so the job's own": (PODS[:2], ["job-launcher-0", "job-worker-0"]),
+    "a pod on its way out still has its name": (
+        (PODS[0], pod(0, terminating=True)),
+        ["job-launcher-0", "job-worker-0"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RIGHTS)
+def test_rights_are_over(case: str) -> None:
+    pods, names = RIGHTS[case]
+    rules = ensured(Observed(pods=pods))["Role"].body["rules"]
     assert isinstance(rules, list)
-    assert all(rule["resourceNames"] == ["job-launcher-0", "job-worker-0", "job-worker-1"] for rule in rules)
+    assert len(rules) == 2
+    assert all(rule["resourceNames"] == names for rule in rules)
 
 
-def test_a_new_size_changes_the_rights() -> None:
-    digests = {
-        (a.kind, a.name): a.digest for a in children.missing(JOB, Observed()) if isinstance(a, EnsureChild)
-    }
-    larger = replace(JOB, roles={**JOB.roles, "worker": role("worker", 3)})
-    observed = Observed(children={**digests, ("Service", "job-worker"): ""})
-    assert [a.kind for a in children.missing(larger, observed) if isinstance(a, EnsureChild)] == ["Role"]
+def test_before_there_are_pods_there_are_no_rights_to_give() -> None:
+    assert list(ensured(Observed())) == ["ServiceAccount", "RoleBinding"]
+
+
+def test_rights_go_with_the_pods() -> None:
+    """Whoever makes a pod of that name meanwhile is a stranger."""
+    given = Observed(children=digests(Observed(pods=PODS)))
+    assert ensured(given)["Role"].body["rules"] == []

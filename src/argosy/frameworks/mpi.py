@@ -81,6 +81,7 @@ class Mpi:
             resize=Resize.RESTART,
             services=tuple(workload.roles),
             exec_from=(LAUNCHER,),
+            exec_into=present,
         )
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:

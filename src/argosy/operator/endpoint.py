@@ -83,14 +83,14 @@ class Endpoint:
     async def _job(self, request: Request, namespace: str, name: str) -> JobReading:
         if missing := self.not_ready():
             raise HttpError(503, missing)
+        if not request.header(b"authorization"):
+            raise HttpError(401, "there is no token")
         deadline = _now() + UNKNOWN_GRACE
         with self.readings.changes(namespace, name) as changed:
-            while not self.readings.find(namespace, name):
+            while (job := self._allowed(request, namespace, name)) is None:
                 if not await _happens(changed, deadline):
-                    raise HttpError(404, f"there is no job {namespace}/{name}")
-        job = self._allowed(request, namespace, name)
-        if job is None:
-            raise HttpError(401, "the token is not that of this job")
+                    # Whether there is such a job is nobody's business but its own.
+                    raise HttpError(401, f"the token is not that of a job {namespace}/{name}")
         return job
 
     def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:

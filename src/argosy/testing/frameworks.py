@@ -47,7 +47,9 @@ def _check_options(framework: Framework) -> None:
 def _check_rules(framework: Framework, workload: Workload) -> None:
     rules = framework.rules(workload)
     named = {name for names in (*rules.succeeded_when, *rules.failed_when) for name in names}
-    unknown = (named | set(rules.services) | set(rules.exec_from)) - set(workload.roles)
+    unknown = (named | set(rules.services) | set(rules.exec_from) | set(rules.exec_into)) - set(
+        workload.roles
+    )
     assert not unknown, f"rules() speaks of roles that do not exist: {sorted(unknown)}"
     assert all((*rules.succeeded_when, *rules.failed_when)), "an empty list of roles would be true at once"
 
@@ -70,3 +72,4 @@ def _check_injection(framework: Framework, workload: Workload, name: str, index:
     assert {wait.role for wait in injection.waits} <= set(workload.roles), f"{place}: waits for nobody"
     if injection.remote_start:
         assert name in ruled.rules.exec_from, f"{place}: remote start needs the role in rules().exec_from"
+        assert ruled.rules.exec_into, f"{place}: remote start needs roles in rules().exec_into"

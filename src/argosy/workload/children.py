@@ -3,7 +3,7 @@ others."""
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
@@ -19,7 +19,7 @@ def missing(workload: Workload, seen: Observed) -> Iterator[Action]:
         if ("Service", name) not in seen.children:
             yield EnsureService(role, name)
     for role in workload.rules.exec_from:
-        for child in _account(workload, role):
+        for child in _account(workload, role, seen):
             if seen.children.get((child.kind, child.name)) != child.digest:
                 yield child
 
@@ -29,24 +29,30 @@ def account(workload: Workload, role: str) -> str:
     return f"{workload.name}-{role}"
 
 
-def _account(workload: Workload, role: str) -> Iterator[EnsureChild]:
+def _account(workload: Workload, role: str, seen: Observed) -> Iterator[EnsureChild]:
+    """Rights over pods that are the job's own, by name, while they exist.
+
+    A name alone is nothing to go by: before the job's pod is there, whoever has that name is a stranger's.
+    """
     name = account(workload, role)
-    pods = [
-        workload.hostname(other.name, index)
-        for other in workload.roles.values()
-        for index in range(other.replicas)
-    ]
+    pods = sorted(pod.name for pod in seen.pods if pod.role in workload.rules.exec_into)
     yield _child("ServiceAccount", name, {"apiVersion": "v1", "automountServiceAccountToken": False})
-    rules = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": pods},
-        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"], "resourceNames": pods},
-    ]
-    yield _child("Role", name, {"apiVersion": f"{_RBAC}/v1", "rules": rules})
+    if pods or ("Role", name) in seen.children:
+        yield _child("Role", name, {"apiVersion": f"{_RBAC}/v1", "rules": _rules(pods)})
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}]
     reference = {"apiGroup": _RBAC, "kind": "Role", "name": name}
     yield _child(
         "RoleBinding", name, {"apiVersion": f"{_RBAC}/v1", "subjects": subjects, "roleRef": reference}
     )
+
+
+def _rules(pods: Sequence[str]) -> list[Json]:
+    if not pods:
+        return []  # a rule that names none would be for all
+    return [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": pods},
+        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"], "resourceNames": pods},
+    ]
 
 
 def _child(kind: str, name: str, content: Json) -> EnsureChild:

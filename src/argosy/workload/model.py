@@ -127,7 +127,9 @@ class Rules(Struct, frozen=True):
     services: tuple[str, ...] = ()
     """Roles whose pods are found by name: one headless service each."""
     exec_from: tuple[str, ...] = ()
-    """Roles whose pods start processes in the job's other pods (remote start)."""
+    """Roles whose pods start processes in others of the job's pods (remote start)."""
+    exec_into: tuple[str, ...] = ()
+    """Roles in whose pods those start processes."""
 
 
 class Gang(Struct, frozen=True):
