@@ -63,12 +63,14 @@ def test_a_script_can_be_run(script: Path) -> None:
         subprocess.run(["bash", "-n", str(script)], check=True)
 
 
-def test_the_judge_is_one_version() -> None:
+@pytest.mark.parametrize("line", ["1.35", "1.36"])
+def test_a_real_kubernetes_is_one_version(line: str) -> None:
     """The staging modules of Kubernetes go with its version: 1.36.3 and 0.36.3."""
-    pins = (ROOT / "kubernetes" / "apiserver" / "go.mod").read_text()
+    pins = (ROOT / "kubernetes" / line / "go.mod").read_text()
     version = re.search(r"^\s*k8s\.io/kubernetes v1\.(\S+)", pins, re.MULTILINE)
     assert version
-    replaced = re.findall(r"^replace k8s\.io/\S+ => k8s\.io/\S+ v(\S+)", pins, re.MULTILINE)
+    assert f"1.{version[1]}".startswith(f"{line}.")
+    replaced = re.findall(r"^(?:replace|\t)\s*k8s\.io/\S+ => k8s\.io/\S+ v(\S+)", pins, re.MULTILINE)
     assert len(replaced) > 20
     assert set(replaced) == {f"0.{version[1]}"}
 

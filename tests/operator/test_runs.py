@@ -213,29 +213,47 @@ async def test_pods_of_every_framework_pass_the_restricted_standard(
 
 async def test_remote_start_may_reach_the_jobs_own_pods_and_no_others(scene: Scene) -> None:
     async with scene.operator():
-        mpi = run("mpi", framework="mpi").role("launcher", 1).role("worker", 2)
-        await scene.apply(mpi)
+        await scene.apply(run("mpi", framework="mpi").role("launcher", 1).role("worker", 2))
         await scene.until_pods("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1")
-        user = f"system:serviceaccount:{scene.namespace}:mpi-launcher"
-        for pod, subresource, verb, want in (
-            ("mpi-worker-0", "", "get", True),
-            ("mpi-worker-1", "exec", "create", True),
-            ("another-pod", "exec", "create", False),
-            ("mpi-worker-0", "", "delete", False),
-            ("mpi-worker-0", "log", "get", False),
+        await scene.until(
+            "the rights are there", lambda: _may(scene, "mpi-launcher", "create", "mpi-worker-1", "exec")
+        )
+        for verb, pod, subresource, want in (
+            ("get", "mpi-worker-0", "", True),
+            ("create", "another-pod", "exec", False),
+            ("delete", "mpi-worker-0", "", False),
+            ("get", "mpi-worker-0", "log", False),
         ):
-            attributes = {
-                "namespace": scene.namespace,
-                "verb": verb,
-                "resource": "pods",
-                "subresource": subresource,
-                "name": pod,
-            }
-            review = {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SubjectAccessReview",
-                "spec": {"user": user, "resourceAttributes": attributes},
-            }
-            path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-            answer = msgspec.json.decode(await scene.client.request("POST", path, body=review))
-            assert answer["status"]["allowed"] is want, (pod, subresource, verb)
+            assert await _may(scene, "mpi-launcher", verb, pod, subresource) is want, (verb, pod, subresource)
+
+
+async def test_a_run_named_like_a_strangers_pods_gets_no_rights_over_them(scene: Scene) -> None:
+    container = {"name": "main", "image": "local"}
+    stranger = {"metadata": {"name": "mpi-worker-0"}, "spec": {"containers": [container]}}
+    await scene.client.create(Pod, stranger, scene.namespace)
+    async with scene.operator():
+        await scene.apply(run("mpi", framework="mpi").role("launcher", 1).role("worker", 2))
+        await scene.until(
+            "the rights are there", lambda: _may(scene, "mpi-launcher", "create", "mpi-worker-1", "exec")
+        )
+        assert not await _may(scene, "mpi-launcher", "create", "mpi-worker-0", "exec")
+        assert not await _may(scene, "mpi-launcher", "get", "mpi-worker-0", "")
+
+
+async def _may(scene: Scene, account: str, verb: str, pod: str, subresource: str) -> bool:
+    attributes = {
+        "namespace": scene.namespace,
+        "verb": verb,
+        "resource": "pods",
+        "subresource": subresource,
+        "name": pod,
+    }
+    user = f"system:serviceaccount:{scene.namespace}:{account}"
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": attributes},
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    answer = msgspec.json.decode(await scene.client.request("POST", path, body=review))
+    return bool(answer["status"]["allowed"])

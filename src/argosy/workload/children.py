@@ -4,6 +4,7 @@ others."""
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
@@ -22,6 +23,11 @@ def missing(workload: Workload, seen: Observed) -> Iterator[Action]:
         for child in _account(workload, role, seen):
             if seen.children.get((child.kind, child.name)) != child.digest:
                 yield child
+
+
+def due(workload: Workload, creating: bool, now: datetime) -> datetime | None:
+    """When to look again: pods that are made now are to be had rights over as soon as they are there."""
+    return now if creating and workload.rules.exec_from else None
 
 
 def account(workload: Workload, role: str) -> str:

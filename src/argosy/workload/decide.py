@@ -84,7 +84,8 @@ def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime)
         *missing.confirm,
         *missing.create,
     )
-    return Plan(record, actions).waking(missing.retry_at, look_again)
+    rights_at = children.due(workload, bool(missing.create), now)
+    return Plan(record, actions).waking(missing.retry_at, look_again, rights_at)
 
 
 def _phase(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
