@@ -114,7 +114,7 @@ class App:
             raise method_not_allowed()
         if request.path == "/version":
             return reply(_version())
-        if request.path.startswith("/openapi/v3"):
+        if request.path.startswith("/openapi/"):
             document = self._documents.answer(request)
             if document is not None:
                 return document

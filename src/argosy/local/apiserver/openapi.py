@@ -1,12 +1,14 @@
-"""OpenAPI documents, made when someone asks and kept until the kinds of their group version change.
+"""OpenAPI documents, made when someone asks and kept until the kinds in them change.
 
-The index names each document by a hash, so that kubectl may keep it; the hash is of what the document is made
-from, so the index costs nothing.
+v3 has one document for each group version. Its index names each by a hash, so that kubectl may keep it; the
+hash is of what the document is made from, so the index costs nothing. v2 has one document of all kinds, in
+JSON and in protobuf, which a client may keep by its ETag.
 """
 
 import hashlib
 
 import msgspec
+from msgspec import Struct
 
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.registry import Registry, Served
@@ -15,15 +17,36 @@ from argosy.local.schema.definitions import CrdInfo, parse_crd
 from argosy.local.schema.model import Json
 from argosy.local.schema.openapi import PublishedKind, encode_document, published, published_custom
 
+_JSON = "application/json"
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_WANTED = {  # the older name of protobuf is what kubectl asks for
+    _JSON: _JSON,
+    "application/*": _JSON,
+    "*/*": _JSON,
+    _PROTOBUF: _PROTOBUF,
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf": _PROTOBUF,
+}
+
+
+class _Whole(Struct):
+    """The document of v2, in the forms that were asked for."""
+
+    stamp: str
+    etag: str
+    forms: dict[str, bytes]
+
 
 class Documents:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._made: dict[str, tuple[str, bytes]] = {}
+        self._whole: _Whole | None = None
 
     def answer(self, request: Request) -> Response | None:
         """The index or a document; None when the path is neither."""
         parts = request.path.strip("/").split("/", 2)
+        if parts[1:] == ["v2"]:
+            return self._answer_v2(request)
         kinds = self._by_path()
         if parts[1:] == ["v3"]:
             paths = {
@@ -34,6 +57,34 @@ class Documents:
         if len(parts) == 3 and parts[1] == "v3" and parts[2] in kinds:
             return Response(self._document(parts[2], kinds[parts[2]]))
         return None
+
+    def _answer_v2(self, request: Request) -> Response:
+        form = _wanted(request.header(b"accept"))
+        if form is None:
+            return Response(b"", 406, headers=[(b"vary", b"Accept")])
+        whole = self._current()
+        headers = [(b"vary", b"Accept"), (b"etag", whole.etag.encode())]
+        known = [tag.strip().removeprefix("W/") for tag in request.header(b"if-none-match").split(",")]
+        if whole.etag in known or "*" in known:
+            return Response(b"", 304, form.encode(), headers)
+        if form not in whole.forms:
+            from argosy.local.schema.openapiproto import (
+                encode_proto,
+            )  # few ask: starting must not wait for it
+
+            whole.forms[form] = encode_proto(msgspec.json.decode(whole.forms[_JSON]))
+        return Response(whole.forms[form], 200, form.encode(), headers)
+
+    def _current(self) -> _Whole:
+        kinds = list(self._registry.all())
+        stamp = _hash(kinds)
+        if self._whole is None or self._whole.stamp != stamp:
+            from argosy.local.schema.openapiv2 import document_v2  # as above
+
+            shown = [kind for served in kinds if (kind := _published(served))]
+            body = msgspec.json.encode(document_v2(shown, kubernetes_version()))
+            self._whole = _Whole(stamp, f'"{hashlib.sha512(body).hexdigest().upper()}"', {_JSON: body})
+        return self._whole
 
     def _by_path(self) -> dict[str, list[Served]]:
         found: dict[str, list[Served]] = {}
@@ -49,6 +100,24 @@ class Documents:
             shown = [kind for served in kinds if (kind := _published(served))]
             made = self._made[key] = (stamp, encode_document(shown, kubernetes_version()))
         return made[1]
+
+
+def _wanted(accept: str) -> str | None:
+    """The form that a client likes best of those that there are."""
+    clauses = []
+    for clause in (accept or "*/*").split(","):
+        kind, *parameters = (part.strip() for part in clause.split(";"))
+        quality = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        clauses.append((_number(quality), kind))
+    clauses.sort(key=lambda clause: -clause[0])
+    return next((_WANTED[kind] for _, kind in clauses if kind in _WANTED), None)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
 
 
 def _published(served: Served) -> PublishedKind | None:

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from argosy.local.schema.builtin import KindInfo, definition_json
+from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds, definition_json
 from argosy.local.schema.definitions import CrdInfo, CrdVersion
 from argosy.local.schema.model import Json
 
 PREFIX = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+SCALE = "io.k8s.api.autoscaling.v1.Scale"
 _OWN_KEYWORDS = ("omit", "null", "go")
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _METHODS = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
@@ -44,13 +45,15 @@ class PublishedKind(Struct, frozen=True, kw_only=True):
     plural: str
     namespaced: bool
     verbs: tuple[str, ...]
-    subresources: tuple[str, ...]
+    subresources: tuple[Subresource, ...]
     component: str
+    list_component: str
     declared: Json | None = None
+    selectable: tuple[str, ...] = ()
 
     @property
     def place(self) -> Json:
-        return {"group": self.group, "version": self.version, "kind": self.kind}
+        return _place(self.group, self.version, self.kind)
 
 
 def published(info: KindInfo) -> PublishedKind:
@@ -62,15 +65,17 @@ def published(info: KindInfo) -> PublishedKind:
         plural=info.plural,
         namespaced=info.namespaced,
         verbs=info.verbs,
-        subresources=tuple(sub.name for sub in info.subresources if "patch" in sub.verbs),
+        subresources=tuple(sub for sub in info.subresources if sub.definition),
         component=info.definition,
+        list_component=f"{info.definition}List",
     )
 
 
 def published_custom(info: CrdInfo, version: CrdVersion) -> PublishedKind:
     """A version of a custom resource."""
-    subresources = (("status",) if version.has_status else ()) + (("scale",) if version.scale else ())
-    reverse = ".".join(reversed(info.group.split(".")))
+    prefix = ".".join([*reversed(info.group.split(".")), version.name])
+    component = f"{prefix}.{info.kind}"
+    shown = {"status": component if version.has_status else "", "scale": SCALE if version.scale else ""}
     return PublishedKind(
         group=info.group,
         version=version.name,
@@ -78,29 +83,42 @@ def published_custom(info: CrdInfo, version: CrdVersion) -> PublishedKind:
         plural=info.plural,
         namespaced=info.namespaced,
         verbs=("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"),
-        subresources=subresources,
-        component=f"{reverse}.{version.name}.{info.kind}",
+        subresources=tuple(
+            Subresource(
+                name=name,
+                group=info.group,
+                version=version.name,
+                kind=info.kind,
+                verbs=("get", "patch", "update"),
+                definition=definition,
+            )
+            for name, definition in shown.items()
+            if definition
+        ),
+        component=component,
+        list_component=f"{prefix}.{info.list_kind}",
         declared=version.declared,
+        selectable=version.selectable,
     )
 
 
 def document(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
-    """The document of one group version; all kinds are of it."""
+    """The document of these kinds: those of one group version, or all for the one document of v2."""
     listed = sorted(kinds, key=lambda kind: kind.plural)
     schemas: Json = {}
     needed = [META + "DeleteOptions", META + "Status", META + "ListMeta", META + "ObjectMeta"]
+    needed += [sub.definition for kind in listed for sub in kind.subresources]
     for kind in listed:
         if kind.declared is None:
             needed.append(kind.component)
         else:
             schemas[kind.component] = _custom(kind)
         if "list" in kind.verbs:
-            schemas[f"{kind.component}List"] = _list_of(kind)
+            schemas[kind.list_component] = _list_of(kind)
     _collect(needed, schemas)
-    for kind in listed:
-        component = schemas[kind.component]
-        assert isinstance(component, dict)
-        schemas[kind.component] = {**component, "x-kubernetes-group-version-kind": [kind.place]}
+    for name, places in _places(listed).items():
+        if isinstance(component := schemas.get(name), dict):
+            schemas[name] = {**component, "x-kubernetes-group-version-kind": places}
     paths: Json = {path: item for kind in listed for path, item in _paths(kind)}
     return {
         "openapi": "3.0.0",
@@ -126,6 +144,22 @@ def index(documents: Mapping[str, bytes]) -> Json:
 
 def document_hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest().upper()
+
+
+def _place(group: str, version: str, kind: str) -> Json:
+    return {"group": group, "version": version, "kind": kind}
+
+
+def _places(listed: Iterable[PublishedKind]) -> dict[str, list[Json]]:
+    """Which definitions are kinds, and which: also those that only subresources and errors speak."""
+    builtin = builtin_kinds()
+    spoken: list[KindInfo | Subresource] = [*builtin, *(sub for info in builtin for sub in info.subresources)]
+    found = {each.definition: [_place(each.group, each.version, each.kind)] for each in spoken}
+    found |= {kind.component: [kind.place] for kind in listed}
+    served = sorted({("", "v1")} | {(kind.group, kind.version) for kind in listed if kind.declared is None})
+    found[META + "DeleteOptions"] = [_place(group, version, "DeleteOptions") for group, version in served]
+    found[META + "Status"] = [_place("", "v1", "Status")]
+    return found
 
 
 def _collect(names: list[str], schemas: Json) -> None:
@@ -162,12 +196,18 @@ def _custom(kind: PublishedKind) -> Json:
     properties = declared.get("properties")
     metadata: Json = {"allOf": [{"$ref": f"{PREFIX}{META}ObjectMeta"}], "default": {}}
     fields = properties if isinstance(properties, dict) else {}
-    return {**declared, "type": "object", "properties": {**fields, **_TYPE_FIELDS, "metadata": metadata}}
+    properties = {**fields, **_TYPE_FIELDS, "metadata": metadata}
+    return {**declared, "type": "object", "properties": properties, **_selectable(kind)}
+
+
+def _selectable(kind: PublishedKind) -> Json:
+    fields = [{"fieldPath": path} for path in kind.selectable]
+    return {"x-kubernetes-selectable-fields": fields} if fields else {}
 
 
 def _list_of(kind: PublishedKind) -> Json:
     item = {"allOf": [{"$ref": PREFIX + kind.component}], "default": {}}
-    place = {**kind.place, "kind": f"{kind.kind}List"}
+    place = {**kind.place, "kind": kind.list_component.rpartition(".")[2]}
     return {
         "type": "object",
         "required": ["items"],
@@ -177,6 +217,7 @@ def _list_of(kind: PublishedKind) -> Json:
             "metadata": {"allOf": [{"$ref": f"{PREFIX}{META}ListMeta"}], "default": {}},
         },
         "x-kubernetes-group-version-kind": [place],
+        **_selectable(kind),
     }
 
 
@@ -185,7 +226,7 @@ def _paths(kind: PublishedKind) -> Iterator[tuple[str, Json]]:
     base = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
     collection: Json = {}
     if "list" in kind.verbs:
-        collection["get"] = _operation(kind, "list", f"{kind.component}List")
+        collection["get"] = _operation(kind, "list", kind.list_component)
     if "create" in kind.verbs:
         collection["post"] = _operation(kind, "post", kind.component, write=True)
     yield f"{base}/{kind.plural}", {**collection, **_path_parameters(kind, named=False)}
@@ -196,14 +237,19 @@ def _paths(kind: PublishedKind) -> Iterator[tuple[str, Json]]:
     }
     if item:
         yield f"{base}/{kind.plural}/{{name}}", {**item, **_path_parameters(kind, named=True)}
-    for subresource in kind.subresources:
+    for sub in kind.subresources:
+        place = _place(sub.group, sub.version, sub.kind)
         operations: Json = {
-            method: _operation(kind, verb, kind.component, write=verb != "get", suffix=subresource.title())
+            method: {
+                **_operation(kind, verb, sub.definition, write=verb != "get", suffix=sub.name.title()),
+                "x-kubernetes-group-version-kind": place,
+            }
             for verb, method in _METHODS.items()
-            if verb != "delete"
+            if verb in sub.verbs and "patch" in sub.verbs
         }
-        path = f"{base}/{kind.plural}/{{name}}/{subresource}"
-        yield path, {**operations, **_path_parameters(kind, named=True)}
+        path = f"{base}/{kind.plural}/{{name}}/{sub.name}"
+        if operations:
+            yield path, {**operations, **_path_parameters(kind, named=True)}
 
 
 def _operation(
