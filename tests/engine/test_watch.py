@@ -1,11 +1,12 @@
 """The watch machine against a server that speaks the real protocol, and through a proxy that breaks it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
@@ -320,3 +321,25 @@ async def test_the_state_tells_where_the_machine_is(client: Client, server: Fake
         server.faults.clear()
         await eventually(lambda: isinstance(subject.watcher.state, Watching))
         assert subject.watcher.problem is None
+
+
+async def test_events_that_come_one_by_one_are_gathered(client: Client, server: FakeServer) -> None:
+    watcher = Watcher(client, ConfigMap, "default", timings=replace(TIMINGS, gather=0.3, silence=5.0))
+    async with aclosing(watcher.batches()) as batches:
+        while not isinstance(watcher.state, Watching):
+            await anext(batches)
+        names = [str(number) for number in range(6)]
+        sizes: list[int] = []
+        took = asyncio.create_task(_sizes(batches, sizes, len(names)))
+        for name in names:
+            await server.put("configmaps", config_map(name))
+            await asyncio.sleep(0.02)
+        async with asyncio.timeout(10):
+            await took
+    assert sum(sizes) == len(names)
+    assert len(sizes) <= 3, f"taken in pieces of {sizes}"
+
+
+async def _sizes(batches: AsyncIterator[Sequence[object]], sizes: list[int], until: int) -> None:
+    while sum(sizes) < until:
+        sizes.append(len(await anext(batches)))

@@ -6,6 +6,7 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Key
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, NodeStatus, Pod, PodSpec, PodStatus, Service
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
@@ -71,6 +72,42 @@ def test_a_node_that_is_not_known_yet_is_given_a_while(caches: Caches, clock: Fa
     assert caches.observe("job", memory).nodes_down == {"n1"}
     caches.nodes.put(node("True"))
     assert caches.observe("job", memory).nodes_down == set()
+
+
+def starting(caches: Caches, *phases: str) -> list[Pod]:
+    pods = [pod(f"p{number}", phase=phase) for number, phase in enumerate(phases)]
+    for one in pods:
+        caches.pods.put(one)
+    return pods
+
+
+STARTS: dict[str, tuple[tuple[str, ...], bool]] = {
+    "the other is still to start": (("Running", "Pending"), True),
+    "all run": (("Running", "Running"), False),
+    "it does not run itself": (("Pending", "Pending"), False),
+    "it has ended": (("Failed", "Pending"), False),
+}
+
+
+@pytest.mark.parametrize(("phases", "want"), STARTS.values(), ids=STARTS.keys())
+def test_whether_more_pods_of_a_role_will_start(caches: Caches, phases: tuple[str, ...], want: bool) -> None:
+    assert caches.more_will_start(starting(caches, *phases)[0]) is want
+
+
+def test_pods_that_came_to_run_or_went_will_not_start_any_more(caches: Caches) -> None:
+    first, *_ = starting(caches, "Running", "Pending", "Pending")
+    caches.pods.put(pod("p1", version=2))
+    assert caches.more_will_start(first)
+    caches.pods._store(Key("default", "p2"), None)
+    assert not caches.more_will_start(first)
+    caches.pods.put(pod("p3", owner="other", phase="Pending"))
+    assert not caches.more_will_start(first), "another job's pod"
+
+
+def test_no_pass_waits_because_of_a_pod_that_is_gone(caches: Caches) -> None:
+    first, *_ = starting(caches, "Running", "Pending")
+    caches.pods._store(Key("default", "p0"), None)
+    assert not caches.more_will_start(first)
 
 
 def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:

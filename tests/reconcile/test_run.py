@@ -56,8 +56,11 @@ class LoopClock:
 class Api:
     """Keeps what is written and says what happened, one line a write."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
         self.version = 100
+        self.takes = 0.0
+        """Seconds that a write takes."""
         self.quota: int | None = None
         """How many more pods may be made."""
         self.log: list[str] = []
@@ -69,6 +72,7 @@ class Api:
         self, kind: type[TrainingRun], body: Mapping[str, object], namespace: str, *, subresource: str
     ) -> TrainingRun:
         assert (kind, namespace, subresource) == (TrainingRun, "default", "status")
+        self.clock.seconds += self.takes
         if self.refuse is not None:
             raise self.refuse
         wire = msgspec.json.decode(msgspec.json.encode(body))
@@ -115,7 +119,8 @@ class Silent:
 
 class Stage:
     def __init__(self, builder: RunBuilder, clock: Clock | None = None) -> None:
-        self.api, self.clock, self.silent = Api(), FakeClock(), Silent()
+        self.clock, self.silent = FakeClock(), Silent()
+        self.api = Api(self.clock)
         self.passes = 0
         clock = clock or self.clock
         nowhere = Client(Connection(server="https://127.0.0.1:1"))
@@ -217,15 +222,15 @@ async def test_a_quiet_job_is_not_written(stage: Stage) -> None:
     assert stage.api.log == []
 
 
-async def test_counts_wait_a_second_for_others_and_are_written_before_rest(stage: Stage) -> None:
+async def test_counts_wait_for_their_second_and_are_written_before_rest(stage: Stage) -> None:
     await until_quiet(stage)
     stage.clock.seconds += 5
     stage.pods_become("Running", 0)
-    assert await stage.go() == pytest.approx(1.0)
-    assert stage.api.log == []
+    await stage.go()
+    assert stage.api.log == ["status Starting"], "the first count after a quiet time goes out at once"
     stage.clock.seconds += 0.25
     stage.pods_become("Running", 1)
-    assert await stage.go() == pytest.approx(0.75), "the second counts from the first change"
+    assert await stage.go() == pytest.approx(0.75)
     assert stage.api.log == []
     stage.clock.seconds += 0.75
     await stage.go()
@@ -235,6 +240,17 @@ async def test_counts_wait_a_second_for_others_and_are_written_before_rest(stage
     stage.pods_become("Running", 2)
     await stage.go()
     assert stage.api.log == ["status Running"], "a phase does not wait"
+
+
+async def test_the_second_counts_from_the_end_of_the_last_write_however_long_it_took(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.api.takes = 30.0
+    stage.clock.seconds += 5
+    stage.pods_become("Running", 0)
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+    stage.pods_become("Running", 1)
+    assert await stage.go() == pytest.approx(1.0)
 
 
 async def test_pods_that_are_asked_for_are_told_with_the_first_write(stage: Stage) -> None:
@@ -263,10 +279,10 @@ async def test_eight_pods_that_come_up_take_two_writes_and_few_passes() -> None:
         await asyncio.sleep(3)
         for index in range(8):
             stage.pods_become("Running", index)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
         await asyncio.sleep(20)
     assert stage.api.writes() == ["status Starting", "status Running"]
-    assert stage.passes <= 5
+    assert stage.passes == 2
 
 
 @pytest.mark.looptime
@@ -279,7 +295,8 @@ async def test_a_job_that_comes_up_slowly_is_written_once_a_second() -> None:
             await asyncio.sleep(0.05)
         await asyncio.sleep(2)
     assert stage.api.stored().status.workers == "100/101"
-    assert stage.api.writes() == ["status Starting"] * 6, "the first, and one in each of five seconds"
+    assert 4 <= len(stage.api.writes()) <= 6, "the first, and at most one in each of five seconds"
+    assert stage.passes <= 8
 
 
 async def test_a_record_that_does_not_come_back_stops_everything(stage: Stage) -> None:

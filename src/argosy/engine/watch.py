@@ -85,6 +85,9 @@ class WatchTimings(Struct, frozen=True):
     server_timeout: float = 300.0
     """The server is asked to end a watch after once to twice this, so that they spread over its replicas."""
     backoff: Backoff = Backoff(first=0.2, most=10.0)
+    gather: float = 0.0
+    """Seconds for which events that come one by one are let come before the next are taken: taking a few
+    together costs little more than taking one."""
     too_short: float = 1.0
     """A watch that brought nothing and ended within this was no success, though the server thinks so."""
 
@@ -162,6 +165,7 @@ class Watcher(Generic[T]):
         async with aclosing(watch):
             async for batch in watch:
                 yield self._translate(batch)
+                await self._gather(len(batch))
         if not isinstance(self.state, Watching):
             raise Unavailable(0, "Unfinished", "the watch ended before its initial events did")
 
@@ -195,10 +199,15 @@ class Watcher(Generic[T]):
         async with aclosing(watch):
             async for batch in watch:
                 yield self._translate(batch)
+                await self._gather(len(batch))
         if asyncio.get_running_loop().time() - began > self._timings.too_short:
             self._well()
         elif self.state == Watching(version):
             raise Unavailable(0, "Ended", "the server ended the watch at once")
+
+    async def _gather(self, came: int) -> None:
+        if self._timings.gather and came < MANY and isinstance(self.state, Watching):
+            await asyncio.sleep(self._timings.gather)
 
     def _server_timeout(self) -> int:
         return round(self._timings.server_timeout * (1 + self._timings.backoff.chance()))
@@ -290,3 +299,7 @@ class Watcher(Generic[T]):
         log.warning(
             "object does not fit its type", kind=kind, object=name, path=bad.path, problem=bad.problem
         )
+
+
+MANY = 100
+"""Events that came at once: enough of them to be taken without waiting for more."""

@@ -13,12 +13,17 @@ from argosy.kinds.kubernetes import Node, Pod, PodGroup
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches, is_down
 from argosy.reconcile.run import Reconciler, T
+from argosy.reconcile.status import COUNTS_EVERY
 from argosy.workload.observed import observe_group
 
 C = TypeVar("C", bound=Fetchable)
 
 POD_PAUSE = 0.1
 """Pods of a job come and go in groups: a pass waits this long for the others of its group."""
+
+START_PAUSE = COUNTS_EVERY
+"""The same for a pod that runs while others of its role do not yet: there is hardly more to tell than their
+number."""
 
 
 class Enqueue(Protocol):
@@ -59,7 +64,7 @@ class Triggers:
         reconciler.jobs.when_undecodable(undecodable)
 
     def _pod(self, pod: Pod) -> None:
-        self._owner_of(pod, POD_PAUSE)
+        self._owner_of(pod, START_PAUSE if self.caches.more_will_start(pod) else POD_PAUSE)
 
     def _group(self, change: Change[PodGroup]) -> None:
         old, new = change.old, change.new

@@ -4,6 +4,7 @@ One cache a kind, shared by all dialects and indexed by the uid of the owning jo
 only where the cluster serves them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.objects import Fetchable
+from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
@@ -29,6 +31,10 @@ OWNER = "owner"
 NODE = "node"
 OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"
 
+PODS_GATHER = 0.02
+"""Seconds between looks at what pods do, while they do it one by one; a pass waits longer than this for the
+pods of its job anyway."""
+
 NODE_GRACE = 5.0
 """Seconds that a node which pods are on may be missing before it counts as gone."""
 
@@ -38,7 +44,12 @@ class Caches:
         self._clock = clock
         by_owner = {OWNER: _owners}
         self.pods = Cache(
-            client, Pod, namespace=namespace, labels=OURS, indexes={OWNER: _owners, NODE: _nodes}
+            client,
+            Pod,
+            namespace=namespace,
+            labels=OURS,
+            indexes={OWNER: _owners, NODE: _nodes},
+            timings=WatchTimings(gather=PODS_GATHER),
         )
         self.nodes = Cache(client, Node)
         self.groups = Cache(client, PodGroup, namespace=namespace, labels=OURS, indexes=by_owner)
@@ -48,6 +59,8 @@ class Caches:
         self.bindings = Cache(client, RoleBinding, namespace=namespace, labels=OURS, indexes=by_owner)
         self.configs = Cache(client, ConfigMap, namespace=namespace, labels=OURS, indexes=by_owner)
         self._views: dict[str, ObservedPod] = {}
+        self._starting: Counter[tuple[str, str]] = Counter()
+        """How many pods do not run yet, by owner and role."""
         self._missed: dict[str, float] = {}
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self._own = False
@@ -56,6 +69,13 @@ class Caches:
     def when_pod_matters(self, listener: Callable[[Pod], None]) -> None:
         """Call for a pod that came, went, or changed in something that policies look at."""
         self._pod_listeners.append(listener)
+
+    def more_will_start(self, pod: Pod) -> bool:
+        """Whether the pod is there, runs, and others of its role do not yet."""
+        view = self._views.get(pod.metadata.uid)
+        if view is None or view.terminating or view.phase != "Running":
+            return False
+        return any((owner, view.role) in self._starting for owner in _owners(pod))
 
     def saw(self, obj: Fetchable) -> None:
         """Take in an object that the API returned, without waiting for the watch to bring it.
@@ -113,9 +133,21 @@ class Caches:
             self._views[after.uid] = after
             if before is not None and same_pod(before, after):
                 return
-        if not self._own and (pod := new or old) is not None:
+        pod = new or old
+        if pod is None:
+            return
+        self._count_starting(pod, before, after)
+        if not self._own:
             for listener in self._pod_listeners:
                 listener(pod)
+
+    def _count_starting(self, pod: Pod, before: ObservedPod | None, after: ObservedPod | None) -> None:
+        for owner in _owners(pod):
+            for view, by in ((before, -1), (after, 1)):
+                if view is not None and view.phase == "Pending":
+                    self._starting[owner, view.role] += by
+                    if not self._starting[owner, view.role]:
+                        del self._starting[owner, view.role]
 
     def _down(self, names: Iterable[str], memory: Memory) -> Iterable[str]:
         """A node that is not in the cache may be new: it counts as gone when it stays away for a while."""

@@ -33,8 +33,10 @@ class Memory(Struct):
     """Places confirmed empty by the API; good for one pass."""
     deleted: set[str] = field(default_factory=set)
     """Uids of pods that were asked to go, so that a cache which has not heard of it yet does not mislead."""
+    counts_from: float = float("-inf")
+    """Numbers alone are not written before this time, on the monotonic clock."""
     flush_at: float | None = None
-    """Numbers alone are waiting to be written; then they are, on the monotonic clock."""
+    """Numbers alone are waiting to be written; then they are."""
     look_at: float | None = None
     """Something seen is in doubt; look again then."""
     pruned_until: float = float("-inf")

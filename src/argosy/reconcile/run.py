@@ -160,16 +160,14 @@ class Reconciler(Generic[T]):
         if status == job.status:
             memory.flush_at = None
             return job
-        if not urgent(job.status, status):
-            now = self.clock.monotonic()
-            if memory.flush_at is None:
-                memory.flush_at = now + COUNTS_EVERY
-            if now < memory.flush_at:
-                return job
+        if self.clock.monotonic() < memory.counts_from and not urgent(job.status, status):
+            memory.flush_at = memory.counts_from
+            return job
         try:
             written = await self._replace_status(job, status)
         except (Conflict, NotFound):
             return None
+        memory.counts_from = self.clock.monotonic() + COUNTS_EVERY
         memory.flush_at = None
         return written
 

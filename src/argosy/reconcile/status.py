@@ -1,8 +1,8 @@
 """When a changed status is worth a write.
 
 Phases, conditions, reasons and the Record go out at once, since people and decisions hang on them. Numbers
-of pods, and messages that only repeat them, change with every pod event of a large job: they wait a second
-for others of their kind, so that an object is written for them once a second at most.
+of pods, and messages that only repeat them, change with every pod event of a large job: for them alone an
+object is not written within a second of its last write.
 """
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from argosy.engine.dynamic import Json
 from argosy.kinds.meta import ObjectMeta
 
 COUNTS_EVERY = 1.0
-"""Seconds that numbers wait from when they first differ from what is written."""
+"""Seconds from one write to the next that only tells numbers."""
 RECORD = "argosy"
 _NUMBERS_THAT_MATTER = frozenset({"observed_generation"})
 _WORDS_THAT_COUNT = frozenset({"message", "workers"})
