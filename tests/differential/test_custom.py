@@ -68,6 +68,17 @@ def ruled(**spec: object) -> dict[str, object]:
     return {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
 
 
+EITHER = [{"type": "integer"}, {"type": "string"}]
+INT_OR_STRING: dict[str, dict[str, object]] = {
+    "anyOf": {"x-kubernetes-int-or-string": True, "anyOf": EITHER, "pattern": "^[a-z]+$"},
+    "anyOf inside allOf": {"x-kubernetes-int-or-string": True, "allOf": [{"anyOf": EITHER}, {"minimum": 1}]},
+}
+OTHERWISE: dict[str, dict[str, object]] = {
+    "in the other order": {"anyOf": EITHER[::-1]},
+    "under oneOf": {"oneOf": EITHER},
+    "second in allOf": {"allOf": [{"minimum": 1}, {"anyOf": EITHER}]},
+}
+
 CASES: dict[str, list[Step]] = {
     "a definition is given its defaults": [post(DEFINITIONS, definition()), ESTABLISHED, get(NAME)],
     "a definition without a schema is refused": [post(DEFINITIONS, definition(schema=None))],
@@ -84,6 +95,21 @@ CASES: dict[str, list[Step]] = {
         post(DEFINITIONS, changed(names={"kind": "Widget"})),
     ],
     "a definition without versions is refused": [post(DEFINITIONS, changed(versions=[]))],
+    **{
+        f"int-or-string as generators write it: {what}": [
+            post(DEFINITIONS, definition({"type": "object", "properties": {"port": port}})),
+            ESTABLISHED,
+            SERVED,
+            *(post(WIDGETS, {**BARE, "spec": {"port": value}}) for value in (80, "http", "HTTP", True)),
+        ]
+        for what, port in INT_OR_STRING.items()
+    },
+    **{
+        f"types beside int-or-string in another form are refused: {what}": refused(
+            {"type": "object", "properties": {"port": {"x-kubernetes-int-or-string": True, **port}}}
+        )
+        for what, port in OTHERWISE.items()
+    },
     "a schema needs types": refused({"properties": {"a": {"type": "string"}}}),
     "a schema's type is one that exists": refused({"type": "thing"}),
     "a schema's default must fit": refused(

@@ -105,21 +105,11 @@ def _kubectl(server: Server, home: Path, namespace: str, arguments: tuple[str, .
     return LOGGED.sub(r"\1 ", f"{done.stdout}{done.stderr}(ended with {done.returncode})")
 
 
-UNCHECKED = {
-    ("warn", "a review of a token with an unknown field"),
-    ("warn", "a review of access with an unknown field"),
-    ("warn", "a review of access with a list for a text"),
-    ("ignore", "a review of access with a list for a text"),
-}
-"""Our server answers reviews without a look at the fields of their bodies."""
 CASES = [
     pytest.param(
         ("create" if "review" in what else "apply", f"--validate={how}"),
         manifest,
         id=f"{how}: {what}",
-        marks=[pytest.mark.xfail(strict=True, reason="reviews are answered without a look at their fields")]
-        if (how, what) in UNCHECKED
-        else [],
     )
     for how in VALIDATE
     for what, manifest in MANIFESTS.items()

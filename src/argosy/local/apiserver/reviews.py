@@ -3,10 +3,9 @@
 from argosy.local.apiserver import shape
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.auth import Authenticator
-from argosy.local.apiserver.body import read_object
-from argosy.local.apiserver.create import check_identity
+from argosy.local.apiserver.create import check_identity, read_checked
 from argosy.local.apiserver.http import Response, User, reply
-from argosy.local.apiserver.options import invalid_error, user_agent_manager
+from argosy.local.apiserver.options import invalid_error, user_agent_manager, write_options
 from argosy.local.apiserver.rbac import Attributes, Authorizer
 from argosy.local.apiserver.status import bad_request
 from argosy.local.apiserver.times import now_text
@@ -29,7 +28,9 @@ KINDS = frozenset(
 
 async def create_review(call: Call, authorizer: Authorizer, authenticator: Authenticator) -> Response:
     """Answer a review."""
-    review = check_identity(await read_object(call.request, call.served.kind), call)
+    options = write_options(call.request, "CreateOptions")
+    review = check_identity(await read_checked(call, options), call)
+    review = shape.admit_fields(review, call.served, options.validation, call.request.warnings)
     metadata = part(review, "metadata")
     user = call.request.user
     match call.served.plural:

@@ -20,6 +20,7 @@ _FORBIDDEN = {
     "$schema": "$schema is not supported",
 }
 _COMBINED = ("allOf", "anyOf", "oneOf")
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _INSIDE_COMBINED = (
     "type",
     "default",
@@ -182,16 +183,27 @@ def _metadata_rules(raw: Mapping[str, object], path: str) -> Iterator[FieldError
 
 def _combined(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
     """What stands inside allOf, anyOf, oneOf and not may only narrow what is declared outside."""
+    spoken = _said_twice(raw) if raw.get("x-kubernetes-int-or-string") is True else {}
     inner = [
         (f"{path}.{keyword}[{index}]", child)
         for keyword in _COMBINED
-        for index, child in enumerate(_listed(raw, keyword))
+        for index, child in enumerate(_listed({**raw, **spoken}, keyword))
     ]
     negated = raw.get("not")
     if isinstance(negated, Mapping):
         inner.append((f"{path}.not", negated))
     for where, child in inner:
         yield from _narrowing(child, where)
+
+
+def _said_twice(raw: Mapping[str, object]) -> Mapping[str, object]:
+    """`raw` without the types that generators write beside int-or-string; there alone they are allowed."""
+    if raw.get("anyOf") == _INT_OR_STRING:
+        return {"anyOf": []}
+    first, *others = _listed(raw, "allOf") or [{}]
+    if first.get("anyOf") == _INT_OR_STRING:
+        return {"allOf": [{**first, "anyOf": []}, *others]}
+    return {}
 
 
 def _narrowing(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
