@@ -45,6 +45,8 @@ def tests(marks: str, *options: str) -> Command:
 
 
 PARALLEL = ("-n", str(max(2, min(4, os.cpu_count() or 2))), "--dist", "worksteal")
+PAIRWISE = ("-n", "2", "--dist", "loadfile")
+"""Two control planes at a time: they wait more than they work."""
 
 STAGES = (
     Stage(
@@ -56,7 +58,7 @@ STAGES = (
             tests("root and not e2e and not cluster and not long"),
         ),
     ),
-    Stage("local", 8, (tests("e2e and not long"),)),
+    Stage("local", 8, (tests("e2e and not long", *PAIRWISE),)),
     Stage(CLUSTER, 10, (tests("cluster and not long"),)),
     Stage(LONG, 45, (tests("long"), Command(("scripts/bench",))), long=True),
 )

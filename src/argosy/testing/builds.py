@@ -142,7 +142,7 @@ def _build_one(folder: Path, recipe: Recipe) -> None:
     beside = folder / ".building" / recipe.program
     environment = {**os.environ, "CGO_ENABLED": "0"}
     if recipe.seccomp:
-        environment |= {"CGO_ENABLED": "1", "PKG_CONFIG": str(_seccomp(folder))}
+        environment |= _with_seccomp(folder)
     _go_build(recipe, environment, beside)
     stamp.unlink(missing_ok=True)
     beside.replace(path)
@@ -169,19 +169,20 @@ def _go_build(recipe: Recipe, environment: Mapping[str, str], output: Path) -> N
         ) from error
 
 
-def _seccomp(folder: Path) -> Path:
-    """What tells the compiler where the seccomp library is, in the place of pkg-config."""
-    compile_flags, link_flags = "", "-lseccomp"
+def _with_seccomp(folder: Path) -> dict[str, str]:
+    """Where the compiler finds the seccomp library, told by variables that only it reads.
+
+    Go keeps what pkg-config said with what it compiled, and would look there in the build of another folder.
+    """
+    script = folder / ".building" / "pkg-config"
+    script.write_text('#!/bin/sh\ncase "$*" in *--libs*) echo -lseccomp ;; esac\n')
+    script.chmod(0o755)
+    variables = {"CGO_ENABLED": "1", "PKG_CONFIG": str(script)}
     if not Path("/usr/include/seccomp.h").exists():
         unpacked = _debian(folder, "libseccomp-dev", "runc")
         libraries = next(unpacked.glob("usr/lib/*/libseccomp.a")).parent
-        compile_flags, link_flags = f"-I{unpacked}/usr/include", f"-L{libraries} -lseccomp"
-    script = folder / ".building" / "pkg-config"
-    script.write_text(
-        f'#!/bin/sh\ncase "$*" in *--cflags*) echo "{compile_flags}" ;; *) echo "{link_flags}" ;; esac\n'
-    )
-    script.chmod(0o755)
-    return script
+        variables |= {"C_INCLUDE_PATH": str(unpacked / "usr" / "include"), "LIBRARY_PATH": str(libraries)}
+    return variables
 
 
 def _find_nft(folder: Path) -> None:
