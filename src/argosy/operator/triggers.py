@@ -64,7 +64,15 @@ class Triggers:
         reconciler.jobs.when_undecodable(undecodable)
 
     def _pod(self, pod: Pod) -> None:
-        self._owner_of(pod, START_PAUSE if self.caches.more_will_start(pod) else POD_PAUSE)
+        if self._leaves(pod):
+            self._owner_of(pod)  # at once: what the others make of its loss must not be seen first
+        else:
+            self._owner_of(pod, START_PAUSE if self.caches.more_will_start(pod) else POD_PAUSE)
+
+    def _leaves(self, pod: Pod) -> bool:
+        known = self.caches.pods.get(pod.metadata.namespace, pod.metadata.name)
+        gone = known is None or known.metadata.uid != pod.metadata.uid
+        return gone or pod.metadata.deletion_timestamp is not None
 
     def _group(self, change: Change[PodGroup]) -> None:
         old, new = change.old, change.new

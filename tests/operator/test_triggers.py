@@ -1,0 +1,92 @@
+"""How soon a job is looked at after one of its pods changed."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Key
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
+from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.triggers import POD_PAUSE, START_PAUSE, Triggers
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.run import Reconciler
+
+KEY = Key("default", "mnist")
+
+
+def pod(index: int, phase: str) -> Pod:
+    meta = ObjectMeta(
+        name=f"mnist-worker-{index}",
+        namespace="default",
+        uid=f"uid-{index}",
+        resource_version="1",
+        labels={
+            labels.ROLE: "worker",
+            labels.INDEX: str(index),
+            labels.ATTEMPT: "1",
+            labels.REPLACEMENT: "0",
+        },
+        owner_references=[
+            OwnerReference(
+                api_version="argosy.dev/v1alpha1",
+                kind="TrainingRun",
+                name="mnist",
+                uid="job",
+                controller=True,
+            )
+        ],
+    )
+    return Pod(meta, PodSpec(), PodStatus(phase=phase))
+
+
+def becomes(caches: Caches, index: int, phase: str) -> None:
+    changed = pod(index, phase)
+    caches.pods.put(replace(changed, metadata=replace(changed.metadata, resource_version="2")))
+
+
+def going(caches: Caches) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    changed = pod(0, "Running")
+    meta = replace(changed.metadata, resource_version="2", deletion_timestamp=now)
+    caches.pods.put(replace(changed, metadata=meta))
+
+
+CASES: dict[str, tuple[Callable[[Caches], None], float]] = {
+    "one that ends: soon, its fellows may end too": (lambda caches: becomes(caches, 0, "Failed"), POD_PAUSE),
+    "one that runs while others start: when there is more to tell": (
+        lambda caches: becomes(caches, 1, "Running"),
+        START_PAUSE,
+    ),
+    "one on its way out: before its fellows give up because of it": (going, 0.0),
+    "one that is gone: likewise": (
+        lambda caches: caches.pods._store(Key("default", "mnist-worker-0"), None),
+        0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("happens", "want"), CASES.values(), ids=CASES.keys())
+def test_a_pod_wakes_its_job(happens: Callable[[Caches], None], want: float) -> None:
+    nowhere = Client(Connection(server="https://127.0.0.1:1"))
+    caches = Caches(nowhere, SystemClock())
+    woken: list[tuple[Key, float]] = []
+    reconciler = SimpleNamespace(
+        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=Cache(nowhere, TrainingRun)
+    )
+    for index, phase in enumerate(("Running", "Pending", "Pending")):
+        caches.pods.put(pod(index, phase))
+    Triggers(caches).add(
+        cast("Reconciler[TrainingRun]", reconciler), lambda key, after=0.0: woken.append((key, after))
+    )
+    happens(caches)
+    assert woken == [(KEY, want)]
