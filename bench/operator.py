@@ -55,7 +55,8 @@ def measure() -> Iterator[Figure]:
 def _server(folder: Path) -> Iterator[Server]:
     try:
         find("kube-apiserver")
-    except MissingAsset:
+    except MissingAsset as missing:
+        print(f"against our own API server, for {missing}", file=sys.stderr)
         with local_apiserver(folder) as server:
             yield server
     else:

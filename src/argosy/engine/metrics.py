@@ -5,7 +5,7 @@ nothing, and then nothing of Prometheus is loaded: it takes longer than a short 
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -106,4 +106,4 @@ _NOTHING = _Nothing()
 
 def _counted(number: object) -> Number:
     """Prometheus has a class for each sort, with the methods that this sort has; who counts knows which."""
-    return number  # type: ignore[return-value]
+    return cast("Number", number)
