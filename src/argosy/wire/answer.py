@@ -95,14 +95,14 @@ class AnswerReader:
         if self.limit is not None and self.size > self.limit:
             raise GarbledError(f"the body is larger than {self.limit} bytes")
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         parser = self._parser
         assert parser is not None
         self.began = True
         try:
             parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
-            self.rest = data[upgrade.args[0] :]
+            self.rest = bytes(data[upgrade.args[0] :])
         except HttpParserError as error:
             # What comes after the answer belongs to nobody; the answer itself is whole.
             self.keep_alive = False

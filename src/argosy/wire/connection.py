@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 from argosy.wire.answer import AnswerReader
 from argosy.wire.failures import CutOffError
+from argosy.wire.room import RoomyProtocol, hand_over
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -21,10 +22,11 @@ READ_BUFFER = 1 << 20
 """Bytes of a stream that wait for its reader before the peer has to."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(RoomyProtocol):
     """Made by `dial`, which gives it its transport."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
+        super().__init__()
         self.context = context
         """What its TLS was made with; requests of another identity need another connection."""
         self.idle_since = 0.0
@@ -90,7 +92,7 @@ class Connection(asyncio.Protocol):
         if self._error is not None:
             raise self._error
         protocol = heir(self.transport)
-        self.transport.set_protocol(protocol)
+        hand_over(self.transport, protocol)
         if self._current.rest:
             protocol.data_received(self._current.rest)
         return protocol
@@ -139,7 +141,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: memoryview) -> None:
         answer = self._answer
         if answer is None or (answer.done and answer.rest is None):
             self.abort()  # nobody asked for it: the next answer would not be to the next request

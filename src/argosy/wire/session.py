@@ -33,6 +33,7 @@ from argosy.wire.messages import (
     head,
     text_response,
 )
+from argosy.wire.room import RoomyProtocol, hand_over
 from argosy.wire.websocket import WebSocket
 
 log = logging.getLogger(__name__)
@@ -59,10 +60,11 @@ class Service:
     sessions: "set[Session]"
 
 
-class Session(asyncio.Protocol):
+class Session(RoomyProtocol):
     """Made for each connection; `deadline` is when the server loses its patience, by the loop's clock."""
 
     def __init__(self, service: Service) -> None:
+        super().__init__()
         self.deadline = inf
         self.task: asyncio.Task[None] | None = None
         self._service = service
@@ -105,14 +107,14 @@ class Session(asyncio.Protocol):
             self.task.cancel()
         self.resume_writing()
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: memoryview) -> None:
         if self._deaf:
             return
         begun, receiving = self._begun, self._receiving
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
-            self._upgraded(data[upgrade.args[0] :])
+            self._upgraded(bytes(data[upgrade.args[0] :]))
         except HttpParserError as error:
             self._misunderstood(error)
         else:
@@ -371,7 +373,7 @@ class Session(asyncio.Protocol):
             socket.connection_lost(None)
         else:
             transport.write(handshake(request, upgrade.subprotocol))
-            transport.set_protocol(socket)
+            hand_over(transport, socket)
             socket.data_received(self._after_upgrade)
             self._resume()
         code = _GOING_AWAY
