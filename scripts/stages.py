@@ -4,6 +4,9 @@ A stage that takes half as long again as its budget is ended and has failed, so 
 to be run. What cannot run on this machine (no root, no Go) is skipped and listed with the reason at the end;
 with ARGOSY_REQUIRE_ALL=1 it fails instead. Building a real Kubernetes and installing packages, once, are no
 stages: they have no budget.
+
+A few failed tests are run once more, one at a time. What passes then was unsteady: the stage has passed, and
+the summary names the test (docs/decisions/006).
 """
 
 import argparse
@@ -22,14 +25,18 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
 ALLOWANCE = 1.5
 CLUSTER, LONG = "cluster", "long"
-NO_TESTS = 5
-"""pytest's exit code when nothing matches."""
+FAILED, NO_TESTS = 1, 5
+"""pytest's exit codes when tests failed, and when nothing matches."""
+SECOND_LOOKS = 3
+"""So many failed tests of a command get one; more are no accident."""
 
 
 @dataclass(frozen=True)
 class Command:
     arguments: tuple[str, ...]
     is_pytest: bool = False
+    spread: tuple[str, ...] = ()
+    """How pytest deals the tests out to processes."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,8 @@ class Stage:
     long: bool = False
 
 
-def tests(marks: str, *options: str) -> Command:
-    return Command(("-m", "pytest", "-q", "-m", marks, *options), is_pytest=True)
+def tests(marks: str, *spread: str) -> Command:
+    return Command(("-m", "pytest", "-q", "-m", marks), is_pytest=True, spread=spread)
 
 
 PARALLEL = ("-n", str(max(2, min(4, os.cpu_count() or 2))), "--dist", "worksteal")
@@ -69,6 +76,8 @@ class Result:
     stage: Stage
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
+    unsteady: list[str] = field(default_factory=list)
+    """Tests that failed once and passed when they were run again."""
 
 
 def main() -> int:
@@ -147,36 +156,54 @@ def _run(stage: Stage, skipped: Counter[str]) -> Result:
     _say(f"\n== stage {stage.name}, budget {stage.minutes:g} min")
     result = Result(stage)
     began = time.monotonic()
+    deadline = began + stage.minutes * 60 * ALLOWANCE
     for command in stage.commands:
-        left = stage.minutes * 60 * ALLOWANCE - (time.monotonic() - began)
-        if failure := _run_command(command, left, skipped):
+        if command.is_pytest:
+            failure = _run_tests(command, deadline, skipped, result.unsteady)
+        else:
+            words = [str(ROOT / command.arguments[0]), *command.arguments[1:]]
+            failure = _verdict(command, _call(words, deadline))
+        if failure:
             result.failures.append(failure)
     result.seconds = time.monotonic() - began
     return result
 
 
-def _run_command(command: Command, seconds: float, skipped: Counter[str]) -> str:
-    """Run one command; the result says what failed, and is empty when nothing did."""
+def _run_tests(command: Command, deadline: float, skipped: Counter[str], unsteady: list[str]) -> str:
+    """Run tests, a few failed ones twice; the result says what failed, and is empty when nothing did."""
     with tempfile.TemporaryDirectory() as scratch:
         account = Path(scratch) / "account.xml"
-        if command.is_pytest:
-            arguments = [sys.executable, *command.arguments, f"--junitxml={account}"]
-        else:
-            arguments = [str(ROOT / command.arguments[0]), *command.arguments[1:]]
-        process = subprocess.Popen(arguments, cwd=ROOT, start_new_session=True)
-        try:
-            code = process.wait(max(seconds, 0.1))
-        except subprocess.TimeoutExpired:
-            _end(process)
-            return "over its budget by half: ended"
-        except KeyboardInterrupt:
-            _end(process)
-            raise
+        words = [sys.executable, *command.arguments, f"--junitxml={account}", "-o", f"cache_dir={scratch}"]
+        code = _call([*words, *command.spread], deadline)
         if account.exists():
             skipped.update(_skips(account))
-    if code == 0 or (command.is_pytest and code == NO_TESTS):
-        return ""
-    return f"{' '.join(command.arguments[:2])} ended with {code}"
+        if code == NO_TESTS:
+            return ""
+        if code == FAILED and len(failed := _failed(account)) <= SECOND_LOOKS:
+            _say(f"once more, one at a time: {', '.join(failed)}")
+            code = _call([*words, "--last-failed", "--last-failed-no-failures=none"], deadline)
+            if code == 0:
+                unsteady.extend(failed)
+    return _verdict(command, code)
+
+
+def _verdict(command: Command, code: int | None) -> str:
+    if code is None:
+        return "over its budget by half: ended"
+    return "" if code == 0 else f"{' '.join(command.arguments[:2])} ended with {code}"
+
+
+def _call(words: list[str], deadline: float) -> int | None:
+    """The exit code; none if the command was still running at the deadline, and was ended."""
+    process = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
+    try:
+        return process.wait(max(deadline - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return None
+    except KeyboardInterrupt:
+        _end(process)
+        raise
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -198,6 +225,15 @@ def _skips(account: Path) -> list[str]:
     return [skip.get("message", "no reason given") for skip in root.iter("skipped")]
 
 
+def _failed(account: Path) -> list[str]:
+    root = ElementTree.parse(account).getroot()  # noqa: S314 - pytest wrote it a moment ago
+    return [
+        f"{case.get('classname')}.{case.get('name')}"
+        for case in root.iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+
+
 def _report(results: list[Result], skipped: Counter[str], left_out: list[str], problem: str) -> None:
     _say("\n== summary")
     for result in results:
@@ -205,6 +241,8 @@ def _report(results: list[Result], skipped: Counter[str], left_out: list[str], p
         if not result.failures and result.seconds > result.stage.minutes * 60:
             verdict += " (over its budget)"
         _say(f"{result.stage.name:8} {result.seconds:6.1f} s of {result.stage.minutes * 60:.0f} s  {verdict}")
+        for test in result.unsteady:
+            _say(f"unsteady: {test} failed, and passed when it was run again")
     if problem:
         _say(f"not run: tests against a real Kubernetes: {problem}")
     for reason in left_out:
