@@ -18,7 +18,7 @@ PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 WATCHERS, WRITES_PER_SECOND, WATCH_SECONDS = 200, 100, 5.0
 STORED = 20_000
-CREATES = {"warm": 300, "create": 4000}
+ROUNDS, WARM, CREATES = 5, 300, 1500
 
 
 def measure() -> Iterator[Figure]:
@@ -44,19 +44,24 @@ def _start_default_account(server: Server) -> None:
 
 
 async def _creates(server: Server, folder: Path) -> Figure:
+    """The best of several rounds, ours and the bound in turn: other work on a machine only takes away."""
     reply = folder / "reply.json"
     reply.write_text(json.dumps(pod("bare")))
-    rate = await _created_per_second(server)
+    rates, bounds = [], []
     with bare_server(server, reply) as bare:
-        bound = await _created_per_second(bare)
-    return Figure("api_creates_per_s", rate, "1/s", bound, "raw HTTP, same bodies", 1500, "higher")
+        async with plain_client(server) as ours, plain_client(bare) as raw:
+            for client in (ours, raw):
+                await _created_per_second(client, "warm", WARM)
+            for number in range(ROUNDS):
+                rates.append(await _created_per_second(ours, f"create-{number}", CREATES))
+                bounds.append(await _created_per_second(raw, f"create-{number}", CREATES))
+    bound_is = f"raw HTTP, same bodies; best of {ROUNDS} rounds in turn"
+    return Figure("api_creates_per_s", max(rates), "1/s", max(bounds), bound_is, 1500, "higher")
 
 
-async def _created_per_second(server: Server) -> float:
-    warm, measured = ([encoded_pod(f"{word}-{n}") for n in range(count)] for word, count in CREATES.items())
-    async with plain_client(server) as client:
-        await per_second(len(warm), lambda number: _post(client, PODS, warm[number]))
-        return await per_second(len(measured), lambda number: _post(client, PODS, measured[number]))
+async def _created_per_second(client: Plain, prefix: str, count: int) -> float:
+    bodies = [encoded_pod(f"{prefix}-{number}") for number in range(count)]
+    return await per_second(count, lambda number: _post(client, PODS, bodies[number]))
 
 
 async def _list(server: Server, folder: Path) -> Figure:

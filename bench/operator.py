@@ -27,6 +27,7 @@ from bench.figures import Figure
 from bench.load import pod
 
 JOBS, PODS = int(os.environ.get("BENCH_JOBS", "1000")), 8
+ROUNDS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 WRITES = r'argosy_requests_total{.*verb="(?:POST|PUT|PATCH|DELETE)"'
 LEAST_WRITES = PODS + 4
@@ -38,13 +39,16 @@ def measure() -> Iterator[Figure]:
         asyncio.run(_prepare(server))
         health = f"127.0.0.1:{free_port()}"
         with _simulator(server):
-            bound = asyncio.run(_bare(server))
+            spent, bounds = [], []
             with _operator(server, health) as process:
-                before = _cpu(process.pid)
-                asyncio.run(_bring_up(server))
-                spent = (_cpu(process.pid) - before) / (JOBS * PODS) * 1000
+                for number in range(ROUNDS):
+                    bounds.append(asyncio.run(_bare(server, number)))
+                    before = _cpu(process.pid)
+                    asyncio.run(_bring_up(server, JOBS * number // ROUNDS, JOBS * (number + 1) // ROUNDS))
+                    spent.append((_cpu(process.pid) - before) / (JOBS // ROUNDS * PODS) * 1000)
                 writes = _sum(_metrics(health), WRITES) / JOBS
-            yield Figure("operator_cpu_ms_per_pod", spent, "ms", bound, "a bare client creating pods", 1.5)
+            bound_is = f"a bare client creating pods; cheapest of {ROUNDS} rounds in turn"
+            yield Figure("operator_cpu_ms_per_pod", min(spent), "ms", min(bounds), bound_is, 1.5)
             yield Figure("operator_writes_per_job", writes, "", LEAST_WRITES, LEAST_WRITES_ARE, 14)
             with _operator(server, health):
                 writes = _writes_of_a_pass(health)
@@ -72,29 +76,30 @@ async def _prepare(server: Server) -> None:
         await client.apply(ServiceAccount, {"metadata": {"name": "default"}}, "default", force=True)
 
 
-async def _bare(server: Server) -> float:
+async def _bare(server: Server, turn: int) -> float:
     """Milliseconds of CPU that a plain client spends on creating a pod and seeing it once."""
+    bodies = [pod(f"bare-{turn}-{number}") for number in range(500)]
+    for body in bodies:
+        body["metadata"]["labels"] = {"bare": str(turn)}  # type: ignore[index]  # none of the operator's
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
-        began, count = time.process_time(), 500
-        await asyncio.gather(
-            *(client.create(Pod, pod(f"bare-{number}"), "default") for number in range(count))
-        )
-        await client.list(Pod, "default")
-        return (time.process_time() - began) / count * 1000
+        began = time.process_time()
+        await asyncio.gather(*(client.create(Pod, body, "default") for body in bodies))
+        await client.list(Pod, "default", labels=f"bare={turn}")
+        return (time.process_time() - began) / len(bodies) * 1000
 
 
-async def _bring_up(server: Server) -> None:
-    """Make the jobs, and wait until the last of them says Running."""
+async def _bring_up(server: Server, first: int, end: int) -> None:
+    """Make jobs of these numbers, and wait until all that there are say Running."""
     container = {"name": "main", "image": "local", "command": ["train"]}
     template = {"spec": {"containers": [container], "automountServiceAccountToken": False}}
     spec = {"framework": "custom", "roles": {"worker": {"replicas": PODS, "template": template}}}
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
-        bodies = [{"metadata": {"name": f"job-{number}"}, "spec": spec} for number in range(JOBS)]
+        bodies = [{"metadata": {"name": f"job-{number}"}, "spec": spec} for number in range(first, end)]
         await asyncio.gather(*(client.create(TrainingRun, body, "default") for body in bodies))
         async with asyncio.timeout(600):
             while True:
                 runs = (await client.list(TrainingRun, "default", resource_version="0")).items
-                if sum(run.status.phase == "Running" for run in runs) == JOBS:
+                if sum(run.status.phase == "Running" for run in runs) == end:
                     return
                 await asyncio.sleep(1)
 

@@ -6,7 +6,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from argosy.cli.main import COMMANDS, cli
+from argosy.cli.group import cli
+from argosy.cli.main import COMMANDS, help_text
 
 
 def test_help_lists_every_command_and_imports_none() -> None:
@@ -14,12 +15,18 @@ def test_help_lists_every_command_and_imports_none() -> None:
         "import sys; from argosy.cli.main import main; sys.argv = ['argosy', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([m for m in sys.modules if m.startswith('argosy.cli.') or m in ('httptools', 'yaml')])"
+        "print([m for m in sys.modules if m.startswith('argosy.cli.') or m in ('click', 'yaml')])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     *shown, modules = out.splitlines()
     assert all(any(line.strip().startswith(f"{name} ") for line in shown) for name in COMMANDS)
     assert modules == "['argosy.cli.main']"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["-h", "up"]])
+def test_help_is_the_same_however_it_is_asked_for(words: list[str]) -> None:
+    result = CliRunner().invoke(cli, words)
+    assert (result.exit_code, result.output) == (0, help_text())
 
 
 def test_waiting_for_a_control_plane_loads_nothing_that_only_others_need() -> None:

@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print shell completion, to be sourced: `source <(argosy completion bash)`."""
-    from argosy.cli.main import cli
+    from argosy.cli.group import cli
 
     kind = get_completion_class(shell)
     assert kind is not None

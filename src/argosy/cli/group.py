@@ -1,0 +1,64 @@
+"""The commands as click knows them: found in the table, and imported only when they are called."""
+
+import importlib
+import sys
+
+import click
+
+from argosy import __version__
+from argosy.cli.main import COMMANDS, HELP_OPTIONS, help_text
+
+
+class Commands(click.Group):
+    """A group that knows its commands' names and one-line helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = _closest(args[0])
+            hint = f"; did you mean `argosy {close}`?" if close else "; `argosy --help` lists them"
+            raise click.UsageError(f"there is no command `{args[0]}`{hint}")
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return help_text().rstrip()
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": list(HELP_OPTIONS)})
+@click.version_option(__version__, "-V", "--version", message="argosy %(version)s")
+def cli() -> None:
+    """All commands are in the table."""
+
+
+def run() -> None:
+    """Do what the command line says, and exit."""
+    try:
+        cli.main(prog_name="argosy", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+
+
+def _closest(name: str) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, COMMANDS, n=1)), None)
