@@ -101,8 +101,9 @@ class App:
 
     def _authorize(self, request: Request, target: Target | None, verb: str) -> None:
         asked = asked_of(request, target, verb)
-        if not self._authorizer.allowed(asked)[0]:
-            raise denied(asked)
+        allowed, why = self._authorizer.allowed(asked)
+        if not allowed:
+            raise denied(asked, why)
 
     def _health(self, request: Request) -> Response:
         if request.path.startswith("/readyz") and not self.ready:

@@ -1,75 +1,76 @@
 """Nobody grants what they do not have: the check on roles and bindings that RBAC makes.
 
-A rule is held when the user's own rules, taken together, allow each verb on each of its resources. Who has
-the verb `escalate` on roles, or `bind` on the role that is bound, may do more.
+A rule is held when the user's own rules cover each verb on each of its resources. Who has the verb `escalate`
+on a role, or `bind` on the role that is bound, may do more.
 """
-
-from itertools import product
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import User
-from argosy.local.apiserver.rbac import MASTERS, Attributes, Authorizer, Rule, rules_of
-from argosy.local.apiserver.status import forbidden
+from argosy.local.apiserver.rbac import GROUP, MASTERS, role_of, together
+from argosy.local.apiserver.rules import EVERYTHING, Attributes, Rule, missing, quoted, rules_of
+from argosy.local.apiserver.status import StatusError, forbidden, not_found
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, text
-
-_GROUP = "rbac.authorization.k8s.io"
+from argosy.local.schema.reading import part, parts, text
 
 
-def check_grant(call: Call, obj: Json, authorizer: Authorizer) -> None:
+def check_grant(call: Call, obj: Json, old: Json | None) -> None:
     """Refuse a role or binding that gives more than its writer has."""
-    user, plural, name = call.request.user, call.served.plural, text(obj, "metadata", "name")
-    if call.served.group != _GROUP or MASTERS in user.groups:
+    if MASTERS in call.request.user.groups or (old is not None and _only_collected(obj, old)):
         return
-    if plural in ("roles", "clusterroles"):
-        asked = Attributes(user, "escalate", _GROUP, plural, name=name, namespace=call.namespace)
-        rules = rules_of(obj)
+    if call.served.plural in ("roles", "clusterroles"):
+        _check_role(call, obj, old)
     else:
-        role = part(obj, "roleRef")
-        cluster = text(role, "kind") == "ClusterRole"
-        kind = "clusterroles" if cluster else "roles"
-        asked = Attributes(user, "bind", _GROUP, kind, name=text(role, "name"), namespace=call.namespace)
-        stored = call.api.store.collection(f"{kind}.{_GROUP}").get(
-            "" if cluster else call.namespace, text(role, "name")
-        )
-        rules = rules_of(stored.decoded()) if stored else ()
-    if authorizer.allowed(asked)[0]:
+        _check_binding(call, obj)
+
+
+def _check_role(call: Call, obj: Json, old: Json | None) -> None:
+    user, plural = call.request.user, call.served.plural
+    # A request that creates has no name yet, so that `escalate` on named roles is for changing them.
+    asked = Attributes(user, "escalate", GROUP, plural, name=call.target.name, namespace=call.namespace)
+    if call.api.authorizer.allowed(asked)[0]:
         return
-    held = authorizer.rules(user, call.namespace)
-    missing = [rule for rule in rules if not _covered(rule, held, user)]
-    if missing:
-        raise forbidden(_GROUP, plural, name, _why(user, missing))
+    _confirm(call, rules_of(obj), text(obj, "metadata", "name"))
+    if any(parts(each, "aggregationRule", "clusterRoleSelectors") for each in (obj, old or {})):
+        held, _ = call.api.authorizer.rules(user, call.namespace)
+        if missing(held, EVERYTHING):
+            why = "must have cluster-admin privileges to use the aggregationRule"
+            raise forbidden(GROUP, plural, text(obj, "metadata", "name"), why)
 
 
-def _covered(rule: Rule, held: list[Rule], user: User) -> bool:
-    """Whether the user's rules allow all that this one does."""
-    if rule.paths:
-        wanted = [Attributes(user, verb, path=path) for verb, path in product(rule.verbs, rule.paths)]
-    else:
-        wanted = [
-            Attributes(user, verb, group, resource.partition("/")[0], resource.partition("/")[2], name)
-            for verb, group, resource, name in product(
-                rule.verbs, rule.groups, rule.resources, rule.names or ("",)
-            )
-        ]
-    return all(any(own.allows(asked) for own in held) for asked in wanted)
+def _check_binding(call: Call, obj: Json) -> None:
+    role = role_of(obj, call.namespace)
+    if role.kind not in ("Role", "ClusterRole"):
+        raise StatusError(500, "", f'unsupported role reference kind: "{role.kind}"')
+    plural = f"{role.kind.lower()}s"
+    asked = Attributes(call.request.user, "bind", GROUP, plural, name=role.name, namespace=call.namespace)
+    if call.api.authorizer.allowed(asked)[0]:
+        return
+    rules = call.api.authorizer.rules_of(role)
+    if rules is None:
+        raise not_found(GROUP, call.served.plural, role.name)  # so Kubernetes says it, of the role
+    _confirm(call, rules, text(obj, "metadata", "name"))
 
 
-def _why(user: User, missing: list[Rule]) -> str:
-    groups = " ".join(f'"{group}"' for group in user.groups)
-    shown = "\n".join(_shown(rule) for rule in missing)
-    who = f'user "{user.name}" (groups=[{groups}])'
-    return f"{who} is attempting to grant RBAC permissions not currently held:\n{shown}"
+def _confirm(call: Call, rules: tuple[Rule, ...], name: str) -> None:
+    user = call.request.user
+    held, problems = call.api.authorizer.rules(user, call.namespace)
+    if lacking := missing(held, rules):
+        raise forbidden(GROUP, call.served.plural, name, _why(user, lacking, problems))
 
 
-def _shown(rule: Rule) -> str:
-    def quoted(values: frozenset[str] | tuple[str, ...]) -> str:
-        return " ".join(f'"{value}"' for value in sorted(values))
+def _why(user: User, lacking: list[Rule], problems: list[str]) -> str:
+    shown = "\n".join(sorted({rule.shown() for rule in lacking}))
+    told = f"; resolution errors: [{together(problems)}]" if problems else ""
+    who = f'user "{user.name}" (groups={quoted(user.groups)})'
+    return f"{who} is attempting to grant RBAC permissions not currently held:\n{shown}{told}"
 
-    if rule.paths:
-        return f"{{NonResourceURLs:[{quoted(rule.paths)}], Verbs:[{quoted(rule.verbs)}]}}"
-    names = f", ResourceNames:[{quoted(rule.names)}]" if rule.names else ""
-    return (
-        f"{{APIGroups:[{quoted(rule.groups)}], Resources:[{quoted(rule.resources)}]{names}, "
-        f"Verbs:[{quoted(rule.verbs)}]}}"
-    )
+
+def _only_collected(obj: Json, old: Json) -> bool:
+    """Whether nothing changed but what the garbage collector changes."""
+
+    def rest(each: Json) -> Json:
+        ignored = ("ownerReferences", "finalizers", "managedFields")
+        metadata = {key: value for key, value in part(each, "metadata").items() if key not in ignored}
+        return {**each, "metadata": metadata}
+
+    return rest(obj) == rest(old)

@@ -1,7 +1,8 @@
 """Asking in someone else's name (`kubectl --as`), which needs a right for each name."""
 
 from argosy.local.apiserver.http import Request, User
-from argosy.local.apiserver.rbac import Attributes, Authorizer, asked_of, denied
+from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
+from argosy.local.apiserver.rules import Attributes
 from argosy.local.apiserver.target import parse_target
 
 _ACCOUNT = "system:serviceaccount:"

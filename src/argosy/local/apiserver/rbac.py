@@ -1,7 +1,7 @@
 """May they: roles and bindings, evaluated as Kubernetes does. The group system:masters may do anything.
 
-Rules are decoded once and kept until a role or binding changes. An aggregated ClusterRole has, beside its own
-rules, those of the roles that it selects.
+The bindings of a namespace are decoded when they change and filed by who they are for, so that a request
+costs what its own user's bindings cost, however many others there are.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,184 +9,170 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from argosy.local.apiserver.http import Request, User
-from argosy.local.apiserver.objects import labels_of
+from argosy.local.apiserver.rules import Attributes, Rule, rules_of
 from argosy.local.apiserver.status import StatusError
 from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.target import Target
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, parts, strings, text
-from argosy.local.schema.selectors import SelectorError, parse_fields, selector_from
+from argosy.local.schema.reading import parts, text
+from argosy.local.schema.selectors import SelectorError, parse_fields
 
-_GROUP = "rbac.authorization.k8s.io"
-_STORAGES = tuple(
-    f"{name}.{_GROUP}" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
-)
+GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"
+_ROLES_KEPT = 10_000
 
 
-class Attributes(msgspec.Struct, frozen=True):
-    """What is asked for: a resource, or a path when `path` is set."""
+class RoleRef(msgspec.Struct, frozen=True):
+    """The role of a binding; `namespace` is that of the binding, or empty for a cluster role."""
 
-    user: User
-    verb: str
-    group: str = ""
-    resource: str = ""
-    subresource: str = ""
-    name: str = ""
-    namespace: str = ""
-    path: str = ""
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def storage(self) -> str:
+        return f"{self.kind.lower()}s.{GROUP}"
 
 
-class Rule(msgspec.Struct, frozen=True):
-    verbs: frozenset[str]
-    groups: frozenset[str]
-    resources: frozenset[str]
-    names: frozenset[str]
-    paths: tuple[str, ...]
-
-    def allows(self, asked: Attributes) -> bool:
-        if not ("*" in self.verbs or asked.verb in self.verbs):
-            return False
-        if asked.path:
-            return any(
-                path in ("*", asked.path) or (path.endswith("*") and asked.path.startswith(path[:-1]))
-                for path in self.paths
-            )
-        wanted = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-        return (
-            ("*" in self.groups or asked.group in self.groups)
-            and (
-                "*" in self.resources
-                or wanted in self.resources
-                or (bool(asked.subresource) and f"*/{asked.subresource}" in self.resources)
-            )
-            and (not self.names or asked.name in self.names)
-        )
-
-    def json(self) -> Json:
-        """The rule as SelfSubjectRulesReview lists it."""
-        if self.paths:
-            return {"verbs": sorted(self.verbs), "nonResourceURLs": list(self.paths)}
-        shown: Json = {
-            "verbs": sorted(self.verbs),
-            "apiGroups": sorted(self.groups),
-            "resources": sorted(self.resources),
-        }
-        return {**shown, "resourceNames": sorted(self.names)} if self.names else shown
+def role_of(binding: Json, namespace: str) -> RoleRef:
+    kind = text(binding, "roleRef", "kind")
+    return RoleRef(kind, "" if kind == "ClusterRole" else namespace, text(binding, "roleRef", "name"))
 
 
 class _Binding(msgspec.Struct, frozen=True):
-    users: frozenset[str]
-    groups: frozenset[str]
-    rules: tuple[Rule, ...]
-    why: str
+    rv: int
+    name: str
+    namespace: str
+    role: RoleRef
+    subjects: tuple[tuple[str, str], ...]
+    """Whom it is for, as the key to find it by and as it is told."""
 
-    def applies(self, user: User) -> bool:
-        return user.name in self.users or not self.groups.isdisjoint(user.groups)
+    def why(self, key: str) -> str:
+        subject = next(told for each, told in self.subjects if each == key)
+        kind, name = "ClusterRoleBinding", self.name
+        if self.namespace:
+            kind, name = "RoleBinding", f"{self.name}/{self.namespace}"
+        return f'RBAC: allowed by {kind} "{name}" of {self.role.kind} "{self.role.name}" to {subject}'
+
+
+class _Scope(msgspec.Struct):
+    """The bindings of a namespace, or of the cluster."""
+
+    revision: int = -1
+    bindings: dict[str, _Binding] = {}
+    by_subject: dict[str, list[_Binding]] = {}
 
 
 class Authorizer:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read_at: tuple[int, ...] = ()
-        self._bindings: dict[str, list[_Binding]] = {}
+        self._scopes: dict[str, _Scope] = {}
+        self._roles: dict[RoleRef, tuple[int, tuple[Rule, ...]]] = {}
 
     def allowed(self, asked: Attributes) -> tuple[bool, str]:
-        """Whether it is allowed, and by what."""
+        """Whether it is allowed, and by what; or what kept it from being known."""
         if MASTERS in asked.user.groups:
             return True, ""
-        for binding in self._applying(asked.user, asked.namespace):
-            if any(rule.allows(asked) for rule in binding.rules):
-                return True, binding.why
-        return False, ""
+        problems: list[str] = []
+        for binding, key in self._applying(asked.user, asked.namespace):
+            rules = self.rules_of(binding.role)
+            if rules is None:
+                problems.append(_absent(binding.role))
+            elif any(rule.allows(asked) for rule in rules):
+                return True, binding.why(key)
+        return False, f"RBAC: {together(problems)}" if problems else ""
 
-    def rules(self, user: User, namespace: str) -> list[Rule]:
-        """All that a user may do in a namespace."""
-        if MASTERS in user.groups:
-            every = frozenset({"*"})
-            return [
-                Rule(every, every, every, frozenset(), ()),
-                Rule(every, frozenset(), frozenset(), frozenset(), ("*",)),
-            ]
-        return [rule for binding in self._applying(user, namespace) for rule in binding.rules]
+    def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """All that a user may do in a namespace, and what kept it from being known."""
+        found: list[Rule] = []
+        problems: list[str] = []
+        for binding, _ in self._applying(user, namespace):
+            rules = self.rules_of(binding.role)
+            if rules is None:
+                problems.append(_absent(binding.role))
+            else:
+                found.extend(rules)
+        return found, problems
 
-    def _applying(self, user: User, namespace: str) -> Iterator[_Binding]:
-        bindings = self._current()
-        scopes = ("", namespace) if namespace else ("",)
-        for scope in scopes:
-            for binding in bindings.get(scope, ()):
-                if binding.applies(user):
-                    yield binding
+    def rules_of(self, role: RoleRef) -> tuple[Rule, ...] | None:
+        """The rules of a role; None when there is no such role."""
+        stored = self._store.collection(role.storage).get(role.namespace, role.name)
+        if stored is None:
+            return None
+        known = self._roles.get(role)
+        if known is None or known[0] != stored.rv:
+            if len(self._roles) >= _ROLES_KEPT:
+                self._roles.clear()  # roles come and go with jobs
+            known = self._roles[role] = (stored.rv, rules_of(stored.decoded()))
+        return known[1]
 
-    def _current(self) -> dict[str, list[_Binding]]:
-        """Bindings by namespace; those of the cluster are under the empty one."""
-        stamp = tuple(self._store.collection(storage).revision for storage in _STORAGES)
-        if stamp != self._read_at:
-            self._bindings = self._read()
-            self._read_at = stamp
-        return self._bindings
+    def _applying(self, user: User, namespace: str) -> Iterator[tuple[_Binding, str]]:
+        """The bindings for a user, each once and with the subject that it is for."""
+        keys = [f"u:{user.name}", *(f"g:{group}" for group in user.groups)]
+        for scope in ("", namespace) if namespace else ("",):
+            found = self._current(scope).by_subject
+            seen: set[str] = set()
+            for key in keys:
+                for binding in found.get(key, ()):
+                    if binding.name not in seen:
+                        seen.add(binding.name)
+                        yield binding, key
 
-    def _read(self) -> dict[str, list[_Binding]]:
-        cluster_roles, cluster_bindings, roles, bindings = (
-            [stored.decoded() for stored in self._store.collection(storage).listed(None)]
-            for storage in _STORAGES
-        )
-        known = {
-            ("", text(role, "metadata", "name")): rules_of(role, cluster_roles) for role in cluster_roles
-        }
-        for role in roles:
-            known[text(role, "metadata", "namespace"), text(role, "metadata", "name")] = rules_of(role)
-        found: dict[str, list[_Binding]] = {}
-        for binding in [*cluster_bindings, *bindings]:
-            namespace = text(binding, "metadata", "namespace")
-            found.setdefault(namespace, []).append(_binding(binding, namespace, known))
-        return found
-
-
-def rules_of(role: Json, cluster_roles: Iterable[Json] = ()) -> tuple[Rule, ...]:
-    """The rules of a role, with those that it aggregates."""
-    raw = parts(role, "rules")
-    for selector in parts(role, "aggregationRule", "clusterRoleSelectors"):
-        wanted = selector_from(selector)
-        for other in cluster_roles:
-            if other is not role and wanted.matches(labels_of(other, "metadata", "labels")):
-                raw = [*raw, *parts(other, "rules")]
-    return tuple(
-        Rule(
-            frozenset(strings(rule, "verbs")),
-            frozenset(strings(rule, "apiGroups")),
-            frozenset(strings(rule, "resources")),
-            frozenset(strings(rule, "resourceNames")),
-            tuple(strings(rule, "nonResourceURLs")),
-        )
-        for rule in raw
-    )
+    def _current(self, namespace: str) -> _Scope:
+        kind = "rolebindings" if namespace else "clusterrolebindings"
+        collection = self._store.collection(f"{kind}.{GROUP}")
+        scope = self._scopes.get(namespace)
+        if scope is not None and scope.revision == collection.revision:
+            return scope
+        known = scope.bindings if scope is not None else {}
+        bindings: dict[str, _Binding] = {}
+        by_subject: dict[str, list[_Binding]] = {}
+        for stored in collection.listed(namespace):
+            old = known.get(stored.name)
+            binding = old if old and old.rv == stored.rv else _binding(stored.decoded(), stored.rv)
+            bindings[stored.name] = binding
+            for key, _ in binding.subjects:
+                by_subject.setdefault(key, []).append(binding)
+        scope = _Scope(collection.revision, bindings, by_subject)
+        if bindings:
+            self._scopes[namespace] = scope
+        else:
+            self._scopes.pop(namespace, None)  # namespaces come and go
+        return scope
 
 
-def _binding(binding: Json, namespace: str, known: dict[tuple[str, str], tuple[Rule, ...]]) -> _Binding:
-    users, groups = set(), set()
-    for subject in parts(binding, "subjects"):
-        name = text(subject, "name")
-        match text(subject, "kind"):
-            case "User":
-                users.add(name)
-            case "Group":
-                groups.add(name)
-            case "ServiceAccount":
-                users.add(f"system:serviceaccount:{text(subject, 'namespace') or namespace}:{name}")
-    reference = part(binding, "roleRef")
-    kind, role = text(reference, "kind"), text(reference, "name")
-    rules = known.get(("" if kind == "ClusterRole" else namespace, role), ())
-    own = text(binding, "metadata", "name")
-    shown = f'RoleBinding "{own}/{namespace}"' if namespace else f'ClusterRoleBinding "{own}"'
-    who = next((s for s in parts(binding, "subjects")), {})
-    subject_text = f'{text(who, "kind")} "{text(who, "name")}"'
+def _binding(binding: Json, rv: int) -> _Binding:
+    namespace = text(binding, "metadata", "namespace")
     return _Binding(
-        frozenset(users),
-        frozenset(groups),
-        rules,
-        f'RBAC: allowed by {shown} of {kind} "{role}" to {subject_text}',
+        rv,
+        text(binding, "metadata", "name"),
+        namespace,
+        role_of(binding, namespace),
+        tuple(_subjects(parts(binding, "subjects"), namespace)),
     )
+
+
+def _subjects(subjects: Iterable[Json], namespace: str) -> Iterator[tuple[str, str]]:
+    for subject in subjects:
+        kind, name = text(subject, "kind"), text(subject, "name")
+        match kind:
+            case "User":
+                yield f"u:{name}", f'{kind} "{name}"'
+            case "Group":
+                yield f"g:{name}", f'{kind} "{name}"'
+            case "ServiceAccount":
+                where = text(subject, "namespace") or namespace
+                yield f"u:system:serviceaccount:{where}:{name}", f'{kind} "{name}/{where}"'
+
+
+def _absent(role: RoleRef) -> str:
+    return f'{role.kind.lower()}.{GROUP} "{role.name}" not found'
+
+
+def together(problems: list[str]) -> str:
+    """Several errors as Go tells them in one."""
+    distinct = list(dict.fromkeys(problems))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def asked_of(request: Request, target: Target | None, verb: str) -> Attributes:
@@ -212,11 +198,12 @@ def _pinned_name(selector: str) -> str | None:
 _PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete", "HEAD": "head"}
 
 
-def denied(asked: Attributes) -> StatusError:
+def denied(asked: Attributes, why: str = "") -> StatusError:
     """403, worded as Kubernetes words it."""
     user = asked.user.name
+    told = f": {why}" if why else ""
     if asked.path:
-        message = f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"'
+        message = f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"{told}'
         return StatusError(403, "Forbidden", message, {})
     resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
@@ -224,7 +211,7 @@ def denied(asked: Attributes) -> StatusError:
     named = f'{shown} "{asked.name}"' if asked.name else shown
     message = (
         f'{named} is forbidden: User "{user}" cannot {asked.verb} resource "{resource}" '
-        f'in API group "{asked.group}" {where}'
+        f'in API group "{asked.group}" {where}{told}'
     )
     details: Json = {"name": asked.name, "group": asked.group, "kind": asked.resource}
     return StatusError(403, "Forbidden", message, {key: value for key, value in details.items() if value})

@@ -81,7 +81,7 @@ async def update(
     obj = admit_update(call, obj, old)
     _count_generation(obj, old, call)
     if served.group == "rbac.authorization.k8s.io":
-        check_grant(call, obj, call.api.authorizer)
+        check_grant(call, obj, old)
     if errors := [*_finalizer_errors(obj, old), *shape.validate(obj, served, old, subresource)]:
         raise invalid_error(served.group, served.kind, head.name, errors)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}

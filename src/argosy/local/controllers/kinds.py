@@ -342,3 +342,20 @@ class Namespace(Struct):
     metadata: ObjectMeta
     spec: NamespaceSpec = field(default_factory=NamespaceSpec)
     status: NamespaceStatus = field(default_factory=NamespaceStatus)
+
+
+PolicyRule = dict[str, list[str]]
+
+
+class AggregationRule(Struct, rename="camel"):
+    cluster_role_selectors: list[LabelSelector] = field(default_factory=list)
+
+
+class ClusterRole(Struct, rename="camel"):
+    resource: ClassVar[Resource] = Resource(
+        "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
+    )
+
+    metadata: ObjectMeta
+    rules: list[PolicyRule] | None = None
+    aggregation_rule: AggregationRule | None = None

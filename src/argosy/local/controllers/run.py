@@ -6,6 +6,7 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.events import Recorder
 from argosy.local.controllers.accounts import AccountsController
+from argosy.local.controllers.aggregation import AggregationController
 from argosy.local.controllers.endpoints.controller import EndpointsController
 from argosy.local.controllers.garbage.controller import REDISCOVER, GarbageCollector
 from argosy.local.controllers.job.controller import JobController
@@ -40,6 +41,7 @@ async def run(client: Client, timings: Timings = Timings(), clock: Clock = Syste
         JobController(shared, timings.job_backoff),
         EndpointsController(shared),
         AccountsController(shared, authority.decode()),
+        AggregationController(shared),
         NodeController(shared, grace=timings.node_grace, longest_toleration=timings.longest_toleration),
         PodCollector(shared, timings.quarantine),
         NamespacesController(shared, timings.namespace_again),

@@ -19,7 +19,15 @@ from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
 from argosy.kinds.labels import POD_GROUP_ANNOTATION
 from argosy.local import furnishings
-from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
+from argosy.local.controllers.kinds import (
+    ClusterRole,
+    Job,
+    Namespace,
+    Node,
+    Pod,
+    PodGroup,
+    PriorityClass,
+)
 from argosy.local.networking import EndpointSlice, Service
 
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
@@ -66,6 +74,7 @@ class Shared:
         self.slices = Cache(client, EndpointSlice, indexes={"service": _service})
         self.jobs = Cache(client, Job)
         self.priority_classes = Cache(client, PriorityClass)
+        self.cluster_roles = Cache(client, ClusterRole)
         self.leases = Cache(client, Lease, namespace="kube-node-lease")
         self.accounts = Cache(client, ServiceAccount, fields=f"metadata.name={furnishings.ACCOUNT}")
         self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={furnishings.AUTHORITY}")
@@ -84,6 +93,7 @@ class Shared:
             self.slices,
             self.jobs,
             self.priority_classes,
+            self.cluster_roles,
             self.leases,
             self.accounts,
             self.authorities,

@@ -221,6 +221,13 @@ def _role(obj: Json) -> Iterator[FieldError]:
             yield required(f"{where}.resources", "resource rules must supply at least one resource")
 
 
+def _cluster_role(obj: Json) -> Iterator[FieldError]:
+    yield from _role(obj)
+    if "aggregationRule" in obj and not parts(obj, "aggregationRule", "clusterRoleSelectors"):
+        told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required("aggregationRule.clusterRoleSelectors", told)
+
+
 def _binding(obj: Json) -> Iterator[FieldError]:
     role = part(obj, "roleRef")
     if role.get("apiGroup") != RBAC:
@@ -307,7 +314,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
     ("batch", "Job"): job,
     ("batch", "CronJob"): cron_job,
     (RBAC, "Role"): _role,
-    (RBAC, "ClusterRole"): _role,
+    (RBAC, "ClusterRole"): _cluster_role,
     (RBAC, "RoleBinding"): _binding,
     (RBAC, "ClusterRoleBinding"): _binding,
     ("coordination.k8s.io", "Lease"): _lease,

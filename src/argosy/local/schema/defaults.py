@@ -58,6 +58,8 @@ def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
         status, before = part(new, "status"), part(old, "status")
         if before.get("qosClass") and not status.get("qosClass"):
             new["status"] = {**status, "qosClass": before["qosClass"]}
+    elif group == RBAC and kind in ("Role", "ClusterRole"):
+        _stored_role(new)
 
 
 def quality_of_service(spec: Json) -> str:
@@ -149,6 +151,11 @@ def _endpoint_slice(obj: Json) -> None:
     for port in parts(obj, "ports"):
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
+
+
+def _stored_role(obj: Json) -> None:
+    """Kubernetes' store does not tell an empty list of rules from none."""
+    obj["rules"] = obj.get("rules") or None
 
 
 def _role_binding(obj: Json) -> None:
@@ -325,4 +332,6 @@ _PREPARERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
     ("", "PersistentVolumeClaim"): _new_volume,
     ("batch", "Job"): _new_job,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _new_definition,
+    (RBAC, "Role"): _stored_role,
+    (RBAC, "ClusterRole"): _stored_role,
 }

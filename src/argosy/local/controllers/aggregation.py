@@ -1,0 +1,57 @@
+"""A ClusterRole with an aggregation rule holds the rules of the roles that it selects, kept up to date.
+
+They are written into the role, as in Kubernetes, so that who reads or binds it sees what it gives.
+"""
+
+from collections.abc import Iterable
+
+from argosy.engine.cache import Change
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.kinds import ClusterRole, PolicyRule
+from argosy.local.controllers.shared import Shared
+from argosy.local.scheduler.matching import selects
+
+
+def aggregated(role: ClusterRole, others: Iterable[ClusterRole]) -> list[PolicyRule]:
+    """The rules that a role should have, each once, in the order of selectors and then of names."""
+    found: list[PolicyRule] = []
+    ordered = sorted(others, key=lambda other: other.metadata.name)
+    for selector in role.aggregation_rule.cluster_role_selectors if role.aggregation_rule else ():
+        for other in ordered:
+            if other.metadata.name != role.metadata.name and selects(selector, other.metadata.labels):
+                found.extend(rule for rule in other.rules or () if rule not in found)
+    return found
+
+
+class AggregationController:
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._controller: Controller[str] = Controller("aggregation", self._pass)
+        shared.cluster_roles.subscribe(self._changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _changed(self, change: Change[ClusterRole]) -> None:
+        """Any role may be part of any other: there are few that aggregate."""
+        for role in self._shared.cluster_roles:
+            if role.aggregation_rule is not None:
+                self._controller.enqueue(role.metadata.name)
+
+    async def _pass(self, name: str) -> Wake | None:
+        role = self._shared.cluster_roles.get("", name)
+        if role is None or role.aggregation_rule is None:
+            return None
+        rules = aggregated(role, self._shared.cluster_roles)
+        if rules == (role.rules or []):
+            return None
+        version = role.metadata.resource_version
+        try:
+            written = await self._shared.client.patch(
+                ClusterRole, name, {"metadata": {"resourceVersion": version}, "rules": rules}
+            )
+        except (Conflict, NotFound):
+            return None  # what the watch brings makes the next pass
+        self._shared.cluster_roles.put(written)
+        return None

@@ -1,0 +1,36 @@
+import pytest
+
+from argosy.kinds.meta import ObjectMeta
+from argosy.local.controllers.aggregation import aggregated
+from argosy.local.controllers.kinds import AggregationRule, ClusterRole, LabelSelector, PolicyRule
+
+
+def rule(resource: str) -> PolicyRule:
+    return {"verbs": ["get"], "apiGroups": [""], "resources": [resource]}
+
+
+def part(name: str, *resources: str, **labels: str) -> ClusterRole:
+    return ClusterRole(ObjectMeta(name=name, labels=labels), [rule(resource) for resource in resources])
+
+
+PODS, NODES, BOTH = part("b", "pods", to="x"), part("a", "nodes", to="x"), part("c", "nodes", "pods", to="y")
+CASES: dict[str, tuple[list[dict[str, str]], list[ClusterRole], list[str]]] = {
+    "rules come in the order of names": ([{"to": "x"}], [PODS, NODES], ["nodes", "pods"]),
+    "and before that in the order of selectors": (
+        [{"to": "y"}, {"to": "x"}],
+        [PODS, NODES, BOTH],
+        ["nodes", "pods"],
+    ),
+    "a role without the label gives nothing": ([{"to": "z"}], [PODS, NODES], []),
+    "an empty selector selects all": ([{}], [PODS, BOTH], ["pods", "nodes"]),
+    "a role is no part of itself": ([{}], [part("sum", "secrets"), PODS], ["pods"]),
+}
+
+
+@pytest.mark.parametrize(("selectors", "others", "wanted"), CASES.values(), ids=CASES)
+def test_a_role_gathers_rules(
+    selectors: list[dict[str, str]], others: list[ClusterRole], wanted: list[str]
+) -> None:
+    chosen = [LabelSelector(match_labels=labels) for labels in selectors]
+    role = ClusterRole(ObjectMeta(name="sum"), aggregation_rule=AggregationRule(chosen))
+    assert aggregated(role, others) == [rule(resource) for resource in wanted]
