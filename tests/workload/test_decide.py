@@ -68,6 +68,23 @@ def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
     assert not before & {one.uid for one in world.pods.values()}
 
 
+def test_an_mpi_job_that_lost_a_worker_has_not_succeeded_whatever_its_launcher_says() -> None:
+    """Open MPI 5 ends with code 0 when a pod of its ranks is deleted by force; both are seen at once here."""
+    roles = role("launcher", 1, Restart.ON_FAILURE), role("worker", 2, Restart.ON_FAILURE)
+    rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=Scope.JOB)
+    world = World(workload(*roles, rules=rules, limits=Limits(restarts=3)))
+    world.settle()
+    world.remove(world.pods["job-worker-1"])
+    world.update(replace(world.pods["job-launcher-0"], phase="Succeeded", exit_code=0))
+    world.settle()
+    record = record_of(world)
+    assert (record.phase, record.attempt, record.restarts, record.disruptions) == (Phase.RUNNING, 2, 0, 1)
+    assert "worker-1 was deleted; starting attempt 2" in [entry.message for entry in record.history]
+    world.update(replace(world.pods["job-launcher-0"], phase="Succeeded", exit_code=0))
+    world.settle()
+    assert record_of(world).phase is Phase.SUCCEEDED
+
+
 def test_pods_of_a_suspended_job_go_though_its_record_was_lost_and_the_view_is_old() -> None:
     job = workload(role(replicas=2))
     world = World(job)

@@ -47,6 +47,8 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
     ending = (
         outcome if outcome and outcome.phase is Phase.SUCCEEDED else repair.ending or limit.ending or outcome
     )
+    if ending and ending.phase is Phase.SUCCEEDED and (doubt := pods.unsure(workload, record, seen)):
+        return _told(before, Plan(record, doubt))
     if ending:
         return _told(before, finish.plan(workload, record, seen, ending, now))
     plan = _going_on(workload, record, seen, now)

@@ -92,6 +92,23 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     return Missing(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
 
 
+def unsure(workload: Workload, record: Record, seen: Observed) -> tuple[ConfirmPod, ...]:
+    """Pods to ask about before a job that starts anew as a whole is believed to have succeeded.
+
+    A program may end well because it lost a peer: mpirun of Open MPI 5 does when a worker's pod is deleted by
+    force. Then the pod was gone before, so whoever sees the success can know of the loss.
+    """
+    if workload.rules.restart_scope is not Scope.JOB:
+        return ()
+    return tuple(
+        ConfirmPod(role.name, index, *_version(record, role.name, index))
+        for role in workload.roles.values()
+        if role.restart is not Restart.NEVER
+        for index in _empty(role, record)
+        if (role.name, index) not in seen.by_place and _needs_confirmation(workload, role, index, record)
+    )
+
+
 def expected(seen: Observed, actions: Iterable[Action]) -> Observed:
     """The view as it will be once the pods of a plan are made: what is told before it is done then needs no
     second telling. After a refusal nothing is expected, but only what is there is told."""
