@@ -222,3 +222,22 @@ async def test_an_object_that_no_longer_fits_its_type_is_kept_as_it_last_did_and
         await server.remove("pods", "default", "a")
         await eventually(lambda: told == [("new", "a"), ("gone", "a")])
         assert len(cache) == 0
+
+
+async def test_size_and_age_of_a_cache_are_told(client: Client, server: FakeServer) -> None:
+    sample, labels = client.metrics.registry.get_sample_value, {"kind": "Pod"}
+    cache = new_cache(client)
+    assert sample("argosy_cache_synced", labels) is None, "it is not run"
+    assert cache.stale == 0
+    await server.put("pods", raw_pod("a"))
+    async with running(cache):
+        await cache.wait_synced()
+        assert sample("argosy_cache_objects", labels) == 1
+        assert sample("argosy_cache_synced", labels) == 1
+        quiet = cache.stale
+        await asyncio.sleep(0.05)
+        assert cache.stale >= quiet + 0.04
+        await server.put("pods", raw_pod("b"))
+        await eventually(lambda: len(cache) == 2)
+        assert cache.stale < 0.04
+        assert sample("argosy_cache_stale_seconds", labels) is not None

@@ -1,6 +1,7 @@
 import asyncio
 import socket
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import ClassVar
 
@@ -306,10 +307,18 @@ async def test_no_more_writes_than_allowed_are_in_flight(server: FakeServer) -> 
         assert busy <= 4
 
 
-async def test_requests_are_counted_by_verb_and_class_of_answer(client: Client) -> None:
+async def test_requests_are_counted_by_verb_and_code(client: Client) -> None:
     await client.create(ConfigMap, config_map("a"), "default")
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "b", "default")
     sample = client.metrics.registry.get_sample_value
-    assert sample("argosy_requests_total", {"verb": "POST", "code": "2xx"}) == 1
-    assert sample("argosy_requests_total", {"verb": "GET", "code": "4xx"}) == 1
+    async with aclosing(client.watch_batches(ConfigMap, "default", send_initial_events=True)) as watch:
+        await anext(watch)
+    assert sample("argosy_requests_total", {"verb": "POST", "code": "201"}) == 1
+    assert sample("argosy_requests_total", {"verb": "GET", "code": "404"}) == 1
+    assert sample("argosy_requests_total", {"verb": "WATCH", "code": "200"}) == 1
+    assert sample("argosy_request_seconds_count", {"verb": "POST"}) == 1
+    async with Client(Connection("http://127.0.0.1:1"), metrics=client.metrics) as nowhere:
+        with pytest.raises(Unavailable):
+            await nowhere.get(ConfigMap, "b", "default")
+    assert sample("argosy_requests_total", {"verb": "GET", "code": "none"}) == 1

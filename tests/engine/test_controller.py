@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from argosy.engine.backoff import Backoff
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import Throttled
+from argosy.engine.lines import Log, also_about
 from argosy.engine.metrics import Metrics
 from argosy.engine.queue import Queue
 from argosy.testing.lines import captured_lines
@@ -46,7 +47,7 @@ async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
     with captured_lines() as logs:
         await run_for(subject, 6)
     assert passes == {"bad": 3, "a": 1, "b": 1}, "at 0, 1 and 3 seconds"
-    assert [entry["key"] for entry in logs] == ["bad"] * 3
+    assert [(entry["controller"], entry["object"]) for entry in logs] == [("test", "bad")] * 3
     sample = metrics.registry.get_sample_value
     assert sample("argosy_passes_total", {"controller": "test", "outcome": "failed"}) == 3
     assert sample("argosy_passes_total", {"controller": "test", "outcome": "done"}) == 2
@@ -115,3 +116,46 @@ async def test_a_wake_of_zero_lets_others_run_first() -> None:
     # How long a pass took sets how soon its key may come again, so either may be next after that.
     assert order[:2] == ["a", "b"]
     assert sorted(order[2:]) == ["a", "b"]
+
+
+async def test_lines_of_a_pass_tell_what_it_is_about_and_those_after_it_do_not() -> None:
+    log = Log("argosy.test")
+
+    async def reconcile(key: str) -> None:
+        also_about(attempt=len(key))
+        await asyncio.gather(asyncio.sleep(0.1), said(key))
+
+    async def said(key: str) -> None:
+        log.info("in a task of its own", key=key)
+
+    subject = controller(reconcile, concurrency=1)
+    with captured_lines() as lines:
+        for key in ("a", "bb"):
+            subject.enqueue(key)
+        await run_for(subject, 1)
+        log.info("afterwards")
+    told = {"event": "in a task of its own", "log_level": "info", "controller": "test"}
+    assert lines == [
+        {**told, "object": "a", "key": "a", "attempt": 1},
+        {**told, "object": "bb", "key": "bb", "attempt": 2},
+        {"event": "afterwards", "log_level": "info"},
+    ]
+
+
+async def test_depth_and_age_of_the_queue_are_told_and_how_long_keys_waited() -> None:
+    async def reconcile(_key: str) -> None: ...
+
+    metrics = Metrics(CollectorRegistry())
+    sample = metrics.registry.get_sample_value
+    subject, labels = controller(reconcile, metrics), {"controller": "test"}
+    assert sample("argosy_queue_age_seconds", labels) == 0
+    subject.enqueue("a")
+    await asyncio.sleep(3)
+    subject.enqueue("b")
+    assert sample("argosy_queue_depth", labels) == 2
+    assert sample("argosy_queue_age_seconds", labels) == pytest.approx(3)
+    await run_for(subject, 1)
+    assert sample("argosy_queue_depth", labels) == 0
+    assert sample("argosy_queue_age_seconds", labels) == 0
+    assert sample("argosy_queue_seconds_count", labels) == 2
+    assert sample("argosy_queue_seconds_sum", labels) == pytest.approx(3)

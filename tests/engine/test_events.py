@@ -106,3 +106,39 @@ def test_outside_of_a_loop_nothing_is_raised() -> None:
     with captured_lines() as logs:
         recorder.event(POD, "Normal", "Started", "x")
     assert logs
+
+
+async def test_nothing_is_remembered_of_an_object_that_is_gone(client: Client, server: FakeServer) -> None:
+    recorder = Recorder(client, "test")
+    other = Pod(metadata=ObjectMeta(name="q", namespace="default", uid="u2"))
+    for pod in (POD, other):
+        recorder.event(pod, "Normal", "Started", "x")
+    await eventually(lambda: len(server.objects("events")) == 2)
+    recorder.forget("u1")
+    assert {what.uid for what in recorder._written} == set(recorder._of) == {"u2"}
+    recorder.event(other, "Normal", "Started", "x")
+    await recorder.close()
+    assert sorted(events(server), key=str) == [("Started", "x", 1), ("Started", "x", 2)]
+
+
+async def test_what_was_noted_of_an_object_that_went_is_still_written(
+    client: Client, server: FakeServer
+) -> None:
+    recorder = Recorder(client, "test")
+    recorder.event(POD, "Normal", "Started", "its last words")
+    recorder.forget("u1")
+    await recorder.close()
+    assert events(server) == [("Started", "its last words", 1)]
+    assert not recorder._written
+    assert not recorder._of
+
+
+async def test_no_more_is_remembered_than_was_agreed(client: Client, server: FakeServer) -> None:
+    recorder = Recorder(client, "test", remember=2)
+    for number in range(4):
+        pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid=f"u{number}"))
+        recorder.event(pod, "Normal", "Started", "x")
+        written = number + 1
+        await eventually(lambda: len(server.objects("events")) == written)  # noqa: B023 - of this round
+    assert {what.uid for what in recorder._written} == set(recorder._of) == {"u2", "u3"}
+    await recorder.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.engine.lines import LineFormat, Log, write_lines
+from argosy.engine.lines import LineFormat, Log, about, also_about, write_lines
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +50,21 @@ def test_an_exception_comes_with_its_traceback(form: LineFormat, capsys: pytest.
     err = capsys.readouterr().err
     assert "ValueError: made up" in err
     assert "it broke" in err
+
+
+def test_what_a_stretch_of_work_is_about_stands_in_all_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    write_lines("text")
+    log = Log("argosy.test")
+    with about(object="default/a"):
+        with about(step=1):
+            log.info("inside")
+        also_about(attempt=2)
+        log.info("outside", pod="p")
+    also_about(lost=True)
+    log.info("after")
+    said = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == [
+        "info    inside object=default/a step=1",
+        "info    outside object=default/a attempt=2 pod=p",
+        "info    after",
+    ]

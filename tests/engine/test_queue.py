@@ -161,3 +161,44 @@ async def test_nothing_is_kept_of_keys_that_are_done() -> None:
     assert not queue._resting
     assert not queue._due
     assert not queue._heap
+
+
+async def test_nothing_is_kept_of_a_key_that_is_gone() -> None:
+    queue = no_jitter()
+    for key, seconds in (("ready", 0.0), ("due", 3600.0)):
+        queue.add_after(key, seconds)
+    queue.add("failed")
+    assert [await queue.get(), await queue.get()] == ["ready", "failed"]
+    queue.fail("failed")
+    for key in ("ready", "failed"):
+        queue.done(key, took=0.01)
+    queue.add("ready")
+    for key in ("ready", "due", "failed"):
+        queue.discard(key)
+    assert queue.idle
+    assert not queue._due
+    assert not queue._failures
+    assert not queue._resting
+    assert await taken(queue, within=7200) is None
+    assert not queue._heap
+
+
+async def test_a_key_that_goes_during_its_pass_runs_once_more() -> None:
+    queue = no_jitter()
+    queue.add("a")
+    await queue.get()
+    queue.discard("a")
+    queue.done("a")
+    assert await taken(queue) == "a"
+
+
+async def test_times_far_away_that_no_longer_hold_do_not_pile_up() -> None:
+    queue = no_jitter()
+    queue.add_after("kept", 3000)
+    for number in range(1000):
+        queue.add_after(str(number), 7200 + number)
+        queue.discard(str(number))
+    assert len(queue._heap) < 100
+    before = now()
+    assert await queue.get() == "kept"
+    assert now() - before == pytest.approx(3000)

@@ -3,28 +3,45 @@
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from argosy.operator.health import health_handler
+from argosy.operator.health import Check, Finding, health_handler
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 
+WELL, ILL = Finding(True, "all is filled"), Finding(False, "not yet seen: Pod")
+
 CASES = {
-    "a process that works is healthy": ("GET", "/healthz", "", 200, "ok"),
-    "one whose caches fill is healthy too": ("GET", "/healthz", "not yet seen: Pod", 200, "ok"),
-    "one whose caches are filled is ready": ("GET", "/readyz", "", 200, "ok"),
-    "what is missing is named": ("GET", "/readyz", "not yet seen: Pod", 503, "not yet seen: Pod"),
-    "metrics are told": ("GET", "/metrics", "", 200, "tries_total 0.0"),
-    "nothing else is there": ("GET", "/", "", 404, "/ is not served here"),
-    "nothing can be changed": ("POST", "/healthz", "", 405, "nothing to change"),
+    "a process that works is healthy": ("GET", "/healthz", WELL, 200, "ok"),
+    "one whose caches fill is healthy too": ("GET", "/healthz", ILL, 200, "ok"),
+    "one whose caches are filled is ready": ("GET", "/readyz", WELL, 200, "ok"),
+    "what is missing is named": ("GET", "/readyz", ILL, 503, "[-] caches: not yet seen: Pod"),
+    "who asks is told all": (
+        "GET",
+        "/readyz?verbose",
+        WELL,
+        200,
+        "[+] caches: all is filled\n[+] lease: ours",
+    ),
+    "and what is well beside what is not": (
+        "GET",
+        "/readyz?verbose",
+        ILL,
+        503,
+        "[-] caches: not yet seen: Pod\n[+] lease: ours",
+    ),
+    "metrics are told": ("GET", "/metrics", WELL, 200, "# HELP tries_total How often.\n"),
+    "nothing else is there": ("GET", "/", WELL, 404, "/ is not served here"),
+    "nothing can be changed": ("POST", "/healthz", WELL, 405, "there is nothing to change here"),
 }
 
 
 @pytest.mark.parametrize("sentence", CASES)
 async def test_what_is_answered(sentence: str) -> None:
-    method, path, missing, want_status, want_text = CASES[sentence]
+    method, path, caches, want_status, want_text = CASES[sentence]
     registry = CollectorRegistry()
     Counter("tries", "How often.", registry=registry)
-    server = Server(health_handler(registry, lambda: missing))
+    ready = (Check("caches", lambda: caches), Check("lease", lambda: Finding(True, "ours")))
+    server = Server(health_handler(registry, [Check("workers", lambda: WELL)], ready))
     client = Client(Origin.from_url(f"http://127.0.0.1:{await server.listen_tcp('127.0.0.1', 0)}"))
     try:
         answer = await client.send(method, path, {})
@@ -32,4 +49,17 @@ async def test_what_is_answered(sentence: str) -> None:
         await client.close()
         await server.close(1)
     assert answer.status == want_status
-    assert want_text in answer.body.decode()
+    assert answer.body.decode().startswith(want_text)
+
+
+async def test_a_failed_check_of_health_is_told() -> None:
+    server = Server(
+        health_handler(CollectorRegistry(), [Check("workers", lambda: Finding(False, "stuck"))], [])
+    )
+    client = Client(Origin.from_url(f"http://127.0.0.1:{await server.listen_tcp('127.0.0.1', 0)}"))
+    try:
+        answer = await client.send("GET", "/healthz", {})
+    finally:
+        await client.close()
+        await server.close(1)
+    assert (answer.status, answer.body) == (503, b"[-] workers: stuck")

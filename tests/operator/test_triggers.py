@@ -16,12 +16,30 @@ from argosy.engine.objects import Key
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.triggers import POD_PAUSE, START_PAUSE, Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.run import Reconciler
 
 KEY = Key("default", "mnist")
+JOB = TrainingRun(
+    metadata=ObjectMeta(name="mnist", namespace="default", uid="job", resource_version="1"),
+    spec=TrainingRunSpec(framework="custom", roles={}),
+)
+
+
+class Woken:
+    """Notes what a queue is told."""
+
+    def __init__(self) -> None:
+        self.woken: list[tuple[Key, float]] = []
+        self.discarded: list[Key] = []
+
+    def enqueue(self, key: Key, after: float = 0.0) -> None:
+        self.woken.append((key, after))
+
+    def discard(self, key: Key) -> None:
+        self.discarded.append(key)
 
 
 def pod(index: int, phase: str) -> Pod:
@@ -79,14 +97,30 @@ CASES: dict[str, tuple[Callable[[Caches], None], float]] = {
 def test_a_pod_wakes_its_job(happens: Callable[[Caches], None], want: float) -> None:
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
     caches = Caches(nowhere, SystemClock())
-    woken: list[tuple[Key, float]] = []
-    reconciler = SimpleNamespace(
-        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=Cache(nowhere, TrainingRun)
-    )
+    queue, jobs = Woken(), Cache(nowhere, TrainingRun)
+    reconciler = SimpleNamespace(dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs)
+    jobs.put(JOB)
     for index, phase in enumerate(("Running", "Pending", "Pending")):
         caches.pods.put(pod(index, phase))
-    Triggers(caches).add(
-        cast("Reconciler[TrainingRun]", reconciler), lambda key, after=0.0: woken.append((key, after))
-    )
+    Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)
     happens(caches)
-    assert woken == [(KEY, want)]
+    assert queue.woken == [(KEY, want)]
+
+
+def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
+    """Its pods go later than it does; a replica that stands by would keep its name for ever."""
+    nowhere = Client(Connection(server="https://127.0.0.1:1"))
+    caches, queue, jobs = Caches(nowhere, SystemClock()), Woken(), Cache(nowhere, TrainingRun)
+    gone: list[TrainingRun] = []
+    reconciler = SimpleNamespace(
+        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, writing=False, gone=gone.append
+    )
+    caches.pods.put(pod(0, "Running"))
+    Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)
+    jobs.put(JOB)
+    jobs._store(KEY, None)
+    going(caches)
+    caches.pods._store(Key("default", "mnist-worker-0"), None)
+    assert queue.woken == [(KEY, 0.0)]
+    assert queue.discarded == [KEY]
+    assert gone == [JOB]

@@ -1,7 +1,7 @@
 """The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -113,8 +113,11 @@ class Silent:
         del obj, type
         self.events.append((reason, message))
 
-    def passed(self, kind: str, key: Key, before: Record | None, after: Record) -> None: ...
-    def forgotten(self, kind: str, key: Key) -> None: ...
+    def forget(self, uid: str) -> None: ...
+    def passed(
+        self, dialect: str, key: Key, before: Record | None, after: Record, restarts: Sequence[str]
+    ) -> None: ...
+    def forgotten(self, dialect: str, key: Key) -> None: ...
 
 
 class Stage:
@@ -151,7 +154,7 @@ class Stage:
     async def working(self) -> AsyncIterator[None]:
         """Passes run by themselves, as often as the operator would run them."""
         controller: Controller[Key] = Controller("test", self._pass, clock=self.reconciler.clock)
-        Triggers(self.caches).add(self.reconciler, controller.enqueue)
+        Triggers(self.caches).add(self.reconciler, controller)
         controller.enqueue(KEY)
         work = asyncio.create_task(controller.run())
         yield

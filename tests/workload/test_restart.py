@@ -25,13 +25,17 @@ class Case(Struct):
     want_replaced: dict[int, int] = {}
     want_disruptions: int = 0
     want_ending: str = ""
+    want_causes: tuple[str, ...] = ()
 
 
 CASES = {
     "nothing happened": Case((pod(0), pod(1))),
     "a failed pod is replaced": Case((pod(0), KILLED), want_restarts=1, want_replaced={2: 1}),
     "two failures are two": Case(
-        (pod(0, "Failed", exit_code=1), KILLED), want_restarts=2, want_replaced={0: 1, 2: 1}
+        (pod(0, "Failed", exit_code=1), KILLED),
+        want_restarts=2,
+        want_replaced={0: 1, 2: 1},
+        want_causes=("Exit", "Signal"),
     ),
     "a role that never restarts keeps its failures": Case((KILLED,), Restart.NEVER),
     "a signal is worth a restart": Case((KILLED,), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}),
@@ -41,10 +45,15 @@ CASES = {
     ),
     "127 is not": Case((pod(2, "Failed", exit_code=127),), Restart.EXIT_CODE),
     "what has no exit code was lost by the cluster": Case(
-        (pod(2, "Failed"),), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
+        (pod(2, "Failed"),), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}, want_causes=("Failed",)
     ),
     "an eviction is replaced and uses up nothing": Case(
-        (pod(2, "Failed", disrupted=True),), used=3, want_restarts=3, want_replaced={2: 1}, want_disruptions=1
+        (pod(2, "Failed", disrupted=True),),
+        used=3,
+        want_restarts=3,
+        want_replaced={2: 1},
+        want_disruptions=1,
+        want_causes=("Disrupted",),
     ),
     "the last restart is used": Case((KILLED,), used=2, want_restarts=3, want_replaced={2: 1}),
     "no restart is left": Case((KILLED,), used=3, want_restarts=3, want_ending="RestartsExhausted"),
@@ -53,7 +62,11 @@ CASES = {
         (KILLED,), limit=None, used=1000, want_restarts=1001, want_replaced={2: 1}
     ),
     "a job that starts anew uses one restart for all its failures": Case(
-        (pod(0, "Failed", exit_code=1), KILLED), scope=Scope.JOB, want_restarts=1, want_attempt=2
+        (pod(0, "Failed", exit_code=1), KILLED),
+        scope=Scope.JOB,
+        want_restarts=1,
+        want_attempt=2,
+        want_causes=("Signal",),
     ),
     "a role that starts anew replaces all its pods": Case(
         (pod(0), pod(1), KILLED), scope=Scope.ROLE, want_restarts=1, want_replaced={0: 1, 1: 1, 2: 1}
@@ -65,7 +78,12 @@ CASES = {
         (pod(2, terminating=True),), scope=Scope.JOB, want_attempt=2, want_disruptions=1
     ),
     "a pod certainly gone starts a job anew": Case(
-        (pod(0), pod(1)), scope=Scope.JOB, absent=(("worker", 2),), want_attempt=2, want_disruptions=1
+        (pod(0), pod(1)),
+        scope=Scope.JOB,
+        absent=(("worker", 2),),
+        want_attempt=2,
+        want_disruptions=1,
+        want_causes=("Deleted",),
     ),
     "a pod merely not seen does not": Case((pod(0), pod(1)), scope=Scope.JOB),
 }
@@ -87,6 +105,9 @@ def test_repair(case: Case) -> None:
         case.want_disruptions,
     )
     assert after.role("worker").replaced == case.want_replaced
+    if case.want_causes:
+        assert repair.causes == case.want_causes
+    assert bool(repair.causes) == (after.phase is Phase.RESTARTING)
 
 
 def test_the_message_says_who_how_where_and_what_is_left() -> None:

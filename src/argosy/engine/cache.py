@@ -53,6 +53,15 @@ class Cache(Generic[T]):
         self._seen = 0
         self._incoming: dict[Key, T] | None = None
         self._put_meanwhile: set[Key] = set()
+        self._heard = float("-inf")
+        self._metrics = client.metrics
+
+    @property
+    def stale(self) -> float:
+        """Seconds since the watch brought anything, or since it was begun; 0 for a cache that is not run."""
+        if self._heard == float("-inf"):
+            return 0.0
+        return asyncio.get_running_loop().time() - self._heard
 
     @property
     def synced(self) -> bool:
@@ -98,10 +107,21 @@ class Cache(Generic[T]):
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""
+        loop = asyncio.get_running_loop()
+        self._heard = loop.time()
+        self._show()
         async with aclosing(self.watcher.batches()) as batches:
             async for batch in batches:
+                if batch and not isinstance(batch[0], Init):  # that one is our own, before the server's first
+                    self._heard = loop.time()
                 for event in batch:
                     self._take(event)
+
+    def _show(self) -> None:
+        kind, metrics = self.kind.resource.kind, self._metrics
+        metrics.cache_objects.labels(kind).set_function(lambda: len(self))
+        metrics.cache_synced.labels(kind).set_function(lambda: float(self.synced))
+        metrics.cache_stale_seconds.labels(kind).set_function(lambda: self.stale)
 
     def _take(self, event: Event[T]) -> None:
         if isinstance(event, Apply):

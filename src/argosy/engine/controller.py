@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.errors import ApiError, Throttled
-from argosy.engine.lines import Log
+from argosy.engine.lines import Log, about
 from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Key
 from argosy.engine.queue import Queue
@@ -48,11 +48,17 @@ class Controller(Generic[K]):
         self._clock = clock
         metrics = metrics or Metrics()
         metrics.queue_depth.labels(name).set_function(lambda: len(self.queue))
+        metrics.queue_age_seconds.labels(name).set_function(lambda: self.queue.age)
+        self._waited = metrics.queue_seconds.labels(name)
         self._passes = {outcome: metrics.passes.labels(name, outcome) for outcome in ("done", "failed")}
         self._seconds = metrics.pass_seconds.labels(name)
 
     def enqueue(self, key: K, after: float = 0.0) -> None:
         self.queue.add_after(key, after)
+
+    def discard(self, key: K) -> None:
+        """What the key named is gone: nothing more is kept of it."""
+        self.queue.discard(key)
 
     async def run(self) -> None:
         """Work until cancelled; passes under way are cancelled with it."""
@@ -62,7 +68,10 @@ class Controller(Generic[K]):
 
     async def _work(self) -> None:
         while True:
-            await self._pass(await self.queue.get())
+            key = await self.queue.get()
+            self._waited.observe(self.queue.waited)
+            with about(controller=self.name, object=str(key)):
+                await self._pass(key)
 
     async def _pass(self, key: K) -> None:
         began = self._clock.monotonic()
@@ -86,8 +95,6 @@ class Controller(Generic[K]):
         expected = isinstance(error, ApiError)
         log.warning(
             "pass failed, trying again",
-            controller=self.name,
-            key=str(key),
             error=str(error) if expected else repr(error),
             seconds=round(delay, 2),
             exc_info=None if expected else error,

@@ -2,10 +2,12 @@
 
 `event` only notes what happened; it never blocks and never raises, because nothing that is worth doing may
 wait for, or fail from, telling about it. The same thing happening again to the same object becomes a higher
-count on the Event that is there. What cannot be written is dropped and counted.
+count on the Event that is there. What cannot be written is dropped and counted. What was said about an object
+is remembered until the object is forgotten, or until there is too much to remember.
 """
 
 import asyncio
+import contextvars
 import secrets
 from collections import OrderedDict
 from typing import Literal, NamedTuple
@@ -38,6 +40,8 @@ class Recorder:
         self._remember = remember
         self._pending: OrderedDict[_What, int] = OrderedDict()
         self._written: OrderedDict[_What, _Written] = OrderedDict()
+        self._of: dict[str, set[_What]] = {}
+        """What is remembered of each object that is not forgotten, by uid."""
         self._writing: asyncio.Task[None] | None = None
 
     def event(self, obj: Fetchable, type: EventType, reason: str, message: str) -> None:
@@ -47,11 +51,19 @@ class Recorder:
             self._client.metrics.events_dropped.inc()
             return
         self._pending[what] = self._pending.get(what, 0) + 1
+        self._of.setdefault(what.uid, set())
         if self._writing is None or self._writing.done():
             try:
-                self._writing = asyncio.get_running_loop().create_task(self._write_all())
+                # It outlives the work that said something first, and speaks for others too.
+                context = contextvars.Context()
+                self._writing = asyncio.get_running_loop().create_task(self._write_all(), context=context)
             except RuntimeError:
                 log.warning("an event outside of the event loop", reason=reason, message=message)
+
+    def forget(self, uid: str) -> None:
+        """The object is gone. What was noted about it is still written, and not remembered."""
+        for what in self._of.pop(uid, ()):
+            self._written.pop(what, None)
 
     async def close(self) -> None:
         """Write what is noted, for a few seconds at most."""
@@ -89,14 +101,15 @@ class Recorder:
                 return
             except NotFound:
                 # Events are deleted after an hour or so; the next one begins anew.
-                del self._written[what]
+                self._written.pop(what, None)
         await self._create(what, count)
 
     async def _bump(self, what: "_What", known: "_Written", count: int) -> None:
         patch: Json = {"count": known.count + count, "lastTimestamp": self._now()}
         await self._client.patch(Event, known.name, patch, what.home)
         known.count += count
-        self._written.move_to_end(what)
+        if what in self._written:
+            self._written.move_to_end(what)
 
     async def _create(self, what: "_What", count: int) -> None:
         name = f"{what.name[:NAME_LIMIT]}.{secrets.token_hex(8)}"
@@ -120,9 +133,20 @@ class Recorder:
             "lastTimestamp": now,
         }
         await self._client.create(Event, body, what.home)
-        self._written[what] = _Written(name, count)
+        self._keep(what, _Written(name, count))
+
+    def _keep(self, what: "_What", written: "_Written") -> None:
+        known = self._of.get(what.uid)
+        if known is None:
+            return
+        known.add(what)
+        self._written[what] = written
         if len(self._written) > self._remember:
-            self._written.popitem(last=False)
+            oldest, _ = self._written.popitem(last=False)
+            left = self._of.get(oldest.uid, set())
+            left.discard(oldest)
+            if not left:
+                self._of.pop(oldest.uid, None)
 
     def _now(self) -> str:
         return self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")

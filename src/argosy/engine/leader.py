@@ -56,6 +56,11 @@ class Leader:
         self._seen: LeaseSpec | None = None
         self._seen_at = NEVER
         self._version = ""
+        self._heard = NEVER
+        self._working = False
+        self._lost_at = float("inf")
+        self.problem = ""
+        """Why the last try to take, renew or see the lease came to nothing; empty while all is well."""
 
     def deadline(self) -> float:
         """The clock's monotonic time until which this process may write."""
@@ -69,6 +74,16 @@ class Leader:
     def holder(self) -> str:
         """Who holds the lease, as far as this process has seen."""
         return self._seen.holder_identity if self._seen else ""
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the API server last answered about the lease; without end before it did."""
+        return self._clock.monotonic() - self._heard
+
+    @property
+    def overstayed(self) -> float:
+        """Seconds that work has gone on past the deadline: more than it takes to drain, and it is stuck."""
+        return max(self._clock.monotonic() - self._lost_at, 0.0) if self._working else 0.0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Contend, and run `lead` while leading: begun anew each time the lease is won, cancelled when lost.
@@ -93,6 +108,7 @@ class Leader:
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> bool:
         """True when the work ended by itself, false when the lease was lost."""
         self._gauge.set(1)
+        self._working, self._lost_at = True, float("inf")
         work = asyncio.ensure_future(lead())
         keeping = asyncio.create_task(self._keep())
         try:
@@ -103,9 +119,11 @@ class Leader:
             log.warning("lost the lease", lease=self._name, holder=self.holder)
             return False
         finally:
-            await _end(work)
-            await _end(keeping)
-            self._gauge.set(0)
+            try:
+                await _end(work, keeping)
+            finally:
+                self._gauge.set(0)
+                self._working = False
 
     async def _keep(self) -> None:
         """Renew until that fails for so long that the deadline has passed, or the lease is another's."""
@@ -114,6 +132,7 @@ class Leader:
             left = self._deadline - self._clock.monotonic()
             if left <= 0 or (not await self._try_for(left) and self.holder not in ("", self.identity)):
                 break
+        self._lost_at = self._clock.monotonic()
         self._deadline = NEVER
 
     async def _try_for(self, seconds: float) -> bool:
@@ -121,9 +140,11 @@ class Leader:
             async with asyncio.timeout(seconds):
                 return await self._try()
         except TimeoutError:
+            self.problem = "no answer in time"
             log.warning("no answer about the lease in time", lease=self._name)
         except ApiError as error:
-            log.warning("cannot get or renew the lease", lease=self._name, error=str(error))
+            self.problem = str(error)
+            log.warning("cannot get or renew the lease", lease=self._name, error=self.problem)
         return False
 
     async def _try(self) -> bool:
@@ -150,11 +171,16 @@ class Leader:
             self._saw(await self._client.get(Lease, self._name, self._namespace))
         except NotFound:
             self._seen, self._version = None, ""
+            self._answered()
 
     def _saw(self, lease: Lease) -> None:
         if lease.spec != self._seen:
             self._seen, self._seen_at = lease.spec, self._clock.monotonic()
         self._version = lease.metadata.resource_version
+        self._answered()
+
+    def _answered(self) -> None:
+        self._heard, self.problem = self._clock.monotonic(), ""
 
     def _available(self) -> bool:
         if self._seen is None or self.holder in ("", self.identity):
@@ -200,13 +226,20 @@ class Leader:
 RELEASE_TIMEOUT = 2.0
 
 
-async def _end(task: "asyncio.Future[None]") -> None:
+async def _end(*tasks: "asyncio.Future[None]") -> None:
     """Cancel and wait, through further cancellations too: nothing may go on working without the lease."""
-    task.cancel()
-    while not task.done():
-        await asyncio.wait((task,))
-    if not task.cancelled() and task.exception() is not None:
-        log.warning("the work ended with an error", error=repr(task.exception()))
+    cancelled = False
+    for task in tasks:
+        task.cancel()
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError:
+                cancelled = True
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("the work ended with an error", error=repr(task.exception()))
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 def _micro_time(moment: datetime) -> str:

@@ -29,7 +29,7 @@ class Metrics:
         self._registry = registry
         self.requests = self._counter(
             "argosy_requests_total",
-            "Requests to the API server by verb and class of answer.",
+            "Requests to the API server by HTTP method (WATCH for streams) and status; none: no answer.",
             ["verb", "code"],
         )
         self.request_seconds = self._histogram(
@@ -47,8 +47,23 @@ class Metrics:
             "Objects passed over because they do not fit their type.",
             ["kind"],
         )
+        self.cache_objects = self._gauge("argosy_cache_objects", "Objects in a cache.", ["kind"])
+        self.cache_synced = self._gauge(
+            "argosy_cache_synced", "1 once a cache has had its first complete picture.", ["kind"]
+        )
+        self.cache_stale_seconds = self._gauge(
+            "argosy_cache_stale_seconds",
+            "Time since a cache's watch brought anything; servers send something every minute.",
+            ["kind"],
+        )
         self.queue_depth = self._gauge(
             "argosy_queue_depth", "Keys ready and waiting for a worker.", ["controller"]
+        )
+        self.queue_age_seconds = self._gauge(
+            "argosy_queue_age_seconds", "How long the key that waits longest has been ready.", ["controller"]
+        )
+        self.queue_seconds = self._histogram(
+            "argosy_queue_seconds", "How long keys were ready before a worker took them.", ["controller"]
         )
         self.passes = self._counter(
             "argosy_passes_total", "Reconcile passes by outcome.", ["controller", "outcome"]

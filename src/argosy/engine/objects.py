@@ -37,6 +37,9 @@ class Key(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
 
 def key_of(obj: Fetchable) -> Key:
     meta = obj.metadata

@@ -23,11 +23,17 @@ SWEEP = 0.5
 """Seconds between looking for rests that are over, all at once: a timer for each would cost more than a
 pass."""
 
+SPARE = 64
+"""Times that no longer hold and are kept all the same, before they are looked for."""
+
 
 class Queue(Generic[K]):
     def __init__(self, backoff: Backoff = Backoff(first=0.05, most=60.0)) -> None:
         self._backoff = backoff
-        self._ready: dict[K, None] = {}
+        self._ready: dict[K, float] = {}
+        """With when they became so; the first is the oldest."""
+        self.waited = 0.0
+        """Seconds that the key which was taken last had been ready."""
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._order = count()
@@ -44,6 +50,12 @@ class Queue(Generic[K]):
         return len(self._ready)
 
     @property
+    def age(self) -> float:
+        """Seconds that the oldest ready key has waited; 0 when none is ready."""
+        since = next(iter(self._ready.values()), None)
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
+    @property
     def idle(self) -> bool:
         """Nothing ready and nothing being worked on; keys may still be due later."""
         return not self._ready and not self._active and not self._again
@@ -57,7 +69,7 @@ class Queue(Generic[K]):
             self._schedule(key, rest)
         elif key not in self._ready:
             self._due.pop(key, None)
-            self._ready[key] = None
+            self._ready[key] = asyncio.get_running_loop().time()
             self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -79,7 +91,7 @@ class Queue(Generic[K]):
                     self._wake()
                 raise
         key = next(iter(self._ready))
-        del self._ready[key]
+        self.waited = asyncio.get_running_loop().time() - self._ready.pop(key)
         self._due.pop(key, None)
         self._active.add(key)
         return key
@@ -92,6 +104,15 @@ class Queue(Generic[K]):
         if key in self._again:
             self._again.discard(key)
             self.add(key)
+
+    def discard(self, key: K) -> None:
+        """What the key named is gone. Being worked on, it runs once more, so that the pass notices."""
+        if key in self._active:
+            self._again.add(key)
+        self._ready.pop(key, None)
+        self._due.pop(key, None)
+        self._failures.pop(key, None)
+        self._resting.pop(key, None)
 
     def forget(self, key: K) -> None:
         """The key went well: its next failure counts as the first."""
@@ -131,13 +152,19 @@ class Queue(Generic[K]):
         when = asyncio.get_running_loop().time() + seconds
         if when < self._due.get(key, float("inf")):
             self._due[key] = when
-            self._push(key, seconds)
+            self._push(key, when)
 
-    def _push(self, key: K, seconds: float) -> None:
-        when = asyncio.get_running_loop().time() + seconds
+    def _push(self, key: K, when: float) -> None:
+        if len(self._heap) > 2 * len(self._due) + SPARE:
+            self._tidy()
         heapq.heappush(self._heap, (when, next(self._order), key))
         if self._heap[0][2] is key or self._timer is None:
             self._arm()
+
+    def _tidy(self) -> None:
+        """Drop the times that no longer hold: a job that came to its end early had a deadline far away."""
+        self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+        heapq.heapify(self._heap)
 
     def _arm(self) -> None:
         if self._timer is not None:

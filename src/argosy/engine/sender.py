@@ -14,7 +14,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimiter, WriteLimits
 from argosy.engine.metrics import Metrics, Number
 from argosy.engine.streams import Opener
-from argosy.engine.transport import Answer, Request, Transport
+from argosy.engine.transport import Request, Transport
 
 Headers = Mapping[str, str]
 
@@ -44,7 +44,7 @@ class Sender:
         self._timeout = timeout
         self._clock = clock
         self._metrics = metrics
-        self._counted: dict[tuple[str, int], Number] = {}
+        self._counted: dict[tuple[str, str], Number] = {}
         self._timed: dict[str, Number] = {}
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes | None = None) -> bytes:
@@ -72,7 +72,7 @@ class Sender:
         async def request() -> Request:
             return await self._request("GET", target, headers, None, None)
 
-        return Opener(self._transport, request, self._credentials.refresh)
+        return Opener(self._transport, request, self._credentials.refresh, self._opened)
 
     async def upgrade(self, target: str, headers: Headers) -> Request:
         """A request to open a WebSocket with; it counts as a write."""
@@ -120,20 +120,32 @@ class Sender:
         try:
             answer = await self._transport.send(request)
         except ApiError:
-            self._metrics.requests.labels(request.method, "none").inc()
+            self._count(request.method, UNANSWERED)
             raise
-        self._count(request, answer, before)
+        self._count(request.method, str(answer.status))
+        self._time(request.method, self._clock.monotonic() - before)
         if answer.status >= 300:
             raise error_from_answer(answer.status, answer.headers, answer.body)
         return answer.body
 
-    def _count(self, request: Request, answer: Answer, before: float) -> None:
+    def _opened(self, status: int | None) -> None:
+        self._count(STREAM, UNANSWERED if status is None else str(status))
+
+    def _count(self, verb: str, code: str) -> None:
         """Looking a metric up by its labels costs more than counting: those in use are kept."""
-        method, hundreds = request.method, answer.status // 100
-        counter = self._counted.get((method, hundreds))
+        counter = self._counted.get((verb, code))
         if counter is None:
-            counter = self._metrics.requests.labels(method, f"{hundreds}xx")
-            self._counted[method, hundreds] = counter
-            self._timed[method] = self._metrics.request_seconds.labels(method)
+            counter = self._counted[verb, code] = self._metrics.requests.labels(verb, code)
         counter.inc()
-        self._timed[method].observe(self._clock.monotonic() - before)
+
+    def _time(self, verb: str, seconds: float) -> None:
+        timed = self._timed.get(verb)
+        if timed is None:
+            timed = self._timed[verb] = self._metrics.request_seconds.labels(verb)
+        timed.observe(seconds)
+
+
+STREAM = "WATCH"
+"""What a request for a stream counts as: it is no sooner over than its reader wants."""
+
+UNANSWERED = "none"

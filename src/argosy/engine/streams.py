@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from argosy.engine.codec import Bookmark, Codec, Undecodable, WatchEvent
-from argosy.engine.errors import Status, Unauthorized, Unavailable, error_from_answer, error_from_status
+from argosy.engine.errors import (
+    ApiError,
+    Status,
+    Unauthorized,
+    Unavailable,
+    error_from_answer,
+    error_from_status,
+)
 from argosy.engine.objects import T
 from argosy.engine.transport import Request, Socket, Stream, Transport
 
@@ -28,6 +35,8 @@ class Opener(Struct, frozen=True):
     transport: Transport
     request: Callable[[], Awaitable[Request]]
     refresh: Callable[[], bool]
+    opened: Callable[[int | None], None]
+    """Told the status of each answer, none where none came."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Stream]:
@@ -44,7 +53,13 @@ class Opener(Struct, frozen=True):
 
     @asynccontextmanager
     async def _once(self) -> AsyncIterator[Stream]:
-        async with self.transport.stream(await self.request()) as stream:
+        async with AsyncExitStack() as stack:
+            try:
+                stream = await stack.enter_async_context(self.transport.stream(await self.request()))
+            except ApiError:
+                self.opened(None)
+                raise
+            self.opened(stream.status)
             if stream.status >= 300:
                 error = error_from_answer(stream.status, stream.headers, await stream.read())
                 raise _Refused(error) if isinstance(error, Unauthorized) else error

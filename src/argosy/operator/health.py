@@ -1,6 +1,11 @@
-"""`/healthz` (the process works), `/readyz` (its caches are filled) and `/metrics`, in plain HTTP."""
+"""`/healthz`, `/readyz` and `/metrics`, in plain HTTP.
 
-from collections.abc import Callable
+Healthy means that starting the process anew would not help; ready, that it could do its part now. Both are
+made of named checks: a failed one is told with its reason (503), and `?verbose` tells of all of them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -8,20 +13,34 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from argosy.wire.messages import Handler, HttpError, Request, Response, text_response
 
 
-def health_handler(registry: CollectorRegistry, not_ready: Callable[[], str]) -> Handler:
-    """`not_ready` says what is still missing; empty when nothing is."""
+class Finding(NamedTuple):
+    well: bool
+    told: str
 
+
+class Check(NamedTuple):
+    name: str
+    look: Callable[[], Finding]
+
+
+def health_handler(registry: CollectorRegistry, live: Sequence[Check], ready: Sequence[Check]) -> Handler:
     async def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "there is nothing to change here")
         match request.path:
             case "/healthz":
-                return text_response(200, "ok")
+                return _checked(live, verbose="verbose" in request.query)
             case "/readyz":
-                missing = not_ready()
-                return text_response(503 if missing else 200, missing or "ok")
+                return _checked(ready, verbose="verbose" in request.query)
             case "/metrics":
                 return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST.encode())
         raise HttpError(404, f"{request.path} is not served here")
 
     return answer
+
+
+def _checked(checks: Sequence[Check], *, verbose: bool) -> Response:
+    found = [(check.name, *check.look()) for check in checks]
+    well = all(fine for _, fine, _ in found)
+    lines = [f"[{'+' if fine else '-'}] {name}: {told}" for name, fine, told in found if verbose or not fine]
+    return text_response(200 if well else 503, "\n".join(lines) or "ok")

@@ -22,6 +22,7 @@ from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
+from argosy.operator.checks import live_checks, ready_checks
 from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.health import health_handler
 from argosy.operator.serving import Serving
@@ -86,7 +87,8 @@ async def operate(settings: Settings) -> None:
         )
         for dialect in built_in_dialects():
             serving.add(dialect)
-        await stack.enter_async_context(_listening(settings, serving, trust, metrics))
+        elected = leader if settings.leader_elect else None
+        await stack.enter_async_context(_listening(settings, serving, elected, trust, metrics))
         if settings.publish_service:
             await _patiently(lambda: publish_service(own, home))
         async with asyncio.TaskGroup() as tasks:
@@ -136,7 +138,7 @@ def _site(settings: Settings, trust: Trust) -> Site:
 
 @asynccontextmanager
 async def _listening(
-    settings: Settings, serving: Serving, trust: Trust, metrics: Metrics
+    settings: Settings, serving: Serving, leader: Leader | None, trust: Trust, metrics: Metrics
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         endpoint = await stack.enter_async_context(
@@ -148,9 +150,8 @@ async def _listening(
         elif settings.endpoint:
             await endpoint.listen_tcp(*_address(settings.endpoint), tls)
         if settings.health:
-            health = await stack.enter_async_context(
-                _serving(health_handler(metrics.registry, serving.not_ready))
-            )
+            checks = live_checks(serving, leader), ready_checks(serving, leader)
+            health = await stack.enter_async_context(_serving(health_handler(metrics.registry, *checks)))
             await health.listen_tcp(*_address(settings.health))
         yield
 

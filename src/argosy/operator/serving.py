@@ -75,7 +75,7 @@ class Serving:
             clock=self.clock,
             metrics=self.client.metrics,
         )
-        self.triggers.add(reconciler, controller.enqueue)
+        self.triggers.add(reconciler, controller)
         self.readings.add(dialect, jobs)
         self._kinds.append(_Kind(dialect.resource, jobs, controller))
 
@@ -109,6 +109,7 @@ class Serving:
             for controller in controllers:
                 controller.cancel()
             await asyncio.gather(*controllers, return_exceptions=True)
+            self.statistics.clear()
         for controller in controllers:
             controller.result()
 
@@ -126,6 +127,19 @@ class Serving:
             kind.resource.kind for kind in self._kinds if self._defined(kind.resource) and not kind.synced
         ]
         return f"not yet seen: {', '.join(waiting)}" if waiting else ""
+
+    @property
+    def queue_age(self) -> float:
+        """Seconds that the oldest job has waited for a worker; 0 while this replica does not lead."""
+        controllers = [kind.controller for kind in self._kinds if kind.controller is not None]
+        return max((one.queue.age for one in controllers), default=0.0) if self.gate.is_open else 0.0
+
+    def stalest(self) -> tuple[str, float]:
+        """The kind of which nothing was heard for longest, and for how many seconds."""
+        watched = (*self._always(), *(kind.cache for kind in self._kinds))
+        ages = [(cache.stale, cache.kind.resource.kind) for cache in watched if cache.synced]
+        age, kind = max(ages, default=(0.0, ""))
+        return kind, age
 
     def _always(self) -> "Sequence[_AnyCache]":
         caches = self.caches
@@ -180,6 +194,10 @@ class Gate:
         self._empty = asyncio.Event()
         self._empty.set()
 
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
     def open(self) -> None:
         self._open = True
 
@@ -214,6 +232,8 @@ class _AnyCache(Protocol):
     @property
     def synced(self) -> bool: ...
     @property
+    def stale(self) -> float: ...
+    @property
     def kind(self) -> type[Fetchable]: ...
     async def run(self) -> None: ...
 
@@ -226,14 +246,14 @@ class _Kind:
     ) -> None:
         self.resource = resource
         self.controller = controller
-        self._cache = cache
+        self.cache = cache
 
     @property
     def synced(self) -> bool:
-        return self._cache.synced
+        return self.cache.synced
 
     async def watch(self) -> None:
-        await self._cache.run()
+        await self.cache.run()
 
     async def work(self) -> None:
         if self.controller is not None:

@@ -4,11 +4,12 @@ A pod event that leaves everything policies look at as it was (a heartbeat, some
 nobody.
 """
 
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
 
 from argosy.engine.cache import Change
 from argosy.engine.codec import Undecodable
-from argosy.engine.objects import Fetchable, Key
+from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.kubernetes import Node, Pod, PodGroup
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches, is_down
@@ -26,8 +27,11 @@ START_PAUSE = COUNTS_EVERY
 number."""
 
 
-class Enqueue(Protocol):
-    def __call__(self, key: Key, after: float = 0.0) -> None: ...
+class Queue(Protocol):
+    """The face of a controller that this room needs."""
+
+    def enqueue(self, key: Key, after: float = 0.0) -> None: ...
+    def discard(self, key: Key) -> None: ...
 
 
 class Triggers:
@@ -35,7 +39,7 @@ class Triggers:
 
     def __init__(self, caches: Caches) -> None:
         self.caches = caches
-        self._queues: dict[tuple[str, str], Enqueue] = {}
+        self._served: dict[tuple[str, str], _Served] = {}
         caches.when_pod_matters(self._pod)
         caches.groups.subscribe(self._group)
         caches.nodes.subscribe(self._node)
@@ -48,20 +52,24 @@ class Triggers:
         ):
             children.subscribe(self._child)
 
-    def add(self, reconciler: Reconciler[T], enqueue: Enqueue) -> None:
-        resource = reconciler.dialect.resource
-        self._queues[resource.group, resource.kind] = enqueue
+    def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
+        resource, jobs = reconciler.dialect.resource, reconciler.jobs
+        known = lambda key: jobs.get(*key) is not None  # noqa: E731
+        self._served[resource.group, resource.kind] = _Served(queue, known)
 
         def job(change: Change[T]) -> None:
-            changed = change.new or change.old
-            if changed is not None and not reconciler.writing:
-                enqueue(Key(changed.metadata.namespace, changed.metadata.name))
+            if change.new is not None:
+                if not reconciler.writing:
+                    queue.enqueue(key_of(change.new))
+            elif change.old is not None:
+                reconciler.gone(change.old)
+                queue.discard(key_of(change.old))
 
         def undecodable(bad: Undecodable) -> None:
-            enqueue(Key(bad.metadata.namespace, bad.metadata.name))
+            queue.enqueue(Key(bad.metadata.namespace, bad.metadata.name))
 
-        reconciler.jobs.subscribe(job)
-        reconciler.jobs.when_undecodable(undecodable)
+        jobs.subscribe(job)
+        jobs.when_undecodable(undecodable)
 
     def _pod(self, pod: Pod) -> None:
         if self._leaves(pod):
@@ -99,6 +107,14 @@ class Triggers:
 
     def _enqueue(self, namespace: str, owner: OwnerReference, after: float) -> None:
         group = owner.api_version.partition("/")[0] if "/" in owner.api_version else ""
-        queue = self._queues.get((group, owner.kind))
-        if queue is not None:
-            queue(Key(namespace, owner.name), after)
+        served = self._served.get((group, owner.kind))
+        key = Key(namespace, owner.name)
+        if served is not None and served.known(key):
+            served.queue.enqueue(key, after)
+
+
+class _Served(NamedTuple):
+    queue: Queue
+    known: Callable[[Key], bool]
+    """Whether there is such a job. What happens to the children of one that is gone, or has not come yet,
+    is no reason to remember its name: on a replica that stands by nobody would ever forget it."""

@@ -136,6 +136,8 @@ class Caches:
         pod = new or old
         if pod is None:
             return
+        if new is None and pod.spec.node_name in self._missed and not self.pods.by(NODE, pod.spec.node_name):
+            del self._missed[pod.spec.node_name]
         self._count_starting(pod, before, after)
         if not self._own:
             for listener in self._pod_listeners:

@@ -5,6 +5,7 @@ wrote in between is heard first. So a crash anywhere, an old cache or a second o
 failure twice nor forget why something was done.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -18,7 +19,7 @@ from argosy.engine.clock import Clock
 from argosy.engine.controller import Wake
 from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.events import Recorder
-from argosy.engine.lines import Log
+from argosy.engine.lines import Log, also_about
 from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.caches import Caches
@@ -62,8 +63,10 @@ T = TypeVar("T", bound=Job)
 class Statistics(Protocol):
     """Who counts what happens to jobs."""
 
-    def passed(self, kind: str, key: Key, before: Record | None, after: Record) -> None: ...
-    def forgotten(self, kind: str, key: Key) -> None: ...
+    def passed(
+        self, dialect: str, key: Key, before: Record | None, after: Record, restarts: Sequence[str]
+    ) -> None: ...
+    def forgotten(self, dialect: str, key: Key) -> None: ...
 
 
 class Reconciler(Generic[T]):
@@ -104,6 +107,13 @@ class Reconciler(Generic[T]):
         if job is None:
             self._forget(key)
             return None
+        try:
+            return await self._pass(key, job)
+        finally:
+            if self.jobs.get(*key) is None:
+                self.gone(job)  # meanwhile: what was kept of it since goes too
+
+    async def _pass(self, key: Key, job: T) -> Wake | None:
         memory = self._memory(key, job)
         if memory.pruned_until > self.clock.monotonic():
             return Wake(memory.pruned_until - self.clock.monotonic())
@@ -111,6 +121,7 @@ class Reconciler(Generic[T]):
         lowered = self._lower(job, memory)
         seen = self.caches.observe(job.metadata.uid, memory)
         before = self.dialect.record(job)
+        also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, refuse(before, lowered, job.metadata.generation, now)
         else:
@@ -120,7 +131,8 @@ class Reconciler(Generic[T]):
             return Wake(1.0)  # refused: the watch brings what was written in between
         if written is not job and self.dialect.record(written) != plan.record:
             return await self._report_pruned(written, workload, plan.record, seen, memory)
-        self.statistics.passed(self.kind, key, before, plan.record)
+        self.statistics.passed(self.kind, key, before, plan.record, plan.restarts)
+        _log(before, plan.record)
         self._tell(written, plan.actions)
         if workload is not None:
             await self._performer(workload, memory).perform(plan.actions)
@@ -243,9 +255,23 @@ class Reconciler(Generic[T]):
             memory = self.memories[key] = Memory(uid=job.metadata.uid)
         return memory
 
+    def gone(self, job: T) -> None:
+        """The job was deleted: nothing is kept of it."""
+        self._forget(key_of(job))
+        self.recorder.forget(job.metadata.uid)
+
     def _forget(self, key: Key) -> None:
         self.memories.pop(key, None)
         self.statistics.forgotten(self.kind, key)
+
+
+def _log(before: Record | None, after: Record) -> None:
+    """A line for every change of phase and every new attempt."""
+    was = before.phase if before else ""
+    if was == after.phase and (before is None or before.attempt == after.attempt):
+        return
+    also_about(attempt=after.attempt)
+    log.info("phase changed", phase=after.phase, was=was, reason=after.reason, message=after.message)
 
 
 def _settled(workload: Workload | None, plan: Plan, seen: Observed, now: datetime) -> bool:

@@ -47,6 +47,7 @@ class Unreadable(Generic[T]):
         key = Key(bad.metadata.namespace, bad.metadata.name)
         if bad.deleted:
             self._found.pop(key, None)
+            self._recorder.forget(bad.metadata.uid)
             return
         last = self._found.get(key)
         self._found[key] = _Found(bad, told=last is not None and last.told and _same(last.bad, bad))

@@ -52,7 +52,7 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
     if ending:
         return _told(before, finish.plan(workload, record, seen, ending, now))
     plan = _going_on(workload, record, seen, now)
-    return _told(before, plan.waking(limit.next))
+    return _told(before, replace(plan.waking(limit.next), restarts=repair.causes))
 
 
 def refuse(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:

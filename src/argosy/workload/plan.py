@@ -116,6 +116,8 @@ class Plan(Struct, frozen=True):
     record: Record
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
+    restarts: tuple[str, ...] = ()
+    """What made each restart necessary that is decided here; only counted, never acted upon."""
 
     def doing(self, actions: Iterable[Action]) -> "Plan":
         return replace(self, actions=(*self.actions, *actions))

@@ -7,6 +7,7 @@ own failure uses up a restart; what the cluster takes away (eviction, deletion, 
 """
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,27 @@ from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord
 
 
+class Why(StrEnum):
+    """What made a restart necessary, for those who count."""
+
+    EXIT = "Exit"
+    """A program ended with an exit code that is not 0."""
+    SIGNAL = "Signal"
+    """A program was killed, by the kernel for its memory or by somebody."""
+    FAILED = "Failed"
+    """A pod failed and there is no exit code to tell why."""
+    COMPLETED = "Completed"
+    """A program came to its end in a role that is to run for ever."""
+    CONTAINER = "Container"
+    """A container was restarted in its place by the node."""
+    DISRUPTED = "Disrupted"
+    """The cluster took the pod away: eviction, preemption, shutdown of a node."""
+    DELETED = "Deleted"
+    """Somebody deleted the pod."""
+    NODE_DOWN = "NodeDown"
+    """The pod's node does not answer."""
+
+
 class Loss(Struct, frozen=True):
     """A place whose pod must be replaced."""
 
@@ -26,15 +48,21 @@ class Loss(Struct, frozen=True):
     index: int
     counted: bool
     words: str
+    why: Why
     lived: float | None = None
     """Seconds since the pod was created."""
-    killed: bool = False
-    """Ended by a signal: likelier the cause than a peer that gave up because of it."""
+
+    @property
+    def killed(self) -> bool:
+        """Ended by a signal: likelier the cause than a peer that gave up because of it."""
+        return self.why is Why.SIGNAL
 
 
 class Repair(Struct, frozen=True):
     record: Record
     ending: Ending | None = None
+    causes: tuple[Why, ...] = ()
+    """One for every restart: of a pod, or of all at once."""
 
 
 def repair(workload: Workload, record: Record, seen: Observed, now: datetime) -> Repair:
@@ -62,7 +90,9 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     message = _message(losses, scope, record, limit)
     record = _replaced(workload, record, losses, now).noting(now, "Restarting", message)
     since = record.since if record.phase is Phase.RESTARTING else now
-    return Repair(replace(record, phase=Phase.RESTARTING, since=since, reason="Restarting", message=message))
+    record = replace(record, phase=Phase.RESTARTING, since=since, reason="Restarting", message=message)
+    told = losses if scope is Scope.POD else [_likeliest(counted or losses)]
+    return Repair(record, causes=tuple(loss.why for loss in told))
 
 
 def replaces(role: Role, pod: ObservedPod) -> bool:
@@ -104,13 +134,13 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
         if _is_lost(role, pod, seen) or (pod.terminating and whole):
             lived = (now - pod.created).total_seconds() if pod.created else None
             counted = pod.phase == "Failed" and not (pod.disrupted or pod.terminating)
-            killed = pod.exit_code is not None and bool(words.signal_name(pod.exit_code))
-            losses.append(Loss(role.name, pod.index, counted, _fate(pod), lived, killed))
+            losses.append(Loss(role.name, pod.index, counted, _fate(pod), _why(pod), lived))
     if whole and last.phase is Phase.RUNNING:
         for index in range(min(last.size, last.created)):
             gone = (role.name, index) in seen.absent and not seen.by_place.get((role.name, index))
             if gone and index not in last.done:
-                losses.append(Loss(role.name, index, False, f"{words.place(role.name, index)} was deleted"))
+                said = f"{words.place(role.name, index)} was deleted"
+                losses.append(Loss(role.name, index, False, said, Why.DELETED))
     return sorted(losses, key=lambda loss: loss.index)
 
 
@@ -127,6 +157,20 @@ def _fate(pod: ObservedPod) -> str:
     if pod.ended or pod.terminating:
         return words.fate(pod)
     return f"{words.place(pod.role, pod.index)} is on {pod.node}, which does not answer"
+
+
+def _why(pod: ObservedPod) -> Why:
+    if pod.disrupted:
+        return Why.DISRUPTED
+    if pod.terminating:
+        return Why.DELETED
+    if not pod.ended:
+        return Why.NODE_DOWN
+    if pod.phase == "Succeeded":
+        return Why.COMPLETED
+    if pod.exit_code is None:
+        return Why.FAILED
+    return Why.SIGNAL if words.signal_name(pod.exit_code) else Why.EXIT
 
 
 def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datetime) -> Record:

@@ -1,0 +1,139 @@
+"""The metrics of a whole operator: documented, well formed, and no more of them with more jobs."""
+
+import re
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from argosy.engine.metrics import Metrics
+from argosy.operator.statistics import JobStatistics
+from argosy.testing.builders import run
+from argosy.testing.lines import captured_lines
+from argosy.testing.scene import Scene
+from argosy.testing.servers import free_port
+from argosy.wire.client import Client
+from argosy.wire.origin import Origin
+from argosy.workload.model import Phase
+from argosy.workload.restart import Why
+
+DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
+ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILINE)
+CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
+KINDS = (
+    "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodGroup CustomResourceDefinition TrainingRun"
+)
+VALUES: dict[str, set[str]] = {
+    "dialect": {"TrainingRun"},
+    "controller": {"TrainingRun"},
+    "phase": set(Phase),
+    "cause": {*Why, "error", "silent", "gone", "no-watch-list"},
+    "kind": set(KINDS.split()),
+    "verb": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
+    "outcome": {"done", "failed"},
+}
+
+
+def full_name(name: str, kind: str | None) -> str:
+    return f"{name}_total" if kind == "counter" else name
+
+
+def labels_of(metric: Metric) -> set[str]:
+    return {label for sample in metric.samples for label in sample.labels if label != "le"}
+
+
+def test_every_metric_is_documented_with_its_labels_and_type() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry), JobStatistics(registry)
+    made = {
+        (full_name(one._name, one._type), ",".join(one._labelnames), one._type)
+        for one in registry._collector_to_names
+        if isinstance(one, MetricWrapperBase)
+    }
+    assert set(ROW.findall(DOCS.read_text())) == made
+
+
+def test_every_cause_of_a_restart_is_documented() -> None:
+    assert set(CAUSE.findall(DOCS.read_text())) == set(Why)
+
+
+async def scraped(port: int) -> dict[str, Metric]:
+    client = Client(Origin.from_url(f"http://127.0.0.1:{port}"))
+    try:
+        answer = await client.send("GET", "/metrics", {})
+    except ConnectionError:
+        return {}
+    finally:
+        await client.close()
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    return {metric.name: metric for metric in parse(answer.body.decode())}
+
+
+def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
+    family = metrics.get(name.removesuffix("_total").removesuffix("_count"))
+    samples = family.samples if family else ()
+    return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
+
+
+async def test_a_run_is_seen_from_outside(scene: Scene) -> None:
+    port = free_port()
+    with captured_lines() as lines:
+        async with scene.operator(health=f"127.0.0.1:{port}"):
+            await scene.apply(run().role("worker", 2, restart="OnFailure"))
+            await scene.until_pods("mnist-worker-0", "mnist-worker-1")
+            await scene.report_all("Running")
+            await scene.until_phase("Running")
+            running = await scraped(port)
+            uid = (await scene.pods())["mnist-worker-1"].metadata.uid
+            await scene.report("mnist-worker-1", "Failed", code=137)
+
+            async def replaced() -> bool:
+                pod = (await scene.pods()).get("mnist-worker-1")
+                return pod is not None and pod.metadata.uid != uid
+
+            await scene.until("the worker is another", replaced)
+            await scene.report_all("Running")
+            await scene.until_phase("Running")
+            series = sum(len(metric.samples) for metric in (await scraped(port)).values())
+            for name in ("second", "third"):
+                await scene.apply(run(name).role("worker", 1))
+            await scene.until_pods("mnist-worker-0", "mnist-worker-1", "second-worker-0", "third-worker-0")
+            await scene.report_all("Succeeded")
+            for name in ("mnist", "second", "third"):
+                await scene.until_phase("Succeeded", name)
+
+            async def counted() -> bool:
+                return value(await scraped(port), "argosy_jobs", phase="Succeeded") == 3
+
+            await scene.until("all three are counted", counted)
+            metrics = await scraped(port)
+    assert value(running, "argosy_jobs", dialect="TrainingRun", phase="Running") == 1
+    assert value(metrics, "argosy_jobs") == 3
+    assert value(metrics, "argosy_restarts_total", cause="Signal") == 1
+    assert value(metrics, "argosy_phase_seconds_count", phase="Restarting") == 1
+    assert value(metrics, "argosy_requests_total", verb="POST", code="201") >= 5
+    assert value(metrics, "argosy_requests_total", verb="WATCH", code="200") >= 8
+    assert value(metrics, "argosy_passes_total", outcome="done") > 3
+    assert value(metrics, "argosy_pass_seconds_count") > 3
+    assert value(metrics, "argosy_queue_seconds_count") > 3
+    assert value(metrics, "argosy_cache_objects", kind="Pod") == 4
+    assert value(metrics, "argosy_cache_objects", kind="TrainingRun") == 3
+    assert value(metrics, "argosy_cache_synced", kind="Pod") == 1
+    assert 0 <= value(metrics, "argosy_cache_stale_seconds", kind="Pod") < 60
+    for metric in metrics.values():
+        for sample in metric.samples:
+            for label, given in sample.labels.items():
+                assert given in VALUES.get(label, {given}), (sample.name, label, given)
+            assert re.fullmatch(r"\d{3}|none", sample.labels.get("code", "none"))
+    more = sum(len(metric.samples) for metric in metrics.values()) - series
+    new = {"Succeeded": 1, "phase_seconds": 2 * 13, "codes": 6}
+    assert more <= sum(new.values()), "what two more jobs bring are phases and codes that were not there yet"
+    told = [
+        (line["was"], line["phase"], line["attempt"])
+        for line in lines
+        if line["event"] == "phase changed" and line["object"] == f"{scene.namespace}/mnist"
+    ]
+    assert told[0][0] == ""
+    assert [phase for _, phase, _ in told][-3:] == ["Restarting", "Running", "Succeeded"]
+    assert {attempt for _, _, attempt in told} == {1}
