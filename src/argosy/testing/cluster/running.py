@@ -25,7 +25,13 @@ class RunningCluster:
     @classmethod
     def up(cls, folder: Path, settings: Settings) -> "RunningCluster":
         """Bring a cluster up that ends with this process, however that ends."""
-        server = lifecycle.up(folder, settings)
+        fresh = read(folder) is None
+        try:
+            server = lifecycle.up(folder, settings)
+        except BaseException:
+            if fresh:
+                lifecycle.down(folder)  # half a cluster would have no guard
+            raise
         state = read(folder)
         assert state is not None
         watched = (str(os.getpid()), str(state.processes[SWITCH].pid), str(folder))
