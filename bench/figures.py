@@ -16,7 +16,8 @@ class Figure(Struct, frozen=True):
     unit: str
     bound: float
     bound_is: str
-    target: float
+    target: float | None
+    """None: told for what it is, and judged by nobody."""
     better: Literal["lower", "higher"] = "lower"
 
     @property
@@ -28,12 +29,19 @@ class Figure(Struct, frozen=True):
 
     @property
     def reached(self) -> bool:
+        if self.target is None:
+            return True
         return self.value >= self.target if self.better == "higher" else self.value <= self.target
 
     def line(self) -> str:
-        sign = "≥" if self.better == "higher" else "≤"
-        verdict = "reached" if self.reached else "MISSED"
         return (
-            f"{self.name:<24} {self.value:>10.4g} {self.unit:<6} target {sign} {self.target:<6g} {verdict:<8}"
+            f"{self.name:<24} {self.value:>10.4g} {self.unit:<6} {self._verdict:<23}"
             f" {self.ratio:>6.1f} x bound {self.bound:.4g} {self.unit} ({self.bound_is})"
         )
+
+    @property
+    def _verdict(self) -> str:
+        if self.target is None:
+            return ""
+        sign = "≥" if self.better == "higher" else "≤"
+        return f"target {sign} {self.target:<6g} {'reached' if self.reached else 'MISSED'}"

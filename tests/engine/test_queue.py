@@ -202,3 +202,11 @@ async def test_times_far_away_that_no_longer_hold_do_not_pile_up() -> None:
     before = now()
     assert await queue.get() == "kept"
     assert now() - before == pytest.approx(3000)
+
+
+async def test_a_queue_without_rest_gives_a_key_again_at_once() -> None:
+    queue: Queue[str] = Queue(rest_most=0.0)
+    queue.add("a")
+    queue.done(await queue.get(), took=1.0)
+    queue.add("a")
+    assert await taken(queue) == "a"

@@ -7,14 +7,17 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import key_of
 from argosy.testing.objects import START, Json
 from argosy.testing.servers import Server
 from argosy.testing.simulator import (
     EXIT_CODE,
     RUN_SECONDS,
+    RUN_TOGETHER,
     START_SECONDS,
     Become,
     Bind,
+    Companies,
     Later,
     Pod,
     Remove,
@@ -85,6 +88,23 @@ def test_a_failed_pod_says_how_its_containers_ended() -> None:
             "finishedAt": "2026-01-01T00:00:01Z",
         }
     }
+
+
+def test_pods_of_a_company_end_counted_from_when_the_last_of_them_ran() -> None:
+    companies = Companies()
+    owner = {"ownerReferences": [{"uid": "u", "controller": True}]}
+    notes: Json = {RUN_SECONDS: "5", RUN_TOGETHER: "2"}
+    first, second = (
+        pod("Running", notes=notes, metadata={**owner, "name": name}) for name in ("first", "second")
+    )
+    assert companies.note(first, START, gone=False) == set()
+    assert next_step(first, START, schedule=False, together=companies.since(first)) is None
+    later = START + timedelta(seconds=60)
+    assert companies.note(second, later, gone=False) == {key_of(first), key_of(second)}
+    assert next_step(first, later, schedule=False, together=companies.since(first)) == Later(5.0)
+    companies.note(first, later, gone=True)
+    companies.note(second, later, gone=True)
+    assert companies.since(first) is None
 
 
 async def test_pods_run_and_end_without_scheduler_or_kubelet(api: Server, namespace: str) -> None:

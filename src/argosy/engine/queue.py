@@ -28,8 +28,11 @@ SPARE = 64
 
 
 class Queue(Generic[K]):
-    def __init__(self, backoff: Backoff = Backoff(first=0.05, most=60.0)) -> None:
+    def __init__(
+        self, backoff: Backoff = Backoff(first=0.05, most=60.0), *, rest_most: float = REST_MOST
+    ) -> None:
         self._backoff = backoff
+        self._rest_most = rest_most
         self._ready: dict[K, float] = {}
         """With when they became so; the first is the oldest."""
         self.waited = 0.0
@@ -99,8 +102,8 @@ class Queue(Generic[K]):
     def done(self, key: K, took: float = 0.0) -> None:
         """The pass is over; `took` seconds of it decide how long the key rests."""
         self._active.discard(key)
-        if took > 0:
-            self._rest(key, min(took * REST_FACTOR, REST_MOST))
+        if took > 0 and self._rest_most > 0:
+            self._rest(key, min(took * REST_FACTOR, self._rest_most))
         if key in self._again:
             self._again.discard(key)
             self.add(key)

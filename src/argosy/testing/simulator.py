@@ -9,6 +9,7 @@ Annotations of a pod:
     simulator.argosy.dev/start-seconds   seconds from bound to Running (default 0)
     simulator.argosy.dev/run-seconds     seconds from Running to its end (default: it runs for ever)
     simulator.argosy.dev/exit-code       exit code of its containers then (default 0)
+    simulator.argosy.dev/run-together    run-seconds count only from when so many pods of its owner run
 """
 
 import asyncio
@@ -25,6 +26,8 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
+from argosy.engine.objects import key_of
+from argosy.engine.queue import Queue
 from argosy.kinds.kubernetes import Lease, Namespace, Node
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
@@ -34,6 +37,7 @@ Json = dict[str, object]
 START_SECONDS = "simulator.argosy.dev/start-seconds"
 RUN_SECONDS = "simulator.argosy.dev/run-seconds"
 EXIT_CODE = "simulator.argosy.dev/exit-code"
+RUN_TOGETHER = "simulator.argosy.dev/run-together"
 LEASE_NAMESPACE = "kube-node-lease"
 
 
@@ -79,8 +83,10 @@ class Later(Struct, frozen=True):
     seconds: float
 
 
-def next_step(pod: Pod, now: datetime, *, schedule: bool) -> Remove | Bind | Become | Later | None:
-    """What a kubelet would do about the pod now. Pure."""
+def next_step(
+    pod: Pod, now: datetime, *, schedule: bool, together: datetime | None = None
+) -> Remove | Bind | Become | Later | None:
+    """What a kubelet would do about the pod now; `together` is since when all of its company run. Pure."""
     meta, phase, notes = pod.metadata, pod.status.phase, pod.metadata.annotations
     over = phase in ("Succeeded", "Failed")
     if not pod.spec.node_name:
@@ -93,15 +99,51 @@ def next_step(pod: Pod, now: datetime, *, schedule: bool) -> Remove | Bind | Bec
         return _when(now, meta.creation_timestamp, notes.get(START_SECONDS, "0"), Become("Running"))
     if over or RUN_SECONDS not in notes:
         return None
+    if RUN_TOGETHER in notes and together is None:
+        return None
     code = int(notes.get(EXIT_CODE, "0"))
-    return _when(
-        now, pod.status.start_time, notes[RUN_SECONDS], Become("Failed" if code else "Succeeded", code)
-    )
+    since = together if RUN_TOGETHER in notes else pod.status.start_time
+    return _when(now, since, notes[RUN_SECONDS], Become("Failed" if code else "Succeeded", code))
 
 
 def _when(now: datetime, since: datetime | None, seconds: str, step: Become) -> Become | Later:
     left = ((since or now) + timedelta(seconds=float(seconds)) - now).total_seconds()
     return Later(left) if left > 0 else step
+
+
+class Companies:
+    """Pods of one owner that are to end together: which of them run, and since when all of them do."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, set[Key]] = {}
+        self._complete: dict[str, datetime] = {}
+
+    def since(self, pod: Pod) -> datetime | None:
+        return self._complete.get(_owner(pod))
+
+    def note(self, pod: Pod, now: datetime, *, gone: bool) -> set[Key]:
+        """Take in what became of a pod; the whole company, if this made it complete."""
+        wanted = pod.metadata.annotations.get(RUN_TOGETHER)
+        if wanted is None:
+            return set()
+        owner, key = _owner(pod), key_of(pod)
+        running = self._running.setdefault(owner, set())
+        if gone:
+            running.discard(key)
+            if not running:
+                self._running.pop(owner)
+                self._complete.pop(owner, None)
+        elif pod.status.phase == "Running":
+            running.add(key)
+            if len(running) >= int(wanted) and owner not in self._complete:
+                self._complete[owner] = now
+                return running
+        return set()
+
+
+def _owner(pod: Pod) -> str:
+    owner = pod.metadata.controller
+    return owner.uid if owner else ""
 
 
 class Simulator:
@@ -128,10 +170,14 @@ class Simulator:
         self._heartbeat = heartbeat
         self._clock = clock
         self._pods = Cache(client, Pod)
-        self._controller: Controller[Key] = Controller("simulator", self._step, concurrency=64)
+        # A kubelet does not rest between two steps of a pod.
+        self._controller: Controller[Key] = Controller(
+            "simulator", self._step, concurrency=64, queue=Queue(rest_most=0.0)
+        )
         self._addresses = (IPv4Address("10.88.1.0") + number for number in count())
         self._turn = cycle(names)
         self._tasks: list[asyncio.Task[None]] = []
+        self._companies = Companies()
         self._pods.subscribe(self._changed)
 
     async def __aenter__(self) -> "Simulator":
@@ -168,7 +214,11 @@ class Simulator:
     def _changed(self, change: Change[Pod]) -> None:
         pod = change.new
         if pod is not None and self._mine(pod):
-            self._controller.enqueue(Key(pod.metadata.namespace, pod.metadata.name))
+            self._controller.enqueue(key_of(pod))
+        changed = pod or change.old
+        if changed is not None:
+            for key in self._companies.note(changed, self._clock.now(), gone=pod is None):
+                self._controller.enqueue(key)
 
     def _mine(self, pod: Pod) -> bool:
         if not pod.spec.node_name:
@@ -180,7 +230,7 @@ class Simulator:
         if pod is None or not self._mine(pod):
             return None
         now = self._clock.now()
-        step = next_step(pod, now, schedule=self._schedule)
+        step = next_step(pod, now, schedule=self._schedule, together=self._companies.since(pod))
         try:
             match step:
                 case Later(seconds):
