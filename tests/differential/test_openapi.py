@@ -66,6 +66,18 @@ def test_every_operation_is_one_of_kubernetes(documents: tuple[Json, Json]) -> N
                 assert set(map(str, types[0])) <= set(map(str, types[1])), path  # type: ignore[call-overload]
 
 
+def test_a_patch_is_offered_in_the_forms_of_kubernetes(documents: tuple[Json, Json]) -> None:
+    """All but CBOR, which nothing here speaks."""
+    want, got = (part(document, "paths") for document in documents)
+    patched = [path for path in set(got) & set(want) if "patch" in part(got, path)]
+    assert any("example.com" in path for path in patched)
+    for path in patched:
+        theirs, ours = (part(paths, path, "patch")["consumes"] for paths in (want, got))
+        assert isinstance(theirs, list)
+        assert isinstance(ours, list)
+        assert set(ours) == set(theirs) - {"application/apply-patch+cbor"}, path
+
+
 def test_definitions_in_protobuf_say_what_those_in_json_say(
     documents: tuple[Json, Json], real_apiserver: Server, local_apiserver: Server
 ) -> None:

@@ -25,8 +25,9 @@ _PATCHES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
+_STRATEGIC = "application/strategic-merge-patch+json"
+"""For built-in kinds only: how a custom resource's lists merge is known to apply alone."""
 _TYPE_FIELDS: Json = {
     "apiVersion": {
         "type": "string",
@@ -267,10 +268,14 @@ def _operation(
         operation["parameters"] = [_parameter(name) for name in _WRITE]
         if verb == "patch":
             operation["parameters"] = [*map(_parameter, _WRITE), _parameter("force", "boolean")]
-        types = _PATCHES if verb == "patch" else ("application/json",)
+        types = _patches(kind) if verb == "patch" else ("application/json",)
         body: Json = {"$ref": PREFIX + component} if verb != "patch" else {"type": "object"}
         operation["requestBody"] = {"content": {name: {"schema": body} for name in types}, "required": True}
     return operation
+
+
+def _patches(kind: PublishedKind) -> tuple[str, ...]:
+    return _PATCHES if kind.declared is not None else (*_PATCHES, _STRATEGIC)
 
 
 def _parameter(name: str, type: str = "string") -> Json:

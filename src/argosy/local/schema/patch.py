@@ -19,17 +19,28 @@ BAD_INDEX = "invalid index referenced"
 
 
 def merge_patch(target: Mapping[str, object], patch: Mapping[str, object]) -> Json:
-    """The target with the patch merged in: null removes, objects merge, everything else replaces."""
+    """The target with the patch merged in: null removes, objects merge, everything else replaces.
+
+    As in Kubernetes, a list that replaces one has no nulls in its objects.
+    """
     result = dict(target)
     for key, value in patch.items():
+        before = result.get(key)
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            before = result.get(key)
             result[key] = merge_patch(before if isinstance(before, dict) else {}, value)
         else:
-            result[key] = value
+            result[key] = value if isinstance(before, dict) else _without_nulls(value)
     return result
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def create_merge_patch(old: Mapping[str, object], new: Mapping[str, object]) -> Json:
