@@ -87,7 +87,7 @@ def local_apiserver(folder: Path, *options: str) -> Iterator[Server]:
         yield start_local(folder, free_port(), processes, options)
     finally:
         for process in reversed(processes):
-            _stop(process)
+            stop_process(process)
 
 
 def start_real(
@@ -213,13 +213,22 @@ os.execv(sys.argv[2], sys.argv[2:])
 """Has the kernel kill this process when its parent ends (1 is PR_SET_PDEATHSIG), then becomes the server."""
 
 
-def _start(command: Sequence[str], folder: Path, log: Path, *, tethered: bool) -> subprocess.Popen[bytes]:
+def start_tethered(
+    command: Sequence[str], folder: Path, name: str, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """Start a program that belongs to a server; its log is named after it."""
+    return _start(command, folder, folder / "logs" / f"{name}.log", tethered=True, stdin=stdin)
+
+
+def _start(
+    command: Sequence[str], folder: Path, log: Path, *, tethered: bool, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
     if tethered:
         command = (sys.executable, "-S", "-c", _TETHER, str(os.getpid()), *command)
     with log.open("ab") as output:
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -258,7 +267,10 @@ def tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "(no log)"
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop_process(process: subprocess.Popen[bytes]) -> None:
+    """End a process, by force if it does not end by itself."""
+    if process.stdin is not None:
+        process.stdin.close()
     process.terminate()
     try:
         process.wait(10)

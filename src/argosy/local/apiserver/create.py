@@ -14,6 +14,7 @@ from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.quotas import charges, write_charges
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import generated_name
@@ -63,11 +64,15 @@ async def create(call: Call, obj: Json, options: WriteOptions, *, managed: bool 
         check_grant(call, obj, None)
     if errors := shape.validate(obj, served, None):
         raise invalid_error(served.group, served.kind, name, errors)
+    charged = charges(call, name)
     if call.api.head(served, call.namespace, name) is not None:
         raise already_exists(served.group, served.plural, name)
     if options.dry_run:
         return forms.as_served(obj, served)
+    writing = write_charges(call.api, charged) if charged else None
     stored = await call.api.put(served, obj)
+    if writing is not None:
+        await writing
     if served.storage == "namespaces":
         await furnish(call.api, name)
     return stored

@@ -27,6 +27,12 @@ COUNTS_GENERATIONS = frozenset(
 )
 """Kinds whose metadata.generation starts at 1 and grows with every change of the spec."""
 
+COUNTS_ANNOTATIONS = frozenset({"deployments.apps"})
+"""Kinds whose generation grows with changes of annotations too: they are passed on to what they make."""
+
+STATUS_KEEPS_LABELS = frozenset({"deployments.apps"})
+"""Kinds whose labels a write of the status cannot change."""
+
 CREATED_BY_UPDATE = frozenset(
     {
         "leases.coordination.k8s.io",

@@ -32,7 +32,7 @@ def prepare(obj: Json, served: Served) -> None:
         metadata["generation"] = 1
         return
     if served.has_status and served.storage not in KEEPS_STATUS_ON_CREATE and "status" in obj:
-        obj["status"] = {}
+        obj["status"] = dict(served.blank_status)
     if served.storage == "namespaces":
         ensure(metadata, "labels")["kubernetes.io/metadata.name"] = text(metadata, "name")
     if served.storage in COUNTS_GENERATIONS:

@@ -11,6 +11,7 @@ import msgspec
 
 from argosy.local.apiserver.status import qualified
 from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds
+from argosy.local.schema.decoding import decode
 from argosy.local.schema.definitions import object_schema
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.reading import part, parts, strings, text
@@ -60,6 +61,13 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def has_status(self) -> bool:
         return any(sub.name == "status" for sub in self.subresources)
+
+    @cached_property
+    def blank_status(self) -> Json:
+        """The status that a new object has: empty but for counts that are always shown."""
+        blank: Json = {}
+        decode(blank, self.schema.properties["status"], self.kind)
+        return blank
 
     def fields_of(self, obj: Json) -> tuple[str, ...]:
         """The values of the fields that a fieldSelector may name."""

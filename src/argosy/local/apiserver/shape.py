@@ -3,6 +3,7 @@
 The one place where the handlers meet the schema library.
 """
 
+from argosy.local.apiserver.facts import STATUS_KEEPS_LABELS
 from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request
@@ -116,7 +117,10 @@ def track_apply(
 def _resets(served: Served, subresource: str) -> Filter | None:
     """Which fields a write through this endpoint gives no ownership of."""
     if subresource == "status":
-        return only("status") if served.custom is not None else excluding("spec")
+        if served.custom is not None:
+            return only("status")
+        kept = STATUS_KEEPS_LABELS
+        return excluding("spec", "metadata.labels") if served.storage in kept else excluding("spec")
     if served.has_status and not subresource:
         return excluding("status")
     return None

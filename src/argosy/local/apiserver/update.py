@@ -12,7 +12,13 @@ from argosy.local.apiserver.api import Call, arranged
 from argosy.local.apiserver.create import check_identity, create, read_checked
 from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
-from argosy.local.apiserver.facts import COUNTS_GENERATIONS, CREATED_BY_UPDATE, NEEDS_VERSION
+from argosy.local.apiserver.facts import (
+    COUNTS_ANNOTATIONS,
+    COUNTS_GENERATIONS,
+    CREATED_BY_UPDATE,
+    NEEDS_VERSION,
+    STATUS_KEEPS_LABELS,
+)
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import Form, wanted_form
 from argosy.local.apiserver.objects import ensure
@@ -146,6 +152,8 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
                 metadata["managedFields"] = managed
         else:
             _copy(metadata, old_metadata, "ownerReferences")
+            if served.storage in STATUS_KEEPS_LABELS:
+                _copy(metadata, old_metadata, "labels")
     elif served.has_status:
         _copy(obj, old, "status")
     for field in _KEPT_METADATA:
@@ -172,11 +180,18 @@ def _count_generation(obj: Json, old: Json, call: Call) -> None:
         changed = _without(obj, ignored) != _without(old, ignored)
     else:
         ignored = {"metadata", "apiVersion", "kind", "status"}
-        changed = served.storage in COUNTS_GENERATIONS and _without(obj, ignored) != _without(old, ignored)
+        changed = served.storage in COUNTS_GENERATIONS and (
+            _without(obj, ignored) != _without(old, ignored)
+            or (served.storage in COUNTS_ANNOTATIONS and _annotations(obj) != _annotations(old))
+        )
     if changed:
         metadata = ensure(obj, "metadata")
         generation = metadata.get("generation")
         metadata["generation"] = (generation if isinstance(generation, int) else 0) + 1
+
+
+def _annotations(obj: Json) -> Json:
+    return part(obj, "metadata", "annotations")
 
 
 def _without(obj: Json, ignored: set[str]) -> Json:

@@ -7,6 +7,7 @@ from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.events import Recorder
 from argosy.local.controllers.accounts import AccountsController
 from argosy.local.controllers.aggregation import AggregationController
+from argosy.local.controllers.deployment.controller import DeploymentController
 from argosy.local.controllers.endpoints.controller import EndpointsController
 from argosy.local.controllers.garbage.controller import REDISCOVER, GarbageCollector
 from argosy.local.controllers.job.controller import JobController
@@ -14,6 +15,8 @@ from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.namespaces import NamespacesController
 from argosy.local.controllers.nodes.collect import QUARANTINE, PodCollector
 from argosy.local.controllers.nodes.controller import GRACE, NodeController
+from argosy.local.controllers.quotas import QuotasController
+from argosy.local.controllers.replicaset.controller import ReplicaSetController
 from argosy.local.controllers.shared import Shared, run_all
 from argosy.local.scheduler.scheduler import Scheduler
 
@@ -39,11 +42,14 @@ async def run(client: Client, timings: Timings = Timings(), clock: Clock = Syste
     rooms = (
         Scheduler(shared),
         JobController(shared, timings.job_backoff),
+        ReplicaSetController(shared),
+        DeploymentController(shared),
         EndpointsController(shared),
         AccountsController(shared, authority.decode()),
         AggregationController(shared),
         NodeController(shared, grace=timings.node_grace, longest_toleration=timings.longest_toleration),
         PodCollector(shared, timings.quarantine),
+        QuotasController(shared),
         NamespacesController(shared, timings.namespace_again),
         GarbageCollector(shared, timings.rediscover),
     )

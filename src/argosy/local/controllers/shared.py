@@ -18,6 +18,7 @@ from argosy.engine.objects import Fetchable
 from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
 from argosy.kinds.labels import POD_GROUP_ANNOTATION
+from argosy.kinds.meta import ObjectMeta
 from argosy.local import furnishings
 from argosy.local.controllers.kinds import (
     ClusterRole,
@@ -28,6 +29,7 @@ from argosy.local.controllers.kinds import (
     PodGroup,
     PriorityClass,
 )
+from argosy.local.controllers.workloads import Deployment, ReplicaSet
 from argosy.local.networking import EndpointSlice, Service
 
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
@@ -73,6 +75,8 @@ class Shared:
         self.services = Cache(client, Service, indexes={"selector": _selector})
         self.slices = Cache(client, EndpointSlice, indexes={"service": _service})
         self.jobs = Cache(client, Job)
+        self.replica_sets = Cache(client, ReplicaSet, indexes={"owner": _owner, "namespace": _namespace})
+        self.deployments = Cache(client, Deployment, indexes={"namespace": _namespace})
         self.priority_classes = Cache(client, PriorityClass)
         self.cluster_roles = Cache(client, ClusterRole)
         self.leases = Cache(client, Lease, namespace="kube-node-lease")
@@ -92,6 +96,8 @@ class Shared:
             self.services,
             self.slices,
             self.jobs,
+            self.replica_sets,
+            self.deployments,
             self.priority_classes,
             self.cluster_roles,
             self.leases,
@@ -138,8 +144,13 @@ def _node(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-def _owner(pod: Pod) -> Iterable[str]:
-    owner = pod.metadata.controller
+class _Owned(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+def _owner(obj: _Owned) -> Iterable[str]:
+    owner = obj.metadata.controller
     return (owner.uid,) if owner is not None else ()
 
 
@@ -148,8 +159,8 @@ def _group(pod: Pod) -> Iterable[str]:
     return (f"{pod.metadata.namespace}/{name}",) if name else ()
 
 
-def _namespace(pod: Pod) -> Iterable[str]:
-    return (pod.metadata.namespace,)
+def _namespace(obj: _Owned) -> Iterable[str]:
+    return (obj.metadata.namespace,)
 
 
 def _labels(pod: Pod) -> Iterable[str]:

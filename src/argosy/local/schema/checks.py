@@ -29,7 +29,9 @@ from argosy.local.schema.names import (
     qualified_name_problems,
 )
 from argosy.local.schema.podchecks import EFFECTS, PROTOCOLS, pod_spec_errors, pod_update_errors
+from argosy.local.schema.quotachecks import quota, quota_status
 from argosy.local.schema.reading import part, parts, text, texts
+from argosy.local.schema.rolloutchecks import replica_status_errors
 from argosy.local.schema.workloadchecks import (
     at_least,
     cron_job,
@@ -58,8 +60,8 @@ def validate_builtin(
 ) -> list[FieldError]:
     """Everything wrong with a built-in object, or with the change from `old` to it."""
     errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
-    if subresource == "status" and (group, kind) == ("batch", "Job") and old is not None:
-        errors += job_status_errors(new, old)
+    if subresource == "status" and old is not None:
+        errors += _status_errors(group, kind, new, old)
     if subresource:
         return errors
     check = _CHECKS.get((group, kind))
@@ -69,6 +71,16 @@ def validate_builtin(
     if change is not None and old is not None:
         errors += change(new, old)
     return errors
+
+
+def _status_errors(group: str, kind: str, new: Json, old: Json) -> Iterator[FieldError]:
+    match group, kind:
+        case "batch", "Job":
+            yield from job_status_errors(new, old)
+        case "apps", "Deployment" | "ReplicaSet":
+            yield from replica_status_errors(kind, new, old)
+        case "", "ResourceQuota":
+            yield from quota_status(new)
 
 
 def _pod(obj: Json) -> Iterator[FieldError]:
@@ -307,6 +319,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
     ("", "Node"): _node,
     ("", "Event"): _event,
     ("", "PersistentVolumeClaim"): _claim,
+    ("", "ResourceQuota"): quota,
     ("apps", "Deployment"): deployment,
     ("apps", "ReplicaSet"): replica_set,
     ("apps", "StatefulSet"): stateful_set,

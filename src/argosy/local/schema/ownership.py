@@ -34,9 +34,13 @@ _UNOWNED_METADATA = frozenset(
 Filter: TypeAlias = Callable[[FieldSet], FieldSet]
 
 
-def excluding(*top_level: str) -> Filter:
-    """A filter that gives no ownership of these top-level fields, such as `status` on the main endpoint."""
-    excluded = {f"f:{name}": cast("object", {}) for name in top_level}
+def excluding(*paths: str) -> Filter:
+    """A filter that gives no ownership of these fields, such as `status` on the main endpoint."""
+    excluded: FieldSet = {}
+    for path in paths:
+        inner = excluded
+        for name in path.split("."):
+            inner = cast("FieldSet", inner.setdefault(f"f:{name}", {}))
     return lambda fields: fieldsets.without(fields, excluded)
 
 

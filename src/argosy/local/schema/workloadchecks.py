@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, not_supported, required
+from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from argosy.local.schema.jobchecks import job_errors, restart_errors
 from argosy.local.schema.metachecks import immutable, map_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.podchecks import pod_spec_errors
-from argosy.local.schema.reading import part, text
+from argosy.local.schema.reading import part, parts, text
+from argosy.local.schema.rolloutchecks import rollout_errors
 from argosy.local.schema.selectors import SelectorError, selector_from
 
 
@@ -23,6 +24,10 @@ def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -
         yield required("spec.selector")
     elif isinstance(selector, dict) and not any(selector.values()):
         yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    if wrong := list(selector_errors(selector, "spec.selector")):
+        yield from wrong
+        yield invalid("spec.selector", selector, "invalid label selector")
+        return
     labels = part(spec, "template", "metadata").get("labels")
     if not _selects(selector, labels):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
@@ -33,6 +38,22 @@ def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -
     policy = inner.get("restartPolicy")
     if policy in ("Never", "OnFailure"):
         yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+    if kind == "deployment" and "activeDeadlineSeconds" in inner:
+        told = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        yield forbidden("spec.template.spec.activeDeadlineSeconds", told)
+
+
+def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
+    """What is wrong with the expressions of a label selector."""
+    for index, expression in enumerate(parts(selector, "matchExpressions")):
+        where, operator = f"{path}.matchExpressions[{index}]", text(expression, "operator")
+        if operator in ("In", "NotIn") and not expression.get("values"):
+            yield required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist") and expression.get("values"):
+            told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(f"{where}.values", told)
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield invalid(f"{where}.operator", operator, "not a valid selector operator")
 
 
 def _selects(selector: object, labels: object) -> bool:
@@ -58,21 +79,14 @@ def deployment(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
     yield from at_least("spec.replicas", spec.get("replicas"), 0)
     yield from _template_errors(spec, "deployment")
-    strategy = part(spec, "strategy")
-    if strategy.get("type") not in ("Recreate", "RollingUpdate"):
-        shown = Ordered(Type=strategy.get("type", ""), RollingUpdate=strategy.get("rollingUpdate"))
-        yield not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))
-    elif strategy.get("type") == "Recreate" and "rollingUpdate" in strategy:
-        told = "may not be specified when strategy `type` is 'Recreate'"
-        yield forbidden("spec.strategy.rollingUpdate", told)
-    for field in ("revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds"):
-        yield from at_least(f"spec.{field}", spec.get(field), 0)
+    yield from rollout_errors(spec)
 
 
 def replica_set(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
     yield from at_least("spec.replicas", spec.get("replicas"), 0)
-    yield from _template_errors(spec, "replicaset")
+    yield from at_least("spec.minReadySeconds", spec.get("minReadySeconds"), 0)
+    yield from _template_errors(spec, "deployment")  # so Kubernetes calls it
 
 
 def stateful_set(obj: Json) -> Iterator[FieldError]:

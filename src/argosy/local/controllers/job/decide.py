@@ -19,6 +19,7 @@ from argosy.local.controllers.job.pauses import Backoff, pause
 from argosy.local.controllers.job.perindex import failed_indexes, pause_of, predecessors, successor_notes
 from argosy.local.controllers.job.success import met
 from argosy.local.controllers.kinds import Job, JobCondition, JobStatus, Pod
+from argosy.local.controllers.podstate import ready
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 MOST_AT_ONCE = 500
@@ -80,10 +81,6 @@ def finished(job: Job) -> JobCondition | None:
     return next(
         (c for c in job.status.conditions if c.type in ("Complete", "Failed") and c.status == "True"), None
     )
-
-
-def ready(pod: Pod) -> bool:
-    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
 
 
 class _Tally(Struct):

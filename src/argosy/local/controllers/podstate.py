@@ -1,0 +1,28 @@
+"""How a pod is doing, as the controllers that keep pods see it."""
+
+from datetime import datetime, timedelta
+
+from argosy.local.controllers.kinds import Pod
+
+
+def ready(pod: Pod) -> bool:
+    return ready_since(pod) is not None
+
+
+def ready_since(pod: Pod) -> datetime | None:
+    """When the pod became ready; None if it is not."""
+    for condition in pod.status.conditions:
+        if condition.type == "Ready" and condition.status == "True":
+            return condition.last_transition_time or pod.metadata.creation_timestamp or _EVER
+    return None
+
+
+_EVER = datetime.fromisoformat("1970-01-01T00:00:00Z")
+
+
+def available_in(pod: Pod, seconds: int, now: datetime) -> float | None:
+    """How long until the pod has been ready for so many seconds: zero if it has, None if it is not ready."""
+    since = ready_since(pod)
+    if since is None:
+        return None
+    return max((since + timedelta(seconds=seconds) - now).total_seconds(), 0.0) if seconds else 0.0

@@ -1,0 +1,166 @@
+"""What a ResourceQuota says is used, is: counted anew when something goes, or when the quota changes.
+
+What comes is counted by the API server as it is created. A count is taken after the quota was read and is
+written at the version read, so that nothing that comes in between is lost.
+"""
+
+import asyncio
+from functools import cache
+from typing import ClassVar, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.engine.cache import Cache, Change
+from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.errors import Conflict, NotFound
+from argosy.engine.objects import Fetchable
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.resource import Resource
+from argosy.local.controllers.discovery import discover
+from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.shared import Shared
+
+COUNT = "count/"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class QuotaSpec(Struct):
+    hard: dict[str, str] = field(default_factory=dict)
+
+
+class QuotaStatus(Struct):
+    hard: dict[str, str] = field(default_factory=dict)
+    used: dict[str, str] = field(default_factory=dict)
+
+
+class ResourceQuota(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "ResourceQuota", "resourcequotas")
+
+    metadata: ObjectMeta
+    spec: QuotaSpec = field(default_factory=QuotaSpec)
+    status: QuotaStatus = field(default_factory=QuotaStatus)
+
+
+class QuotasController:
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._quotas = Cache(shared.client, ResourceQuota, indexes={"namespace": _namespace})
+        self._followed: dict[Resource, asyncio.Task[None]] = {}
+        self._controller: Controller[Key] = Controller("quotas", self._pass)
+        self._quotas.subscribe(self._quota_changed)
+        shared.pods.subscribe(self._pod_changed)
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._quotas.run())
+                await self._quotas.wait_synced()
+                tasks.create_task(self._controller.run())
+        finally:
+            for task in self._followed.values():
+                task.cancel()
+            await asyncio.gather(*self._followed.values(), return_exceptions=True)
+
+    def _quota_changed(self, change: Change[ResourceQuota]) -> None:
+        new, old = change.new, change.old
+        if new is not None and (old is None or old.spec != new.spec or new.status.hard != new.spec.hard):
+            self._controller.enqueue(Key(new.metadata.namespace, new.metadata.name))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        if old is not None and (new is None or (new.finished and not old.finished)):
+            self._recount(old.metadata.namespace)
+
+    def _gone(self, change: Change[Fetchable]) -> None:
+        if change.new is None and change.old is not None:
+            self._recount(change.old.metadata.namespace)
+
+    def _recount(self, namespace: str) -> None:
+        for quota in self._quotas.by("namespace", namespace):
+            self._controller.enqueue(Key(namespace, quota.metadata.name))
+
+    async def _pass(self, key: Key) -> Wake | None:
+        try:
+            quota = await self._shared.client.get(ResourceQuota, key.name, key.namespace)
+            used = await self._count(quota)
+            status = QuotaStatus(quota.spec.hard, used)
+            if status == quota.status:
+                return None
+            patch = {
+                "metadata": {"resourceVersion": quota.metadata.resource_version},
+                "status": _replacing(quota.status, status),
+            }
+            written = await self._shared.client.patch(
+                ResourceQuota, key.name, patch, key.namespace, subresource="status"
+            )
+        except NotFound:
+            return None
+        except Conflict:
+            return Wake(after=0.02)  # something came meanwhile: counted again
+        self._quotas.put(written)
+        return None
+
+    async def _count(self, quota: ResourceQuota) -> dict[str, str]:
+        """The objects there are, of each kind that the quota limits and the server knows."""
+        used: dict[str, str] = {}
+        for name in quota.spec.hard:
+            resource = await self._resource(name)
+            if resource is None:
+                continue
+            fields = UNFINISHED if name == "pods" else ""
+            kind, namespace = metadata_of(resource), quota.metadata.namespace
+            try:
+                found = await self._shared.client.list(kind, namespace, fields=fields)
+            except NotFound:  # its definition is gone
+                self._unfollow(resource)
+                continue
+            self._follow(resource)
+            used[name] = str(len(found.items))
+        return used
+
+    async def _resource(self, name: str) -> Resource | None:
+        plural, _, group = name.removeprefix(COUNT).partition(".")
+        for resource in self._followed:
+            if (resource.group, resource.plural) == (group, plural):
+                return resource
+        catalog = await discover(self._shared.client)
+        return next(
+            (
+                each.resource
+                for each in catalog.served
+                if each.collectable and (each.resource.group, each.resource.plural) == (group, plural)
+            ),
+            None,
+        )
+
+    def _follow(self, resource: Resource) -> None:
+        """Pods are followed by everybody; other kinds from when a quota first names them."""
+        if resource == Pod.resource or resource in self._followed:
+            return
+        objects = Cache(self._shared.client, metadata_of(resource))
+        objects.subscribe(self._gone)
+        self._followed[resource] = asyncio.create_task(objects.run())
+
+    def _unfollow(self, resource: Resource) -> None:
+        if resource in self._followed:
+            self._followed.pop(resource).cancel()
+
+
+@cache
+def metadata_of(resource: Resource) -> type[Fetchable]:
+    """A type for the metadata of a kind that is known at run time only."""
+    kind = msgspec.defstruct(resource.kind, [("metadata", ObjectMeta)], namespace={"resource": resource})
+    return cast("type[Fetchable]", kind)
+
+
+def _replacing(old: QuotaStatus, new: QuotaStatus) -> dict[str, object]:
+    """A merge patch from one status to the other."""
+    return {
+        part: {**dict.fromkeys(before), **after}
+        for part, before, after in (("hard", old.hard, new.hard), ("used", old.used, new.used))
+    }
+
+
+def _namespace(quota: ResourceQuota) -> tuple[str]:
+    return (quota.metadata.namespace,)

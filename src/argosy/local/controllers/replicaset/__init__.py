@@ -1,0 +1,1 @@
+"""apps/v1 ReplicaSets: as many pods of a template as wanted."""

@@ -1,0 +1,175 @@
+"""ResourceQuotas for counts. No controller runs at the judge: tests write the status that it would keep."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from argosy.testing.differential import Caller, Step, apply, delete, get, patch, post, put
+from argosy.testing.manifests import CONFIG_MAPS, DEFINITIONS, PODS, config_map, definition, pod
+from argosy.testing.servers import Server
+
+QUOTAS = "/api/v1/namespaces/$ns/resourcequotas"
+SECRETS = "/api/v1/namespaces/$ns/secrets"
+JOBS = "/apis/batch/v1/namespaces/$ns/jobs"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns/roles"
+
+
+def quota(name: str = "q", **hard: object) -> dict[str, object]:
+    """Names in which _ stands for a slash, and __ for a dot."""
+    named = {key.replace("__", ".").replace("_", "/"): value for key, value in hard.items()}
+    return {"metadata": {"name": name}, "spec": {"hard": named}}
+
+
+def in_force(name: str = "q", **hard: object) -> list[Step]:
+    """A quota whose status says that nothing is used yet."""
+    made = quota(name, **hard)
+    limits = made["spec"]["hard"]  # type: ignore[index]
+    status = {"status": {"hard": limits, "used": dict.fromkeys(limits, "0")}}
+    return [
+        post(QUOTAS, made),
+        patch(f"{QUOTAS}/{name}/status", status),
+        # The judge sees quotas through a cache.
+        get(f"{QUOTAS}/{name}", until="status.used", shown=False),
+    ]
+
+
+JOB = {
+    "metadata": {"name": "j"},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+}
+CASES: dict[str, list[Step]] = {
+    "a quota limits the count of a kind": [
+        *in_force(count_configmaps="2"),
+        post(CONFIG_MAPS, config_map("a")),
+        get(f"{QUOTAS}/q"),
+        post(CONFIG_MAPS, config_map("b"), shown=False),
+        post(CONFIG_MAPS, config_map("c")),
+        post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}, hide=("message", "details.name")),
+        post(f"{CONFIG_MAPS}?dryRun=All", config_map("c")),
+        apply(f"{CONFIG_MAPS}/c", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
+        put(f"{CONFIG_MAPS}/a", config_map("a")),
+        patch(f"{CONFIG_MAPS}/b", {"data": {"x": "y"}}),
+        get(f"{QUOTAS}/q"),
+    ],
+    "a dry run uses nothing": [
+        *in_force(configmaps="1"),
+        post(f"{CONFIG_MAPS}?dryRun=All", config_map("a"), shown=False),
+        post(CONFIG_MAPS, config_map("a"), shown=False),
+        get(f"{QUOTAS}/q"),
+    ],
+    "a kind has two names": [
+        *in_force(pods="5", count_pods="1"),
+        post(PODS, pod("a"), shown=False),
+        get(f"{QUOTAS}/q"),
+        post(PODS, pod("b")),
+    ],
+    "both can be exceeded": [
+        *in_force(pods="0", count_pods="0", secrets="0"),
+        post(PODS, pod("a")),
+        post(SECRETS, {"metadata": {"name": "s"}}),
+        post(CONFIG_MAPS, config_map("a")),
+    ],
+    "of several quotas each counts": [
+        *in_force("q", secrets="3"),
+        *in_force("r", count_secrets="1"),
+        post(SECRETS, {"metadata": {"name": "s"}}, shown=False),
+        get(f"{QUOTAS}/q"),
+        get(f"{QUOTAS}/r"),
+        post(SECRETS, {"metadata": {"name": "t"}}),
+        get(f"{QUOTAS}/q", only=("status",)),
+    ],
+    "kinds of groups are counted": [
+        *in_force(count_jobs__batch="1", count_roles__rbac__authorization__k8s__io="0"),
+        post(JOBS, JOB, shown=False),
+        post(JOBS, {**JOB, "metadata": {"name": "k"}}),
+        post(ROLES, {"metadata": {"name": "r"}, "rules": []}),
+    ],
+    "custom resources are counted": [
+        post(DEFINITIONS, definition(), shown=False),
+        get(
+            "/apis/$ns.example.com/v1/namespaces/$ns/widgets",
+            until_code=200,
+            shown=False,
+        ),
+        post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"count/widgets.$ns.example.com": "1"}}}),
+        patch(
+            f"{QUOTAS}/q/status",
+            {
+                "status": {
+                    "hard": {"count/widgets.$ns.example.com": "1"},
+                    "used": {"count/widgets.$ns.example.com": "1"},
+                }
+            },
+        ),
+        get(f"{QUOTAS}/q", until="status.used", shown=False),
+        post(
+            "/apis/$ns.example.com/v1/namespaces/$ns/widgets",
+            {
+                "apiVersion": "$ns.example.com/v1",
+                "kind": "Widget",
+                "metadata": {"name": "w"},
+                "spec": {"size": 1},
+            },
+            until_code=403,
+        ),
+        delete(f"{DEFINITIONS}/widgets.$ns.example.com", shown=False),
+    ],
+    "what is used must be known": [
+        post(QUOTAS, quota(secrets="1", count_secrets="2"), shown=False),
+        patch(
+            f"{QUOTAS}/q/status", {"status": {"hard": {"secrets": "1", "count/secrets": "2"}}}, shown=False
+        ),
+        get(f"{QUOTAS}/q", until="status.hard", shown=False),
+        post(SECRETS, {"metadata": {"name": "s"}}),
+        patch(
+            f"{QUOTAS}/q/status", {"status": {"hard": {"secrets": "1"}, "used": {"pods": "1"}}}, shown=False
+        ),
+        post(SECRETS, {"metadata": {"name": "s"}}),
+    ],
+    "a quota that nobody has looked at limits nothing": [
+        post(QUOTAS, quota(secrets="0")),
+        post(SECRETS, {"metadata": {"name": "s"}}, only=("kind",)),
+    ],
+    "a wrong object is told of before the quota is": [
+        *in_force(pods="0"),
+        post(PODS, {"metadata": {"name": "a"}, "spec": {"containers": []}}),
+        post("/api/v1/namespaces/none/pods", pod("a")),
+    ],
+    "what is limited is checked": [
+        post(QUOTAS, quota(nonsense="1")),
+        post(QUOTAS, quota(pods="-1")),
+        post(QUOTAS, quota(pods="1500m")),
+        post(QUOTAS, quota(count_pods="1", count_a_b="1")),
+        post(QUOTAS, {"metadata": {"name": "q"}, "spec": {}}),
+        patch(f"{QUOTAS}/q/status", {"status": {"used": {"nonsense": "1"}}}),
+    ],
+    "a quota can be shown as a table": [
+        *in_force(pods="5", count_pods="1", configmaps="1k"),
+        get(QUOTAS, accept="application/json;as=Table;g=meta.k8s.io;v=v1"),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_quotas(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)
+
+
+LOCAL_ONLY = {
+    "amounts": {"hard": {"requests.cpu": "1"}},
+    "extended resources": {"hard": {"requests.nvidia.com/gpu": "1"}},
+    "scopes": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]},
+    "scope selectors": {
+        "hard": {"pods": "1"},
+        "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]},
+    },
+}
+
+
+@pytest.mark.parametrize("spec", LOCAL_ONLY.values(), ids=LOCAL_ONLY)
+def test_what_is_not_limited_here_is_refused(local_apiserver: Server, spec: object) -> None:
+    with Caller(local_apiserver) as caller:
+        body = {"metadata": {"name": "q"}, "spec": spec}
+        answer = caller.send(post("/api/v1/namespaces/default/resourcequotas", body))
+    assert answer.code == 422
+    assert "a local control plane" in str(answer.body)

@@ -1,0 +1,303 @@
+"""A Deployment's steps as tables; `test_rollouts.py` walks whole rollouts by them."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.kinds.meta import ObjectMeta
+from argosy.local.controllers.deployment.decide import Plan, decide
+from argosy.local.controllers.deployment.parts import DESIRED, HISTORY, MOST, REVISION
+from argosy.local.controllers.deployment.status import PROGRESSING, condition, find
+from argosy.local.controllers.kinds import LabelSelector
+from argosy.local.controllers.workloads import (
+    Deployment,
+    DeploymentSpec,
+    DeploymentStatus,
+    ReplicaSet,
+    ReplicaSetCondition,
+    ReplicaSetSpec,
+    ReplicaSetStatus,
+    RollingUpdate,
+    Strategy,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RECREATE = Strategy("Recreate")
+
+
+def template(image: str) -> dict[str, object]:
+    return {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": image}]}}
+
+
+def rolling(surge: int | str = "25%", unavailable: int | str = "25%") -> Strategy:
+    return Strategy("RollingUpdate", RollingUpdate(surge, unavailable))
+
+
+def deployment(replicas: int = 4, strategy: Strategy | None = None, **spec: object) -> Deployment:
+    """One that wants image v2."""
+    given: dict[str, object] = {"progress_deadline_seconds": 600, "revision_history_limit": 10, **spec}
+    return Deployment(
+        ObjectMeta(name="web", namespace="ns", uid="d", generation=2),
+        DeploymentSpec(
+            replicas=replicas,
+            selector=LabelSelector({"app": "a"}),
+            strategy=strategy or rolling(),
+            template=template("v2"),
+            **given,  # type: ignore[arg-type]
+        ),
+    )
+
+
+def part(
+    image: str, replicas: int, available: int | None = None, *, desired: int | None = 4, revision: int = 1
+) -> ReplicaSet:
+    """A ReplicaSet of so many pods, all there; named after its image."""
+    labels = {"app": "a", "pod-template-hash": image}
+    made = template(image)
+    made["metadata"] = {"labels": labels}
+    notes = {REVISION: str(revision)}
+    if desired is not None:
+        notes |= {DESIRED: str(desired), MOST: str(desired + 1)}
+    ready = replicas if available is None else available
+    return ReplicaSet(
+        ObjectMeta(
+            name=f"web-{image}",
+            namespace="ns",
+            uid=image,
+            annotations=notes,
+            creation_timestamp=NOW + timedelta(seconds=revision),
+        ),
+        ReplicaSetSpec(replicas=replicas, selector=LabelSelector(labels), template=made),
+        ReplicaSetStatus(
+            replicas=replicas, ready_replicas=ready, available_replicas=ready, terminating_replicas=0
+        ),
+    )
+
+
+@dataclass
+class Case:
+    deployment: Deployment
+    sets: list[ReplicaSet]
+    made: int | None = None
+    """The size of the set that is made, if one is."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """The sets that get another size."""
+    old_pods: bool = False
+
+
+V1, V2 = "web-v1", "web-v2"
+CASES = {
+    "a new deployment makes a set of full size": Case(deployment(3), [], made=3),
+    "a new template makes a set as large as the surge allows": Case(
+        deployment(4), [part("v1", 4)], made=1, sizes={V1: 3}
+    ),
+    "without surge the old set makes room first": Case(
+        deployment(4, rolling(0, 2)), [part("v1", 4)], made=0, sizes={V1: 2}
+    ),
+    "then the new one uses it": Case(
+        deployment(4, rolling(0, 2)), [part("v1", 2), part("v2", 0, revision=2)], sizes={V2: 2}
+    ),
+    "nothing goes while new pods are not available": Case(
+        deployment(4, rolling(1, 0)), [part("v1", 4), part("v2", 1, 0, revision=2)]
+    ),
+    "one goes for each that is available": Case(
+        deployment(4, rolling(1, 0)), [part("v1", 4), part("v2", 1, revision=2)], sizes={V1: 3}
+    ),
+    "old pods that do not work go first, of the oldest set": Case(
+        deployment(4, rolling(1, 1)),
+        [part("v0", 2, 0), part("v1", 2, revision=2), part("v2", 1, revision=3)],
+        sizes={"web-v0": 0},
+    ),
+    "percentages are rounded up for the surge and down for what may be missing": Case(
+        deployment(10, rolling("25%", "25%")), [part("v1", 10, desired=10)], made=3, sizes={V1: 8}
+    ),
+    "when both are rounded to nothing, one pod may be missing": Case(
+        deployment(1, rolling("0%", "10%")), [part("v1", 1, desired=1)], made=0, sizes={V1: 0}
+    ),
+    "a deployment that was scaled gives its only set the size": Case(
+        deployment(6), [part("v2", 4)], sizes={V2: 6}
+    ),
+    "to nothing, too": Case(deployment(0), [part("v2", 4)], sizes={V2: 0}),
+    "scaled in a rollout, each set gets its share": Case(
+        deployment(8, rolling(2, 1)),
+        [part("v1", 3), part("v2", 2, 1, revision=2)],
+        sizes={V1: 6, V2: 4},
+    ),
+    "and keeps it when shrinking": Case(
+        deployment(2, rolling(1, 1)),
+        [part("v1", 3), part("v2", 2, 1, revision=2)],
+        sizes={V1: 2, V2: 1},
+    ),
+    "a paused deployment does not roll out": Case(deployment(4, paused=True), [part("v1", 4)]),
+    "but scales": Case(deployment(5, paused=True), [part("v1", 4)], sizes={V1: 5}),
+    "recreate: the old set goes first": Case(deployment(4, RECREATE), [part("v1", 4)], sizes={V1: 0}),
+    "recreate: nothing comes while old pods are there": Case(
+        deployment(4, RECREATE), [part("v1", 0)], old_pods=True
+    ),
+    "recreate: then all come at once": Case(deployment(4, RECREATE), [part("v1", 0)], made=4),
+    "recreate: an old set that comes back gets its size": Case(
+        deployment(4, RECREATE), [part("v1", 0, revision=2), part("v2", 0)], sizes={V2: 4}
+    ),
+    "rolled out means nothing to do": Case(deployment(4), [part("v1", 0), part("v2", 4, revision=2)]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_step(case: Case) -> None:
+    plan = decide(case.deployment, case.sets, NOW, old_pods=case.old_pods)
+    assert (plan.create.replicas if plan.create else None) == case.made
+    changed = {each.name: each.replicas for each in plan.changed if each.replicas != each.set.spec.replicas}
+    assert changed == case.sizes
+
+
+def test_a_new_set_is_told_apart_by_its_hash() -> None:
+    plan = decide(deployment(3), [], NOW)
+    made = plan.create
+    assert made is not None
+    digest = made.set.metadata.labels["pod-template-hash"]
+    assert made.name == f"web-{digest}"
+    assert made.set.spec.selector.match_labels == {"app": "a", "pod-template-hash": digest}
+    assert made.notes == {REVISION: "1", DESIRED: "3", MOST: "4"}
+    assert plan.revision == "1"
+    again = deployment(3)
+    again.status.collision_count = 1
+    other = decide(again, [], NOW).create
+    assert other is not None
+    assert other.name != made.name
+
+
+def test_rolling_back_gives_the_old_set_a_new_revision() -> None:
+    plan = decide(deployment(4), [part("v2", 0), part("v1", 4, revision=2)], NOW)
+    assert plan.create is None
+    assert plan.parts.new is not None
+    assert plan.parts.new.notes[REVISION] == "3"
+    assert plan.parts.new.notes[HISTORY] == "1"
+    assert plan.revision == "3"
+
+
+def test_annotations_come_from_the_deployment() -> None:
+    wanted = deployment(4)
+    wanted.metadata.annotations = {"kubernetes.io/change-cause": "why", REVISION: "7"}
+    plan = decide(wanted, [part("v2", 4)], NOW)
+    assert [(each.name, each.notes["kubernetes.io/change-cause"]) for each in plan.changed] == [(V2, "why")]
+    assert plan.revision == "1"
+
+
+def test_old_sets_beyond_the_limit_are_forgotten() -> None:
+    wanted = deployment(1, revision_history_limit=2)
+    wanted.status = DeploymentStatus(2, 1, 1, 1, 1)
+    old = [part(f"v1{n}", 0, desired=1, revision=n) for n in range(1, 5)]
+    plan = decide(wanted, [*old, part("v2", 1, desired=1, revision=9)], NOW)
+    assert [each.metadata.name for each in plan.delete] == ["web-v11", "web-v12"]
+
+
+def reason(plan: Plan) -> tuple[str, str]:
+    found = find(plan.status, PROGRESSING)
+    return (found.status, found.reason) if found else ("", "")
+
+
+def rolling_status(updated: int = 1) -> DeploymentStatus:
+    """Four old pods that are there, and some new ones that are not ready."""
+    return DeploymentStatus(0, 4 + updated, updated, 4, 4)
+
+
+def progressing(
+    seconds_ago: int, reason: str = "ReplicaSetUpdated", status: DeploymentStatus | None = None
+) -> DeploymentStatus:
+    """A status whose last progress was so long ago."""
+    at = NOW - timedelta(seconds=seconds_ago)
+    return replace(status or DeploymentStatus(), conditions=[condition(PROGRESSING, "True", reason, "", at)])
+
+
+ROLLED = [part("v1", 0), part("v2", 4, revision=2)]
+STUCK = [part("v1", 4), part("v2", 1, 0, revision=2)]
+PROGRESS: dict[str, tuple[Deployment, DeploymentStatus, list[ReplicaSet], tuple[str, str], float | None]] = {
+    "a set was made": (deployment(4), DeploymentStatus(), [], ("True", "NewReplicaSetCreated"), 601.0),
+    "a set was found": (
+        deployment(4, rolling(1, 0)),
+        rolling_status(),
+        STUCK,
+        ("True", "FoundNewReplicaSet"),
+        601.0,
+    ),
+    "pods come": (
+        deployment(4, rolling(1, 0)),
+        progressing(100, status=rolling_status(0)),
+        STUCK,
+        ("True", "ReplicaSetUpdated"),
+        601.0,
+    ),
+    "none come for a while": (
+        deployment(4, rolling(1, 0)),
+        progressing(100, status=rolling_status()),
+        STUCK,
+        ("True", "ReplicaSetUpdated"),
+        501.0,
+    ),
+    "none come for too long": (
+        deployment(4, rolling(1, 0)),
+        progressing(601, status=rolling_status()),
+        STUCK,
+        ("False", "ProgressDeadlineExceeded"),
+        None,
+    ),
+    "all is there": (deployment(4), progressing(10), ROLLED, ("True", "NewReplicaSetAvailable"), None),
+    "it is paused": (
+        deployment(4, paused=True),
+        progressing(10),
+        STUCK,
+        ("Unknown", "DeploymentPaused"),
+        None,
+    ),
+    "it goes on": (
+        deployment(4, rolling(1, 0)),
+        progressing(1000, "DeploymentPaused", rolling_status()),
+        STUCK,
+        ("Unknown", "DeploymentResumed"),
+        601.0,
+    ),
+    "nobody asked when it should be done": (
+        deployment(4, progress_deadline_seconds=None),
+        progressing(10),
+        ROLLED,
+        ("", ""),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "status", "sets", "told", "wake"), PROGRESS.values(), ids=PROGRESS)
+def test_progress_is_told(
+    wanted: Deployment,
+    status: DeploymentStatus,
+    sets: list[ReplicaSet],
+    told: tuple[str, str],
+    wake: float | None,
+) -> None:
+    wanted.status = status
+    plan = decide(wanted, sets, NOW)
+    assert reason(plan) == told
+    assert plan.wake == wake
+
+
+def test_the_counts() -> None:
+    plan = decide(deployment(4), [part("v1", 3, 2), part("v2", 2, 1, revision=2)], NOW)
+    status = plan.status
+    assert (status.replicas, status.updated_replicas, status.ready_replicas) == (5, 2, 3)
+    assert (status.available_replicas, status.unavailable_replicas) == (3, 2)
+    assert status.terminating_replicas == 0
+    assert status.observed_generation == 2
+    assert [(c.type, c.status, c.reason) for c in status.conditions if c.type == "Available"] == [
+        ("Available", "True", "MinimumReplicasAvailable")
+    ]
+
+
+def test_pods_that_cannot_be_made_are_told() -> None:
+    failing = part("v2", 4, 0)
+    failing.status.conditions = [ReplicaSetCondition("ReplicaFailure", "True", NOW, "FailedCreate", "quota")]
+    plan = decide(deployment(4), [failing], NOW)
+    assert ("ReplicaFailure", "True", "FailedCreate", "quota") in [
+        (c.type, c.status, c.reason, c.message) for c in plan.status.conditions
+    ]
