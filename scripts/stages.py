@@ -51,7 +51,8 @@ def tests(marks: str, *spread: str) -> Command:
     return Command(("-m", "pytest", "-q", "-m", marks), is_pytest=True, spread=spread)
 
 
-PARALLEL = ("-n", str(max(2, min(4, os.cpu_count() or 2))), "--dist", "worksteal")
+PARALLEL = ("-n", str(max(3, min(8, os.cpu_count() or 3))), "--dist", "worksteal")
+"""More processes than a small machine has cores: tests wait for servers and disks half of the time."""
 PAIRWISE = ("-n", "2", "--dist", "loadfile")
 """Two control planes at a time: they wait more than they work."""
 
@@ -173,15 +174,15 @@ def _run_tests(command: Command, deadline: float, skipped: Counter[str], unstead
     """Run tests, a few failed ones twice; the result says what failed, and is empty when nothing did."""
     with tempfile.TemporaryDirectory() as scratch:
         account = Path(scratch) / "account.xml"
-        words = [sys.executable, *command.arguments, f"--junitxml={account}", "-o", f"cache_dir={scratch}"]
+        words = [sys.executable, *command.arguments, f"--junitxml={account}"]
         code = _call([*words, *command.spread], deadline)
         if account.exists():
             skipped.update(_skips(account))
         if code == NO_TESTS:
             return ""
-        if code == FAILED and len(failed := _failed(account)) <= SECOND_LOOKS:
-            _say(f"once more, one at a time: {', '.join(failed)}")
-            code = _call([*words, "--last-failed", "--last-failed-no-failures=none"], deadline)
+        if code == FAILED and 0 < len(failed := _failed(account)) <= SECOND_LOOKS:
+            _say(f"once more, one at a time: {' '.join(failed)}")
+            code = _call([*words, *failed], deadline)
             if code == 0:
                 unsteady.extend(failed)
     return _verdict(command, code)
@@ -226,12 +227,23 @@ def _skips(account: Path) -> list[str]:
 
 
 def _failed(account: Path) -> list[str]:
+    """The failed tests, as pytest takes them on its command line; each once, though its end may fail too."""
     root = ElementTree.parse(account).getroot()  # noqa: S314 - pytest wrote it a moment ago
-    return [
-        f"{case.get('classname')}.{case.get('name')}"
+    names = [
+        _node_id(case.get("classname", "").split("."), case.get("name", ""))
         for case in root.iter("testcase")
         if case.find("failure") is not None or case.find("error") is not None
     ]
+    return list(dict.fromkeys(names))
+
+
+def _node_id(parts: list[str], name: str) -> str:
+    """From `tests.engine.test_cache.TestPut` and a function: the file is as far as there is one."""
+    for length in range(len(parts), 0, -1):
+        file = "/".join(parts[:length]) + ".py"
+        if (ROOT / file).exists():
+            return "::".join([file, *parts[length:], name])
+    return name
 
 
 def _report(results: list[Result], skipped: Counter[str], left_out: list[str], problem: str) -> None:

@@ -12,56 +12,65 @@ import pytest
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "stages.py"
 FAILS_ONCE = """
-    from pathlib import Path
-    def test_{n}():
-        seen = Path(__file__).with_suffix(".{n}")
-        if not seen.exists():
-            seen.touch()
-            raise AssertionError("the first time")
+    class TestClass{n}:
+        @pytest.mark.parametrize("word", ["--help me"])
+        def test_{n}(self, word, request):
+            seen = request.path.with_suffix(".{n}")
+            if not seen.exists():
+                seen.touch()
+                raise AssertionError("the first time")
+"""
+PASSES_ONCE = """
+    def test_{n}(request):
+        request.path.with_suffix(".{n}").touch(exist_ok=False)
 """
 FAILS = "    def test_{n}(): assert False\n"
 PASSES = "    def test_{n}(): pass\n"
 
 
-@pytest.fixture(scope="module")
-def stages() -> ModuleType:
+@pytest.fixture
+def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, as if its tests were in a folder of their own."""
     spec = importlib.util.spec_from_file_location("stages", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look themselves up
+    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look themselves up
     spec.loader.exec_module(module)
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "tests").mkdir()
+    monkeypatch.setattr(module, "ROOT", tmp_path)
     return module
 
 
-def outcome(stages: ModuleType, tmp_path: Path, *bodies: str) -> tuple[str, list[str]]:
+def outcome(stages: ModuleType, *bodies: str, seconds: float = 60) -> tuple[str, list[str]]:
     """What failed, and which tests were unsteady."""
     text = "".join(textwrap.dedent(body.format(n=number)) for number, body in enumerate(bodies))
-    (tmp_path / "test_made.py").write_text(text)
-    command = stages.Command(("-m", "pytest", "-q", str(tmp_path)), is_pytest=True)
+    (stages.ROOT / "tests" / "test_made.py").write_text("import pytest, time\n" + text)
+    command = stages.Command(("-m", "pytest", "-q", "-m", "not long"), is_pytest=True)
     unsteady: list[str] = []
-    return stages._run_tests(command, time.monotonic() + 60, Counter(), unsteady), unsteady
+    return stages._run_tests(command, time.monotonic() + seconds, Counter(), unsteady), unsteady
 
 
-def test_one_that_passes_the_second_time_is_named_and_does_not_fail_the_stage(
-    stages: ModuleType, tmp_path: Path
-) -> None:
-    failure, unsteady = outcome(stages, tmp_path, FAILS_ONCE, PASSES)
+def test_one_that_passes_the_second_time_is_named_and_does_not_fail_the_stage(stages: ModuleType) -> None:
+    failure, unsteady = outcome(stages, FAILS_ONCE, PASSES)
     assert failure == ""
-    assert [name.rpartition(".")[2] for name in unsteady] == ["test_0"]
+    assert unsteady == ["tests/test_made.py::TestClass0::test_0[--help me]"]
 
 
-def test_one_that_fails_again_fails_the_stage(stages: ModuleType, tmp_path: Path) -> None:
-    assert outcome(stages, tmp_path, FAILS_ONCE, FAILS) == ("-m pytest ended with 1", [])
+def test_only_what_failed_is_run_again(stages: ModuleType) -> None:
+    """The second test would not pass twice."""
+    assert outcome(stages, FAILS_ONCE, PASSES_ONCE)[0] == ""
 
 
-def test_many_failures_get_no_second_look(stages: ModuleType, tmp_path: Path) -> None:
-    failure, unsteady = outcome(stages, tmp_path, *[FAILS_ONCE] * 4)
-    assert (failure, unsteady) == ("-m pytest ended with 1", [])
+def test_one_that_fails_again_fails_the_stage(stages: ModuleType) -> None:
+    assert outcome(stages, FAILS_ONCE, FAILS) == ("-m pytest ended with 1", [])
 
 
-def test_over_time_is_a_failure(stages: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "test_slow.py").write_text("import time\ndef test_slow(): time.sleep(60)\n")
-    command = stages.Command(("-m", "pytest", "-q", str(tmp_path)), is_pytest=True)
-    failure = stages._run_tests(command, time.monotonic() + 1, Counter(), [])
-    assert failure == "over its budget by half: ended"
+def test_many_failures_get_no_second_look(stages: ModuleType) -> None:
+    assert outcome(stages, *[FAILS_ONCE] * 4) == ("-m pytest ended with 1", [])
+
+
+def test_over_time_is_a_failure(stages: ModuleType) -> None:
+    slow = "    def test_{n}(): time.sleep(60)\n"
+    assert outcome(stages, slow, seconds=1)[0] == "over its budget by half: ended"

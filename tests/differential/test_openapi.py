@@ -61,7 +61,7 @@ def test_every_operation_is_one_of_kubernetes(documents: tuple[Json, Json]) -> N
             theirs, ours = part(want, path, method), part(got, path, method)
             for key in ("x-kubernetes-action", "x-kubernetes-group-version-kind"):
                 assert ours[key] == theirs[key], (path, method)
-            if method == "patch" and "example.com" not in path:
+            if method == "patch":
                 types = ours["consumes"], theirs["consumes"]
                 assert set(map(str, types[0])) <= set(map(str, types[1])), path  # type: ignore[call-overload]
 
@@ -82,9 +82,14 @@ def test_definitions_in_protobuf_say_what_those_in_json_say(
     documents: tuple[Json, Json], real_apiserver: Server, local_apiserver: Server
 ) -> None:
     for server in (real_apiserver, local_apiserver):
-        definitions = part(json.loads(fetch(server)[2]), "definitions")
-        whole = dict(wire(fetch(server, accept=PROTOBUF)[2]))
-        assert named(whole[9]) == definitions, server.name
+        deadline = time.monotonic() + 30
+        while True:  # a definition that another test just made may be in one of the two already
+            definitions = part(json.loads(fetch(server)[2]), "definitions")
+            whole = dict(wire(fetch(server, accept=PROTOBUF)[2]))
+            if named(whole[9]) == definitions:
+                break
+            assert time.monotonic() < deadline, server.name
+            time.sleep(0.5)
 
 
 ACCEPTS = {

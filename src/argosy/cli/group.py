@@ -53,9 +53,6 @@ def run() -> None:
         sys.exit(stop.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
 
 
 def _closest(name: str) -> str | None:

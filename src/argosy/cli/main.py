@@ -48,9 +48,14 @@ def help_text() -> str:
 
 def main() -> None:
     """The console script."""
-    if len(sys.argv) == 2 and sys.argv[1] in HELP_OPTIONS:
-        sys.stdout.write(help_text())
-        return
-    from argosy.cli.group import run
+    try:
+        if len(sys.argv) == 2 and sys.argv[1] in HELP_OPTIONS:
+            sys.stdout.write(help_text())
+            sys.stdout.flush()
+        else:
+            from argosy.cli.group import run
 
-    run()
+            run()
+    except BrokenPipeError:  # whoever read it has left
+        sys.stderr.close()
+        sys.exit(141)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 R = TypeVar("R")
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 async def until(what: Callable[[], Awaitable[R | None]], why: str, seconds: float = PATIENCE) -> R:

@@ -33,7 +33,7 @@ Json = dict[str, object]
 F = TypeVar("F", bound=Fetchable)
 
 FAST = Timings(
-    node_grace=1.5,
+    node_grace=6.0,  # a busy machine is not a silent node
     longest_toleration=0.5,
     quarantine=0.5,
     namespace_again=0.2,
