@@ -53,7 +53,7 @@ def test_rights_are_over(case: str) -> None:
 
 
 def test_before_there_are_pods_there_are_no_rights_to_give() -> None:
-    assert list(ensured(Observed())) == ["ServiceAccount", "RoleBinding"]
+    assert list(ensured(Observed())) == ["ServiceAccount"]
 
 
 def test_rights_go_with_the_pods() -> None:

@@ -20,6 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rm": ("argosy.cli.jobs:rm", "Delete runs and wait until they are gone."),
     "crds": ("argosy.cli.crds:crds", "Print the kinds' definitions, for kubectl apply."),
     "kubectl": ("argosy.cli.kubectl:kubectl", "kubectl, with the right kubeconfig."),
+    "install": ("argosy.cli.install:install", "Install the operator on a cluster."),
+    "upgrade": ("argosy.cli.install:upgrade", "Change an installation: version and values."),
+    "uninstall": ("argosy.cli.install:uninstall", "Take the operator away; jobs stay."),
     "operator": ("argosy.cli.operator:operator", "Run the operator against any cluster."),
     "completion": ("argosy.cli.completion:completion", "Print shell completion, to be sourced."),
 }

@@ -37,6 +37,13 @@ import click
     help="Jobs worked on at once.",
 )
 @click.option("--cluster-domain", default="cluster.local", show_default=True)
+@click.option("--gangs/--no-gangs", default=True, show_default=True, help="Use PodGroups.")
+@click.option(
+    "--remote-start/--no-remote-start",
+    default=True,
+    show_default=True,
+    help="Give launchers an account that starts processes in their job's pods.",
+)
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
     "--log-level",
@@ -62,6 +69,8 @@ def operator(
     health: str,
     concurrency: int,
     cluster_domain: str,
+    gangs: bool,
+    remote_start: bool,
     log_format: str,
     log_level: str,
     local: Path | None,
@@ -90,6 +99,8 @@ def operator(
             health=health,
             concurrency=concurrency,
             cluster_domain=cluster_domain,
+            gangs=gangs,
+            remote_start=remote_start,
             log_format="text" if log_format == "text" else "json",
         )
     if identity:

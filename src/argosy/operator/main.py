@@ -84,6 +84,8 @@ async def operate(settings: Settings) -> None:
             statistics=JobStatistics(metrics.registry),
             cluster_domain=settings.cluster_domain,
             concurrency=settings.concurrency,
+            gangs=settings.gangs,
+            remote_start=settings.remote_start,
         )
         for dialect in built_in_dialects():
             serving.add(dialect)

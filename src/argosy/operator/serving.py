@@ -47,6 +47,8 @@ class Serving:
         statistics: JobStatistics,
         cluster_domain: str,
         concurrency: int,
+        gangs: bool = True,
+        remote_start: bool = True,
     ) -> None:
         self.client = client
         self.namespace = namespace
@@ -60,7 +62,8 @@ class Serving:
         self.triggers = Triggers(self.caches)
         self.readings = Readings(self.caches, cluster_domain)
         self.gate = Gate()
-        self._kinds: list[_Kind] = [_Kind(PodGroup.resource, self.caches.groups)]
+        self._kinds: list[_Kind] = [_Kind(PodGroup.resource, self.caches.groups)] if gangs else []
+        self._remote_start = remote_start
 
     def add(self, dialect: Dialect[T]) -> None:
         """Serve the jobs of this dialect."""
@@ -143,15 +146,8 @@ class Serving:
 
     def _always(self) -> "Sequence[_AnyCache]":
         caches = self.caches
-        return (
-            caches.pods,
-            caches.nodes,
-            caches.services,
-            caches.accounts,
-            caches.rbac_roles,
-            caches.bindings,
-            caches.configs,
-        )
+        launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_start else ()
+        return (caches.pods, caches.nodes, caches.services, *launchers)
 
     async def _watch_when_defined(self, kind: "_Kind") -> None:
         changed = asyncio.Event()

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import argosy.helper
+from argosy import __version__
 from argosy.engine.lines import LineFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.reconcile.site import Helper
 
 SERVICE = "argosy-operator"
-HELPER_IMAGE = "argosy/helper:0.1.0"
+IMAGE = f"argosy/argosy:{__version__}"
+"""Our own image: it runs the operator, and the helper in users' pods."""
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/opt")
 
 
@@ -63,8 +65,15 @@ class Settings:
     cluster_domain: str = "cluster.local"
     """The cluster's DNS domain."""
 
-    helper: Helper = field(default_factory=lambda: Helper(image=HELPER_IMAGE))
+    helper: Helper = field(default_factory=lambda: Helper(image=IMAGE))
     """How containers of the helper are made."""
+
+    gangs: bool = True
+    """Watch and make PodGroups. Without them no rights over those are needed, and jobs with a gang wait."""
+
+    remote_start: bool = True
+    """Watch and make accounts and roles of launchers. Without them no rights over those, nor over
+    `pods/exec`, are needed, and the API refuses jobs with a launcher."""
 
     log_format: LineFormat = "json"
     """Logs as JSON lines, or as text for people."""
@@ -103,7 +112,7 @@ def local_helper() -> Helper:
     if kubectl:
         folders.add(Path(kubectl).resolve().parent)
     return Helper(
-        image=HELPER_IMAGE,
+        image=IMAGE,
         command=(sys.executable, "-I", str(package / "__main__.py")),
         mounts=tuple(str(folder) for folder in _outermost(folders) if not _is_system(folder)),
         user=None,

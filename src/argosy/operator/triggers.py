@@ -43,13 +43,7 @@ class Triggers:
         caches.when_pod_matters(self._pod)
         caches.groups.subscribe(self._group)
         caches.nodes.subscribe(self._node)
-        for children in (
-            caches.services,
-            caches.accounts,
-            caches.rbac_roles,
-            caches.bindings,
-            caches.configs,
-        ):
+        for children in (caches.services, caches.accounts, caches.rbac_roles, caches.bindings):
             children.subscribe(self._child)
 
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:

@@ -15,7 +15,7 @@ from argosy.engine.clock import Clock
 from argosy.engine.objects import Fetchable
 from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ConfigMap, Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
+from argosy.kinds.kubernetes import Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.memory import Memory
 from argosy.workload.observed import (
@@ -57,7 +57,6 @@ class Caches:
         self.accounts = Cache(client, ServiceAccount, namespace=namespace, labels=OURS, indexes=by_owner)
         self.rbac_roles = Cache(client, Role, namespace=namespace, labels=OURS, indexes=by_owner)
         self.bindings = Cache(client, RoleBinding, namespace=namespace, labels=OURS, indexes=by_owner)
-        self.configs = Cache(client, ConfigMap, namespace=namespace, labels=OURS, indexes=by_owner)
         self._views: dict[str, ObservedPod] = {}
         self._starting: Counter[tuple[str, str]] = Counter()
         """How many pods do not run yet, by owner and role."""
@@ -97,8 +96,6 @@ class Caches:
                 self.rbac_roles.put(obj)
             case RoleBinding():
                 self.bindings.put(obj)
-            case ConfigMap():
-                self.configs.put(obj)
 
     def observe(self, uid: str, memory: Memory) -> Observed:
         pods = self._pods(uid, memory)
@@ -174,7 +171,6 @@ class Caches:
             (ServiceAccount, self.accounts.by(OWNER, uid)),
             (Role, self.rbac_roles.by(OWNER, uid)),
             (RoleBinding, self.bindings.by(OWNER, uid)),
-            (ConfigMap, self.configs.by(OWNER, uid)),
             (PodGroup, self.groups.by(OWNER, uid)),
         ):
             _add(found, kind.resource.kind, (one.metadata for one in objects))

@@ -4,17 +4,15 @@ by."""
 from collections.abc import Mapping
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ConfigMap, PodGroup, Role, RoleBinding, Service, ServiceAccount
+from argosy.kinds.kubernetes import PodGroup, Role, RoleBinding, Service, ServiceAccount
 from argosy.reconcile.render import Json, job_labels, owner_reference
 from argosy.workload.model import Workload
 from argosy.workload.plan import EnsureChild, EnsurePodGroup, EnsureService
 
-ChildKind = (
-    type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | type[PodGroup] | type[ConfigMap]
-)
+ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | type[PodGroup]
 
 CHILD_KINDS: Mapping[str, ChildKind] = {
-    kind.resource.kind: kind for kind in (Service, ServiceAccount, Role, RoleBinding, PodGroup, ConfigMap)
+    kind.resource.kind: kind for kind in (Service, ServiceAccount, Role, RoleBinding, PodGroup)
 }
 
 

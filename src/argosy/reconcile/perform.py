@@ -24,7 +24,7 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, PodGroup, Service
+from argosy.kinds.kubernetes import Pod, PodGroup, RoleBinding, Service
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.children import CHILD_KINDS, ensured_body, group_body, service_body
 from argosy.reconcile.memory import Memory
@@ -44,6 +44,8 @@ from argosy.workload.plan import (
     EnsurePodGroup,
     EnsureService,
 )
+
+BINDING = RoleBinding.resource.kind
 
 
 class Seen(Protocol):
@@ -79,8 +81,11 @@ class Performer:
     async def perform(self, actions: Sequence[Action]) -> None:
         """Children first, since pods refer to them; then pods; then what goes away for good."""
         ensures = [one for one in actions if isinstance(one, EnsureService | EnsurePodGroup | EnsureChild)]
-        if not await self._together(self._ensure(one) for one in ensures):
-            return
+        # Who may not bind just any role may bind only one that is there.
+        last = [one for one in ensures if isinstance(one, EnsureChild) and one.kind == BINDING]
+        for step in ([one for one in ensures if one not in last], last):
+            if not await self._together(self._ensure(one) for one in step):
+                return
         await self._together(
             self._pod(one) for one in actions if isinstance(one, CreatePod | DeletePod | ConfirmPod)
         )

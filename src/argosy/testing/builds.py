@@ -84,6 +84,11 @@ def recipes(programs: Programs) -> list[Recipe]:
     ]
 
 
+def tools() -> list[Recipe]:
+    """Programs that no cluster needs, but those who install something on one."""
+    return [Recipe("helm", PINS / "helm", "helm.sh/helm/v3/cmd/helm")]
+
+
 def build(programs: Programs, say: Say, *, judge_only: bool = False) -> None:
     """Make sure that all programs are there. The first time it takes minutes, later nothing."""
     if judge_only and os.environ.get("KUBEBUILDER_ASSETS"):
@@ -91,7 +96,8 @@ def build(programs: Programs, say: Say, *, judge_only: bool = False) -> None:
             say(f"{program}: {programs.find(program)}")
         return
     folder = programs.cache
-    wanted = [recipe for recipe in recipes(programs) if recipe.program in JUDGE or not judge_only]
+    every = (*recipes(programs), *tools())
+    wanted = [recipe for recipe in every if recipe.program in JUDGE or not judge_only]
     missing = [recipe for recipe in wanted if not _is_built(folder, recipe)]
     _check_tools(missing)
     for number, recipe in enumerate(missing, 1):

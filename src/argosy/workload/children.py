@@ -43,8 +43,9 @@ def _account(workload: Workload, role: str, seen: Observed) -> Iterator[EnsureCh
     name = account(workload, role)
     pods = sorted(pod.name for pod in seen.pods if pod.role in workload.rules.exec_into)
     yield _child("ServiceAccount", name, {"apiVersion": "v1", "automountServiceAccountToken": False})
-    if pods or ("Role", name) in seen.children:
-        yield _child("Role", name, {"apiVersion": f"{_RBAC}/v1", "rules": _rules(pods)})
+    if not pods and ("Role", name) not in seen.children:
+        return
+    yield _child("Role", name, {"apiVersion": f"{_RBAC}/v1", "rules": _rules(pods)})
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}]
     reference = {"apiGroup": _RBAC, "kind": "Role", "name": name}
     yield _child(

@@ -34,8 +34,8 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
     begun = record.began is not None
     if not seen.group_served:
         said = (
-            "the cluster does not know PodGroups (scheduling.volcano.sh), which gang placement needs;"
-            " install a scheduler that does, or take spec.gang away"
+            "the cluster does not know PodGroups (scheduling.volcano.sh), which gang placement needs,"
+            " or the operator is installed without gangs; install what is missing, or take spec.gang away"
         )
         return Gate(open=begun, reason="GangSchedulerMissing", message=said)
     group = seen.group

@@ -1,0 +1,34 @@
+{{/* What every object of the chart is called: the operator knows its Lease and its Service by this name. */}}
+{{- define "argosy.name" -}}
+argosy-operator
+{{- end }}
+
+{{/* Objects without a namespace, of which each installation needs its own. */}}
+{{- define "argosy.clusterName" -}}
+argosy-operator-{{ .Release.Namespace }}
+{{- end }}
+
+{{- define "argosy.selector" -}}
+app.kubernetes.io/name: argosy
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "argosy.labels" -}}
+{{ include "argosy.selector" . }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "argosy.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "argosy.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "argosy.name" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}

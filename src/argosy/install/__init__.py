@@ -1,0 +1,1 @@
+"""Installs the operator on a cluster from the Helm chart, for those without Helm."""

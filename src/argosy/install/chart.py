@@ -1,0 +1,131 @@
+"""The chart as Argosy itself reads it: defaults, a check of what the user gave, and the objects.
+
+It is part of the package, so that a version of Argosy installs the operator of that version.
+"""
+
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from argosy.install.schema import problems
+from argosy.install.template import Templates
+
+Json = dict[str, object]
+
+RELEASE: Final = "argosy"
+"""The name of an installation that is not Helm's; only a label shows it."""
+KEEP: Final = "helm.sh/resource-policy"
+"""The annotation of what stays when the rest goes."""
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C where there is one: ten times as fast over large definitions."""
+_FIRST: Final = ("CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role")
+
+
+class WrongValues(Exception):  # noqa: N818 - it reads as what it is
+    """Values that the chart does not take; the message says which, and why."""
+
+
+def folder() -> Path:
+    """In an installed package the chart lies beside this module, in a clone at its root."""
+    beside = Path(__file__).with_name("chart")
+    return beside if beside.exists() else Path(__file__).parents[3] / "charts" / "argosy"
+
+
+class About(Struct, frozen=True, rename="camel"):
+    """What Chart.yaml says."""
+
+    name: str
+    version: str
+    app_version: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    path: Path
+
+    @functools.cached_property
+    def about(self) -> "About":
+        return msgspec.convert(_read(self.path / "Chart.yaml"), About)
+
+    def values(self, *given: Mapping[str, object]) -> Json:
+        """The chart's defaults with what was given over them, the last first; checked."""
+        together = _read(self.path / "values.yaml")
+        for each in given:
+            together = merged(together, each, final=True)
+        schema = msgspec.json.decode((self.path / "values.schema.json").read_bytes(), type=Json)
+        if wrong := list(problems(schema, together)):
+            raise WrongValues("; ".join(wrong))
+        return together
+
+    def objects(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> list[Json]:
+        """Everything that is installed with these values, those first that others need."""
+        templates = Templates(_functions())
+        sources = sorted((self.path / "templates").iterdir())
+        for source in sources:
+            templates.add(source.name, source.read_text())
+        dot = {
+            "Values": copy.deepcopy(dict(values)),
+            "Chart": {"AppVersion": self.about.app_version},
+            "Release": {"Name": release, "Namespace": namespace},
+            "Files": {"Glob": self._glob, "Get": self._get},
+        }
+        texts = [templates.render(source.name, dot) for source in sources if source.suffix == ".yaml"]
+        found = [one for text in texts for one in yaml.load_all(text, _LOADER) if one]
+        return sorted(found, key=lambda one: _FIRST.index(one["kind"]) if one["kind"] in _FIRST else 99)
+
+    def _glob(self, pattern: str) -> dict[str, str]:
+        paths = {str(path.relative_to(self.path)): path for path in self.path.rglob("*") if path.is_file()}
+        return {name: path.read_text() for name, path in paths.items() if fnmatch(name, pattern)}
+
+    def _get(self, name: str) -> str:
+        return (self.path / name).read_text()
+
+
+def kept(obj: Mapping[str, object]) -> bool:
+    metadata = obj.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(annotations, dict) and annotations.get(KEEP) == "keep"
+
+
+def merged(under: Mapping[str, object], over: Mapping[str, object], *, final: bool = False) -> Json:
+    """Maps are merged, all else replaced; in the end null takes a default away, as with Helm."""
+    result: Json = dict(under)
+    for name, value in over.items():
+        below = result.get(name)
+        if value is None and final:
+            result.pop(name, None)
+        elif isinstance(value, dict) and isinstance(below, dict):
+            result[name] = merged(below, value, final=final)
+        else:
+            result[name] = value
+    return result
+
+
+def _read(path: Path) -> Json:
+    return msgspec.yaml.decode(path.read_bytes(), type=Json)
+
+
+def _functions() -> Mapping[str, Callable[..., object]]:
+    """Those of Helm's functions that the chart uses."""
+    return {
+        "default": lambda instead, value=None: value or instead,
+        "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
+        "fromYaml": lambda text: msgspec.yaml.decode(text.encode()),
+        "merge": lambda over, under: merged(under, over),
+        "nindent": lambda count, text: "".join(f"\n{' ' * count}{line}" for line in _lines(text)),
+        "not": lambda value: not value,
+        "quote": lambda value: msgspec.json.encode(str(value)).decode(),
+        "toYaml": lambda value: msgspec.yaml.encode(value).decode().rstrip("\n"),
+    }
+
+
+def _lines(text: str) -> Sequence[str]:
+    return text.split("\n")

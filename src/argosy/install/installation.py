@@ -1,0 +1,238 @@
+"""An installation on a cluster: made, changed and taken away by server-side apply, remembered in a ConfigMap.
+
+The ConfigMap holds the values that were given and the list of objects, as a Helm release does: so `upgrade`
+needs only what changes, removes what is no longer part of the chart, and `uninstall` touches nothing else.
+Definitions of kinds stay, for with them every job would go.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from argosy.engine.client import Client
+from argosy.engine.dynamic import AnyObject, dynamic
+from argosy.engine.errors import AlreadyExists, NotFound
+from argosy.install.chart import Chart, Json, kept, merged
+from argosy.kinds.kubernetes import ConfigMap, Namespace
+from argosy.kinds.resource import Resource
+
+NOTES: Final = "argosy-installation"
+MANAGER: Final = "argosy-install"
+"""The field manager; not the operator's own."""
+DEPLOYMENT: Final = "argosy-operator"
+
+Say = Callable[[str], None]
+
+_RESOURCES: Final = (
+    Resource("", "v1", "ServiceAccount", "serviceaccounts"),
+    Resource("", "v1", "Service", "services"),
+    Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False),
+    Resource("apps", "v1", "Deployment", "deployments"),
+    Resource("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
+    Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
+    Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False),
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False),
+    Resource("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+    Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+)
+KINDS: Final[Mapping[tuple[str, str], type[AnyObject]]] = {
+    (resource.api_version, resource.kind): dynamic(resource) for resource in _RESOURCES
+}
+
+
+class InstallError(Exception):
+    """What was asked for cannot be done; the message says why, and what to do."""
+
+
+class Reference(Struct, frozen=True, rename="camel"):
+    """An object that belongs to an installation."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+    @classmethod
+    def to(cls, obj: Mapping[str, object]) -> "Reference":
+        metadata = msgspec.convert(obj["metadata"], _Named)
+        return cls(str(obj["apiVersion"]), str(obj["kind"]), metadata.name, metadata.namespace)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class _Named(Struct):
+    name: str
+    namespace: str = ""
+
+
+class Notes(Struct, frozen=True):
+    """What an installation remembers of itself."""
+
+    version: str
+    values: Json
+    objects: tuple[Reference, ...]
+
+
+class Installation:
+    """The operator in one namespace of a cluster. The client should have MANAGER as its field manager."""
+
+    def __init__(self, client: Client, namespace: str, chart: Chart, say: Say) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.chart = chart
+        self.say = say
+
+    async def install(self, given: Json) -> None:
+        if (notes := await self.notes()) is not None:
+            raise InstallError(
+                f"Argosy {notes.version} is installed in namespace {self.namespace} already:"
+                " argosy upgrade changes it"
+            )
+        objects = self.chart.objects(self.namespace, self.chart.values(given))
+        await self._refuse_helms(objects)
+        try:
+            await self.client.create(Namespace, {"metadata": {"name": self.namespace}})
+            self.say(f"Namespace {self.namespace} created")
+        except AlreadyExists:
+            pass
+        await self._apply(given, objects, ())
+
+    async def upgrade(self, changes: Json) -> None:
+        """Values that were given before stay, unless given anew."""
+        notes = await self._known()
+        given = merged(notes.values, changes)
+        await self._apply(given, self.chart.objects(self.namespace, self.chart.values(given)), notes.objects)
+
+    async def uninstall(self) -> None:
+        notes = await self._known()
+        for reference in reversed(notes.objects):
+            await self._delete(reference)
+        await self.client.delete(ConfigMap, NOTES, self.namespace)
+
+    async def notes(self) -> Notes | None:
+        try:
+            found = await self.client.get(ConfigMap, NOTES, self.namespace)
+        except NotFound:
+            return None
+        return msgspec.json.decode(found.data["installation"], type=Notes)
+
+    async def wait(self, seconds: float) -> None:
+        """Until all replicas are of this version, and ready."""
+        kind, told = KINDS["apps/v1", "Deployment"], ""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    deployment = await self.client.get(kind, DEPLOYMENT, self.namespace)
+                    rollout = _rollout(deployment.raw)
+                    if rollout.done:
+                        break
+                    if str(rollout) != told:
+                        told = str(rollout)
+                        self.say(told)
+                    await asyncio.sleep(0.5)
+        except TimeoutError:
+            raise InstallError(
+                f"not ready within {seconds:g} s: {told};"
+                f" kubectl -n {self.namespace} describe pods -l app.kubernetes.io/name=argosy says more"
+            ) from None
+        self.say(str(rollout))
+
+    async def _known(self) -> Notes:
+        notes = await self.notes()
+        if notes is None:
+            raise InstallError(
+                f"nothing is installed in namespace {self.namespace} by argosy install"
+                " (an installation by Helm is changed by helm); -n names another"
+            )
+        return notes
+
+    async def _refuse_helms(self, objects: Iterable[Json]) -> None:
+        """Two who each think that an object is theirs would undo each other's changes."""
+        for reference in map(Reference.to, objects):
+            try:
+                found = await self.client.get(_kind(reference), reference.name, reference.namespace or None)
+            except NotFound:
+                continue
+            if release := found.metadata.annotations.get("meta.helm.sh/release-name"):
+                raise InstallError(
+                    f"{reference} belongs to the Helm release {release}: helm upgrade changes it,"
+                    " helm uninstall takes it away"
+                )
+
+    async def _apply(self, given: Json, objects: Sequence[Json], before: Sequence[Reference]) -> None:
+        references = tuple(map(Reference.to, objects))
+        # Noted first: what was begun and not ended can be upgraded, or taken away.
+        gone = tuple(one for one in before if one not in references)
+        await self._note(given, (*references, *gone), objects)
+        for reference, obj in zip(references, objects, strict=True):
+            await self.client.apply(_kind(reference), obj, reference.namespace or None, force=True)
+            self.say(f"{reference} applied")
+        for reference in gone:
+            await self._delete(reference)
+        await self._note(given, references, objects)
+
+    async def _note(self, given: Json, references: Sequence[Reference], objects: Sequence[Json]) -> None:
+        keep = {Reference.to(obj) for obj in objects if kept(obj)}
+        ours = tuple(one for one in references if one not in keep)
+        text = msgspec.json.encode(Notes(self.chart.about.app_version, given, ours)).decode()
+        body = {"metadata": {"name": NOTES}, "data": {"installation": text}}
+        await self.client.apply(ConfigMap, body, self.namespace, force=True)
+
+    async def _delete(self, reference: Reference) -> None:
+        try:
+            await self.client.delete(
+                _kind(reference), reference.name, reference.namespace or None, propagation="Background"
+            )
+        except NotFound:
+            return
+        self.say(f"{reference} deleted")
+
+
+class Rollout(Struct, frozen=True):
+    """How far a Deployment has come."""
+
+    wanted: int
+    updated: int
+    ready: int
+    total: int
+    seen: bool
+
+    @property
+    def done(self) -> bool:
+        return self.seen and self.updated == self.ready == self.total == self.wanted
+
+    def __str__(self) -> str:
+        return f"{min(self.updated, self.ready)} of {self.wanted} replicas ready"
+
+
+def _rollout(deployment: Json) -> Rollout:
+    class Metadata(Struct):
+        generation: int = 0
+
+    class Spec(Struct):
+        replicas: int = 1
+
+    class Status(Struct, rename="camel"):
+        observed_generation: int = 0
+        replicas: int = 0
+        updated_replicas: int = 0
+        ready_replicas: int = 0
+
+    class Deployment(Struct):
+        metadata: Metadata
+        spec: Spec
+        status: Status = msgspec.field(default_factory=Status)
+
+    found = msgspec.convert(deployment, Deployment)
+    status = found.status
+    seen = status.observed_generation >= found.metadata.generation
+    return Rollout(found.spec.replicas, status.updated_replicas, status.ready_replicas, status.replicas, seen)
+
+
+def _kind(reference: Reference) -> type[AnyObject]:
+    return KINDS[reference.api_version, reference.kind]

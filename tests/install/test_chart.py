@@ -1,0 +1,190 @@
+"""The chart: its values, each of which changes something, and what it gives for them."""
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import msgspec
+import pytest
+import yaml
+
+from argosy import __version__
+from argosy.install.chart import Chart, Json, WrongValues, folder, kept, merged
+from argosy.install.installation import KINDS
+from argosy.operator.settings import IMAGE
+
+CHART = Chart(folder())
+NAMESPACE = "argosy-system"
+DEFAULTS = cast("Json", yaml.safe_load((CHART.path / "values.yaml").read_text()))
+SCHEMA = msgspec.json.decode((CHART.path / "values.schema.json").read_bytes(), type=Json)
+MONITORED: Json = {"serviceMonitor": {"enabled": True}}
+
+OTHER: dict[str, object] = {
+    "image.repository": "example.org/argosy",
+    "image.tag": "9.9",
+    "image.digest": f"sha256:{'0' * 64}",
+    "image.pullPolicy": "Always",
+    "imagePullSecrets": [{"name": "registry"}],
+    "replicas": 3,
+    "watchNamespace": "team",
+    "crds.install": False,
+    "features.gangs": False,
+    "features.remoteStart": False,
+    "concurrency": 8,
+    "clusterDomain": "example.local",
+    "log.level": "debug",
+    "log.format": "text",
+    "serviceAccount.annotations": {"a": "b"},
+    "podLabels": {"a": "b"},
+    "podAnnotations": {"a": "b"},
+    "priorityClassName": "system-cluster-critical",
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"podAntiAffinity": {}},
+    "resources.requests": {"cpu": "1"},
+    "resources.limits": {"cpu": "1"},
+    "podDisruptionBudget.enabled": False,
+    "networkPolicy.enabled": False,
+    "networkPolicy.metricsFrom": [{"podSelector": {}}],
+    "networkPolicy.apiServerPorts": [8443],
+    "serviceMonitor.enabled": False,
+    "serviceMonitor.interval": "1m",
+    "serviceMonitor.labels": {"a": "b"},
+}
+"""Another value for each, where a part of the chart is on in which it matters."""
+
+WRONG = {
+    "a value that is not there": ({"replica": 1}, "replica: there is no such value"),
+    "a value that is not there, further down": ({"log": {"colour": True}}, "log.colour"),
+    "another type": ({"replicas": "2"}, "replicas: '2' is not of type integer"),
+    "a boolean is no number": ({"concurrency": True}, "concurrency"),
+    "out of bounds": ({"concurrency": 0}, "concurrency: 0 is not within 1 and 1024"),
+    "a word that is none of those": ({"log": {"level": "loud"}}, "log.level: 'loud' is not one of debug"),
+    "a name that is none": ({"watchNamespace": "Not A Name"}, "watchNamespace"),
+    "an item of a list": ({"imagePullSecrets": [{}]}, r"imagePullSecrets\[0\].name: missing"),
+    "too few": ({"networkPolicy": {"apiServerPorts": []}}, "apiServerPorts: too few"),
+    "empty": ({"image": {"repository": ""}}, "image.repository: must not be empty"),
+    "nothing where something is needed": ({"replicas": None}, "replicas: missing"),
+    "a value of a free map": ({"podLabels": {"a": 1}}, "podLabels.a"),
+}
+
+
+def objects(*given: Json) -> list[Json]:
+    return CHART.objects(NAMESPACE, CHART.values(*given))
+
+
+def only(kind: str, *given: Json) -> Json:
+    (found,) = (one for one in objects(*given) if one["kind"] == kind)
+    return found
+
+
+def at(path: str, value: object) -> Json:
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return cast("Json", value)
+
+
+def leaves(values: Mapping[str, object], schema: Mapping[str, object], path: str = "") -> Iterator[str]:
+    """The paths of all values that are no mere groups of others."""
+    properties = cast("dict[str, Json]", schema.get("properties", {}))
+    for name, value in values.items():
+        below = f"{path}.{name}" if path else name
+        if isinstance(value, dict) and "properties" in properties.get(name, {}):
+            yield from leaves(value, properties[name], below)
+        else:
+            yield below
+
+
+def closed(schema: Mapping[str, object], path: str = "") -> Iterator[str]:
+    """The groups of values that would let unknown ones in."""
+    properties = cast("dict[str, Json]", schema.get("properties", {}))
+    if properties and schema.get("additionalProperties") is not False:
+        yield path or "values"
+    for name, part in properties.items():
+        yield from closed(part, f"{path}.{name}")
+
+
+def test_every_value_is_known_here() -> None:
+    assert set(leaves(DEFAULTS, SCHEMA)) == set(OTHER)
+
+
+@pytest.mark.parametrize("path", OTHER)
+def test_every_value_changes_something(path: str) -> None:
+    assert objects(MONITORED) != objects(MONITORED, at(path, OTHER[path]))
+
+
+def test_the_schema_knows_the_defaults_and_lets_nothing_else_in() -> None:
+    assert list(closed(SCHEMA)) == []
+    assert CHART.values() == DEFAULTS
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_values_are_refused_with_their_path(case: str) -> None:
+    given, want = WRONG[case]
+    with pytest.raises(WrongValues, match=want):
+        CHART.values(given)
+
+
+def test_chart_package_and_image_are_of_one_version() -> None:
+    assert (CHART.about.version, CHART.about.app_version) == (__version__, __version__)
+    assert container()["image"] == IMAGE
+    assert f"--helper-image={IMAGE}" in cast("list[str]", container()["args"])
+
+
+def test_definitions_come_first_and_stay_when_the_rest_goes() -> None:
+    first, *rest = objects()
+    assert first["kind"] == "CustomResourceDefinition"
+    assert kept(first)
+    assert not any(map(kept, rest))
+    assert not any(one["kind"] == "CustomResourceDefinition" for one in rest)
+
+
+def test_every_kind_can_be_installed_without_helm() -> None:
+    assert {(one["apiVersion"], one["kind"]) for one in objects(MONITORED)} == set(KINDS)
+
+
+def container(*given: Json) -> Json:
+    spec = cast("dict[str, dict[str, Json]]", only("Deployment", *given)["spec"])["template"]["spec"]
+    return cast("list[Json]", spec["containers"])[0]
+
+
+def rights(*given: Json) -> set[tuple[str, str]]:
+    """All pairs of resource and verb over the cluster."""
+    rules = cast("list[dict[str, list[str]]]", only("ClusterRole", *given)["rules"])
+    return {(each, verb) for rule in rules for each in rule["resources"] for verb in rule["verbs"]}
+
+
+LAUNCHERS = {"serviceaccounts", "roles", "rolebindings", "pods/exec"}
+
+
+def test_rights_are_those_of_the_features_that_are_on() -> None:
+    everything = rights()
+    assert {resource for resource, _ in everything} >= {*LAUNCHERS, "podgroups", "pods", "nodes"}
+    without = {one for one in everything if one[0] not in LAUNCHERS}
+    assert rights({"features": {"remoteStart": False}}) == without
+    without = {one for one in everything if one[0] != "podgroups"}
+    assert rights({"features": {"gangs": False}}) == without
+    assert "--no-gangs" in cast("list[str]", container({"features": {"gangs": False}})["args"])
+
+
+def test_no_right_is_over_everything_or_over_others_secrets() -> None:
+    for one in objects():
+        for rule in cast("list[dict[str, list[str]]]", one.get("rules", [])):
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            if "secrets" in rule["resources"]:
+                assert one["kind"] == "Role"
+                assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["argosy-operator-trust"]
+
+
+def test_for_one_namespace_rights_over_jobs_end_there() -> None:
+    given: Json = {"watchNamespace": "team"}
+    assert {resource for resource, _ in rights(given)} == {"nodes", "customresourcedefinitions"}
+    roles = [one for one in objects(given) if one["kind"] in ("Role", "RoleBinding")]
+    places = sorted(cast("dict[str, str]", one["metadata"])["namespace"] for one in roles)
+    assert places == [NAMESPACE, NAMESPACE, "team", "team"]
+
+
+def test_values_are_merged_as_helm_merges_them() -> None:
+    under: Json = {"a": {"b": 1, "c": [1]}, "d": 2}
+    assert merged(under, {"a": {"c": [2]}, "e": 3}) == {"a": {"b": 1, "c": [2]}, "d": 2, "e": 3}
+    assert merged(under, {"a": {"b": None}}, final=True) == {"a": {"c": [1]}, "d": 2}
+    assert merged({}, {"a": None}) == {"a": None}

@@ -1,0 +1,101 @@
+"""What Helm makes of the chart and what `argosy install` makes of it are the same objects."""
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+
+from argosy.install.chart import Chart, Json, folder
+from argosy.testing.assets import DEFAULT, MissingAsset, find
+
+pytestmark = pytest.mark.cluster
+
+CHART = Chart(folder())
+
+VALUES: dict[str, Json] = {
+    "the defaults": {},
+    "one namespace, and without features": {
+        "watchNamespace": "team",
+        "features": {"gangs": False, "remoteStart": False},
+        "crds": {"install": False},
+        "podDisruptionBudget": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+    },
+    "everything said": {
+        "image": {"repository": "example.org:5000/argosy", "tag": "1.10", "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "replicas": 3,
+        "concurrency": 1024,
+        "serviceAccount": {"annotations": {"a/b": "c: d"}},
+        "podLabels": {"team": "x"},
+        "podAnnotations": {"note": 'says "yes"\non two lines'},
+        "priorityClassName": "high",
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"x": [1, 2]}}},
+        "resources": {"limits": None, "requests": {"memory": "1Gi"}},
+        "networkPolicy": {"metricsFrom": [{"namespaceSelector": {}}], "apiServerPorts": [1, 65535]},
+        "serviceMonitor": {"enabled": True, "interval": "1m30s", "labels": {"release": "prometheus"}},
+    },
+    "a digest wins over a tag": {"image": {"tag": "x", "digest": f"sha256:{'a' * 64}"}},
+    "no replicas": {"replicas": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    try:
+        return find("helm")
+    except MissingAsset as error:
+        if os.environ.get("ARGOSY_REQUIRE_ALL") == "1":
+            raise
+        pytest.skip(str(error))
+
+
+def template(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A Helm that was built from its module does not know for which Kubernetes it is."""
+    return run(helm, "template", "argosy", str(CHART.path), f"--kube-version={DEFAULT}", *words)
+
+
+def run(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(helm), *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_helm_and_we_render_the_same_objects(case: str, helm: Path, tmp_path: Path) -> None:
+    given = tmp_path / "values.yaml"
+    given.write_text(yaml.safe_dump(VALUES[case]))
+    done = template(helm, "-n", "somewhere", "--values", str(given))
+    assert done.returncode == 0, done.stderr
+    theirs = by_name(one for one in yaml.safe_load_all(done.stdout) if one)
+    ours = by_name(CHART.objects("somewhere", CHART.values(VALUES[case])))
+    assert ours == theirs
+
+
+def test_helm_finds_nothing_to_object_to(helm: Path) -> None:
+    done = run(helm, "lint", "--strict", str(CHART.path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+WRONG = {"an unknown value": "replica=1", "another type": "replicas=many", "out of bounds": "concurrency=0"}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_helm_refuses_what_we_refuse(case: str, helm: Path) -> None:
+    done = template(helm, "--set", WRONG[case])
+    assert done.returncode != 0
+    assert WRONG[case].partition("=")[0] in done.stderr
+
+
+def by_name(objects: Iterable[Json]) -> dict[tuple[str, str, str], Json]:
+    found: dict[tuple[str, str, str], Json] = {}
+    for one in objects:
+        metadata = cast("dict[str, str]", one["metadata"])
+        key = (str(one["kind"]), metadata.get("namespace", ""), metadata["name"])
+        assert key not in found
+        found[key] = one
+    return found
