@@ -20,6 +20,11 @@ from typing import NoReturn
 import pytest
 
 from argosy.testing import assets, differential, servers
+from argosy.testing.assets import Programs
+from argosy.testing.cluster import lifecycle
+from argosy.testing.cluster.components import Settings
+from argosy.testing.cluster.running import RunningCluster, eventually
+from argosy.testing.cluster.traces import Inside, inside, left, traces
 from argosy.testing.servers import Server
 
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
@@ -77,6 +82,41 @@ def api(request: pytest.FixtureRequest) -> Server:
         "real_apiserver" if request.param == "kubernetes" else "local_apiserver"
     )
     return server
+
+
+@pytest.fixture(scope="session")
+def cluster_programs(request: pytest.FixtureRequest) -> Programs:
+    """The programs of a real cluster, of the minor version that a test names or the newest."""
+    programs = Programs(getattr(request, "param", assets.DEFAULT))
+    if os.environ.get("ARGOSY_TEST_KUBECONFIG"):
+        pytest.skip("ARGOSY_TEST_KUBECONFIG is set: no cluster of our own")
+    try:
+        for program in ("kubelet", "containerd", "nft", "coredns"):
+            programs.find(program)
+    except assets.MissingAsset as error:
+        _missing(str(error))
+    return programs
+
+
+@pytest.fixture(scope="session")
+def cluster(cluster_programs: Programs) -> Iterator[RunningCluster]:
+    """One real cluster of two nodes for all tests. That it leaves nothing is tested where it ends."""
+    with TemporaryDirectory(prefix="argosy-") as parent:
+        folder = Path(parent) / "cluster"
+        before = traces()
+        try:
+            settings = Settings(cluster_programs.minor, nodes=2, audit="Metadata", node_grace=8)
+            running = RunningCluster.up(folder, settings)
+            yield running
+            seen = inside(running.state)
+            assert len(seen.processes) > 10
+        finally:
+            lifecycle.down(folder)
+        assert not folder.exists()
+        # A killed process is in its namespace of processes until the machine's first process has noticed.
+        eventually(lambda: left(seen) == Inside({}, frozenset()), 20)
+        assert traces() == before
+        lifecycle.down(folder)
 
 
 @pytest.fixture

@@ -34,13 +34,15 @@ def test_a_lock_pins_every_package_with_hashes(lock: Path) -> None:
         assert "--hash=sha256:" in package, package
 
 
-def test_the_users_lock_is_part_of_the_developers() -> None:
-    """Else one environment could not serve both."""
-    users, developers = (
-        set(re.findall(r"^([\w.-]+==\S+)", (ROOT / name).read_text(), re.MULTILINE))
-        for name in ("requirements.lock", "requirements-dev.lock")
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_is_part_of_the_developers(lock: Path) -> None:
+    """Else one environment could not serve all, and an image would hold what nobody tested."""
+    theirs, developers = (
+        set(re.findall(r"^([\w.-]+==\S+)", path.read_text(), re.MULTILINE))
+        for path in (lock, ROOT / "requirements-dev.lock")
     )
-    assert users <= developers
+    assert theirs
+    assert theirs <= developers
 
 
 def test_no_file_holds_a_path_of_a_machine() -> None:

@@ -52,7 +52,7 @@ OTHER: dict[str, object] = {
 }
 """Another value for each, where a part of the chart is on in which it matters."""
 
-WRONG = {
+WRONG: dict[str, tuple[Json, str]] = {
     "a value that is not there": ({"replica": 1}, "replica: there is no such value"),
     "a value that is not there, further down": ({"log": {"colour": True}}, "log.colour"),
     "another type": ({"replicas": "2"}, "replicas: '2' is not of type integer"),

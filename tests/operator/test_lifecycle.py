@@ -304,3 +304,18 @@ def _without(value: dict[str, object]) -> dict[str, object]:
         for key, part in value.items()
         if key != "argosy"
     }
+
+
+async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
+    port = free_port()
+    async with scene.operator(gangs=False, remote_start=False, health=f"127.0.0.1:{port}"):
+        await scene.apply(run().role("worker", 1))
+        await scene.until_pods("mnist-worker-0")
+        watched = set(re.findall(r'argosy_cache_synced\{kind="(\w+)"\} 1', await metrics(port)))
+        assert watched == {"CustomResourceDefinition", "Node", "Pod", "Service", "TrainingRun"}
+        await scene.apply(run("gang").role("worker", 1).gang())
+
+        async def told() -> bool:
+            return "installed without gangs" in (await scene.run("gang")).status.message
+
+        await scene.until("status tells that there are no gangs", told)

@@ -122,6 +122,7 @@ def test_without_nft_it_is_taken_out_of_its_package(
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(builds, "_ADMINISTRATION", ())
     monkeypatch.setattr(builds, "recipes", lambda _: [])
+    monkeypatch.setattr(builds, "tools", list)
     builds.build(Programs(), lambda _: None)
     nft = Programs().cache / "nft"
     said = subprocess.run([str(nft), "list"], capture_output=True, text=True, check=True).stdout
@@ -139,13 +140,14 @@ def test_without_nft_and_debian_its_package_is_named(
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(builds, "_ADMINISTRATION", ())
     monkeypatch.setattr(builds, "recipes", lambda _: [])
+    monkeypatch.setattr(builds, "tools", list)
     with pytest.raises(MissingAsset, match=r"kube-proxy needs .* nftables"):
         builds.build(Programs(), lambda _: None)
 
 
 @pytest.mark.parametrize("minor", minors())
 def test_every_program_is_pinned(minor: str) -> None:
-    for recipe in builds.recipes(Programs(minor)):
+    for recipe in (*builds.recipes(Programs(minor)), *builds.tools()):
         pins = (recipe.folder / "go.mod").read_text()
         if recipe.package == ".":
             assert (recipe.folder / "main.go").exists()

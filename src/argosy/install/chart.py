@@ -35,7 +35,7 @@ class WrongValues(Exception):  # noqa: N818 - it reads as what it is
 
 def folder() -> Path:
     """In an installed package the chart lies beside this module, in a clone at its root."""
-    beside = Path(__file__).with_name("chart")
+    beside = Path(__file__).with_name("helm-chart")
     return beside if beside.exists() else Path(__file__).parents[3] / "charts" / "argosy"
 
 

@@ -7,6 +7,7 @@ Definitions of kinds stay, for with them every job would go.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -23,6 +24,8 @@ NOTES: Final = "argosy-installation"
 MANAGER: Final = "argosy-install"
 """The field manager; not the operator's own."""
 DEPLOYMENT: Final = "argosy-operator"
+ENDING_SECONDS: Final = 40.0
+"""How long the operator's pods may take to end; longer than their grace period."""
 
 Say = Callable[[str], None]
 
@@ -109,7 +112,11 @@ class Installation:
         await self._apply(given, self.chart.objects(self.namespace, self.chart.values(given)), notes.objects)
 
     async def uninstall(self) -> None:
+        """The operator itself first, so that it ends in order while it still has its rights."""
         notes = await self._known()
+        for reference in notes.objects:
+            if reference.kind == "Deployment":
+                await self._delete(reference, wait=ENDING_SECONDS)
         for reference in reversed(notes.objects):
             await self._delete(reference)
         await self.client.delete(ConfigMap, NOTES, self.namespace)
@@ -183,13 +190,18 @@ class Installation:
         body = {"metadata": {"name": NOTES}, "data": {"installation": text}}
         await self.client.apply(ConfigMap, body, self.namespace, force=True)
 
-    async def _delete(self, reference: Reference) -> None:
+    async def _delete(self, reference: Reference, *, wait: float = 0.0) -> None:
+        kind, name, place = _kind(reference), reference.name, reference.namespace or None
         try:
-            await self.client.delete(
-                _kind(reference), reference.name, reference.namespace or None, propagation="Background"
-            )
+            await self.client.delete(kind, name, place, propagation="Foreground" if wait else "Background")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    while wait:
+                        await self.client.get(kind, name, place)
+                        await asyncio.sleep(0.2)
         except NotFound:
-            return
+            if not wait:
+                return
         self.say(f"{reference} deleted")
 
 

@@ -1,6 +1,6 @@
 """A real cluster of two nodes: it runs what Kubernetes runs, is mended, and goes without a trace.
 
-All tests share one cluster, in the order in which they stand; the last ones hurt it.
+All tests share the session's cluster, in the order in which they stand; the last ones hurt it.
 """
 
 import os
@@ -8,8 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -17,17 +15,15 @@ from typing import cast
 import pytest
 
 from argosy.testing import kubernetes
-from argosy.testing.assets import DEFAULT, MissingAsset, Programs, minors
+from argosy.testing.assets import DEFAULT, Programs, minors
 from argosy.testing.cluster import images, lifecycle
 from argosy.testing.cluster.components import Settings
-from argosy.testing.cluster.running import RunningCluster
+from argosy.testing.cluster.running import RunningCluster, eventually
 from argosy.testing.cluster.state import strays
-from argosy.testing.cluster.traces import Inside, inside, left, traces
 from argosy.testing.controlplane import KUBECTL
 
 pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
 
-SETTINGS = Settings(DEFAULT, nodes=2, audit="Metadata", node_grace=8)
 MANIFEST = f"""
 apiVersion: v1
 kind: Service
@@ -75,26 +71,11 @@ print(*sorted({found[4][0] for found in socket.getaddrinfo(sys.argv[1], 80)}))
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[RunningCluster]:
-    """The cluster of this module. It leaves nothing: that is tested where it ends."""
-    _needs_programs()
-    with TemporaryDirectory(prefix="argosy-") as parent:
-        folder = Path(parent) / "cluster"
-        before = traces()
-        try:
-            running = RunningCluster.up(folder, SETTINGS)
-            running.kubectl("apply", "-f", "-", stdin=MANIFEST)
-            running.kubectl("rollout", "status", "deployment/web", "--timeout=90s", timeout=100)
-            yield running
-            seen = inside(running.state)
-            assert len(seen.processes) > 15
-        finally:
-            lifecycle.down(folder)
-        assert not folder.exists()
-        # A killed process is in its namespace of processes until the machine's first process has noticed.
-        _eventually(lambda: left(seen) == Inside({}, frozenset()), 20)
-        assert traces() == before
-        lifecycle.down(folder)
+def cluster(cluster: RunningCluster) -> RunningCluster:
+    """The session's cluster with a Deployment on both nodes."""
+    cluster.kubectl("apply", "-f", "-", stdin=MANIFEST)
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=90s", timeout=100)
+    return cluster
 
 
 def test_pods_on_both_nodes_find_each_other_by_name(cluster: RunningCluster) -> None:
@@ -190,7 +171,7 @@ def test_what_was_killed_is_started_again_on_its_data(cluster: RunningCluster) -
     after = cluster.state.processes
     assert {name for name in before if before[name] != after[name]} == set(killed)
     assert _pods(cluster) == pods, "the pods did not notice"
-    _eventually(lambda: all(_heard(cluster, pod) == set(pods) for pod in pods))
+    eventually(lambda: all(_heard(cluster, pod) == set(pods) for pod in pods))
 
 
 def test_a_node_without_power_is_missed_and_comes_back(cluster: RunningCluster) -> None:
@@ -199,33 +180,31 @@ def test_a_node_without_power_is_missed_and_comes_back(cluster: RunningCluster) 
     cluster.mend()
     cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=True", "--timeout=60s", timeout=70)
     cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s", timeout=70)
-    _eventually(lambda: all(_heard(cluster, pod) == set(_pods(cluster)) for pod in _pods(cluster)))
+    eventually(lambda: all(_heard(cluster, pod) == set(_pods(cluster)) for pod in _pods(cluster)))
 
 
-def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down() -> None:
-    _needs_programs()
+def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down(cluster_programs: Programs) -> None:
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
         up = [sys.executable, "-m", "argosy.testing.kubernetes", "up", "--dir", str(folder)]
         for sign in ("logs/etcd.log", "node-1/machine.json", "logs/node-1-containerd.log"):
             with subprocess.Popen(up, start_new_session=True) as starting:
-                _eventually((folder / sign).exists)
+                eventually((folder / sign).exists)
                 os.killpg(starting.pid, signal.SIGKILL)
             # Without the notes, what runs must be found all the same.
             (folder / "cluster.json").unlink(missing_ok=True)
             lifecycle.down(folder)
             assert not folder.exists()
             assert not strays(folder)
-        _eventually(lambda: not _mentioning(folder), 20)
+        eventually(lambda: not _mentioning(folder), 20)
 
 
-def test_a_cluster_ends_with_the_process_that_wanted_it() -> None:
-    _needs_programs()
+def test_a_cluster_ends_with_the_process_that_wanted_it(cluster_programs: Programs) -> None:
     program = """
 import os, signal, sys
 from pathlib import Path
 from argosy.testing.cluster.components import Settings
-from argosy.testing.cluster.running import RunningCluster
+from argosy.testing.cluster.running import RunningCluster, eventually
 RunningCluster.up(Path(sys.argv[1]), Settings("1.36"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -233,23 +212,21 @@ os.kill(os.getpid(), signal.SIGKILL)
         folder = Path(parent) / "cluster"
         ended = subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
         assert ended.returncode == -signal.SIGKILL
-        _eventually(lambda: not folder.exists())
-        _eventually(lambda: not _mentioning(folder), 20)
+        eventually(lambda: not folder.exists())
+        eventually(lambda: not _mentioning(folder), 20)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("minor", [minor for minor in minors() if minor != DEFAULT])
-def test_another_version_runs_pods(minor: str) -> None:
-    programs = _needs_programs(minor)
+@pytest.mark.parametrize("cluster_programs", [minor for minor in minors() if minor != DEFAULT], indirect=True)
+def test_another_version_runs_pods(cluster_programs: Programs) -> None:
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
         try:
-            cluster = RunningCluster.up(folder, Settings(minor))
-            assert (
-                f'"gitVersion": "v{programs.version}"' in cluster.kubectl("get", "--raw", "/version").stdout
-            )
+            cluster = RunningCluster.up(folder, Settings(cluster_programs.minor))
+            version = cluster.kubectl("get", "--raw", "/version").stdout
+            assert f'"gitVersion": "v{cluster_programs.version}"' in version
             told = cast("dict[str, dict[str, str]]", cluster.get("node", "node-1")["status"])["nodeInfo"]
-            assert told["kubeletVersion"] == f"v{programs.version}"
+            assert told["kubeletVersion"] == f"v{cluster_programs.version}"
             cluster.kubectl("apply", "-f", "-", stdin=MANIFEST)
             cluster.kubectl("scale", "deployment/web", "--replicas=1")
             cluster.kubectl("rollout", "status", "deployment/web", "--timeout=90s", timeout=100)
@@ -271,21 +248,6 @@ def _mentioning(folder: Path) -> list[str]:
     return commands
 
 
-def _needs_programs(minor: str = DEFAULT) -> Programs:
-    """Skip where there is no cluster to be had; fail where everything is required."""
-    programs = Programs(minor)
-    if os.environ.get("ARGOSY_TEST_KUBECONFIG"):
-        pytest.skip("ARGOSY_TEST_KUBECONFIG is set: no cluster of our own")
-    try:
-        for program in ("kubelet", "containerd", "nft", "coredns"):
-            programs.find(program)
-    except MissingAsset as error:
-        if os.environ.get("ARGOSY_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
-    return programs
-
-
 _AT_FIRST = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
 
 
@@ -305,16 +267,3 @@ def _heard(cluster: RunningCluster, pod: str) -> set[str]:
 
 def _exec(cluster: RunningCluster, pod: str, program: str, argument: str) -> set[str]:
     return set(cluster.kubectl("exec", pod, "--", "python3", "-c", program, argument).stdout.split())
-
-
-def _eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if condition():
-                return
-        except AssertionError:
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline, f"it did not happen within {seconds:g} s"
-        time.sleep(0.2)

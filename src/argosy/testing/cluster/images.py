@@ -16,11 +16,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from argosy.operator.settings import IMAGE
+
 PAUSE: Final = "localhost/argosy/pause:1"
 PYTHON: Final = "localhost/argosy/python:1"
 """The machine's Python and shell, with what our package needs, without our package."""
 ARGOSY: Final = "localhost/argosy/argosy:1"
 """The same with our package, as it stands in the clone."""
+RELEASED: Final = f"docker.io/{IMAGE}"
+"""What the chart's image means to a kubelet; the same as ARGOSY."""
 LOCAL: Final = "docker.io/library/local:latest"
 """What the image `local` of the examples means to a kubelet; the same as ARGOSY."""
 

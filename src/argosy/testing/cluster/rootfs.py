@@ -110,7 +110,7 @@ def write_own_archive(path: Path) -> None:
     base, _ = _base()
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         layer = _package_layer(Path(scratch))
-        names = (images.ARGOSY, images.LOCAL)
+        names = (images.ARGOSY, images.RELEASED, images.LOCAL)
         images.write_archive(path, names, (base, layer), carried=(layer,), config=_CONFIG)
 
 

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,20 @@ from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.state import SWITCH, State, read
 from argosy.testing.controlplane import KUBECTL
 from argosy.testing.servers import Server
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Until a condition holds that asks the cluster, and may fail meanwhile."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+        assert time.monotonic() < deadline, f"it did not happen within {seconds:g} s"
+        time.sleep(0.2)
 
 
 @dataclass(frozen=True)

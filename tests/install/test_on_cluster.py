@@ -1,0 +1,289 @@
+"""The chart on a real cluster: the operator in pods of its own, with its own rights, from first to last.
+
+In the order in which they stand, each test goes on from where the one before it left the cluster.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from argosy import __version__
+from argosy.install.chart import Chart, folder
+from argosy.operator.main import LEASE
+from argosy.operator.settings import IMAGE
+from argosy.testing.builders import RunBuilder, run
+from argosy.testing.cluster import images
+from argosy.testing.cluster.release import Release, older_chart
+from argosy.testing.cluster.running import RunningCluster, eventually
+from argosy.testing.controlplane import ARGOSY
+
+pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
+
+HOME = "jobs"
+DEFINITION = "trainingruns.argosy.dev"
+ACCOUNT = "system:serviceaccount:argosy-system:argosy-operator"
+GO_ON = "touch /tmp/go"
+WAITING = f"trap 'exit 1' TERM; while [ ! -e {GO_ON.split()[1]} ]; do sleep 0.2; done"
+"""A worker that ends when somebody says so."""
+MPI = """
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print("rank", world.rank, "of", world.size, "total", world.allreduce(world.rank + 1))
+"""
+
+
+def template(*command: str) -> dict[str, object]:
+    return {
+        "spec": {
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "main",
+                    "image": images.PYTHON,
+                    "command": list(command),
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        }
+    }
+
+
+@pytest.fixture(scope="module")
+def release(cluster: RunningCluster) -> Iterator[Release]:
+    """No operator yet, and a namespace for jobs that is as strict as can be."""
+    cluster.kubectl("create", "namespace", HOME)
+    cluster.kubectl("label", "namespace", HOME, "pod-security.kubernetes.io/enforce=restricted")
+    yield Release(cluster)
+    cluster.kubectl("delete", "namespace", HOME, "argosy-system", "--wait=false")
+    cluster.kubectl("delete", "crd", DEFINITION, "--wait=false")
+
+
+def submit(cluster: RunningCluster, job: RunBuilder) -> None:
+    cluster.kubectl("apply", "-n", HOME, "-f", "-", stdin=json.dumps(replace(job, namespace=HOME).build()))
+
+
+def status(cluster: RunningCluster, name: str) -> dict[str, object]:
+    return cast("dict[str, object]", cluster.get("tr", "-n", HOME, name).get("status", {}))
+
+
+def until_phase(cluster: RunningCluster, name: str, phase: str) -> None:
+    def reached() -> bool:
+        told = status(cluster, name)
+        assert told.get("phase") == phase, told
+        return True
+
+    eventually(reached, 90)
+
+
+def uids(cluster: RunningCluster, job: str) -> dict[str, str]:
+    found = cluster.get("pods", "-n", HOME, "-l", f"argosy.dev/job={job}")["items"]
+    pods = [pod["metadata"] for pod in cast("list[dict[str, dict[str, str]]]", found)]
+    return {pod["name"]: pod["uid"] for pod in pods}
+
+
+def go_on(cluster: RunningCluster, job: str) -> None:
+    for pod in uids(cluster, job):
+        cluster.kubectl("exec", "-n", HOME, pod, "--", *GO_ON.split())
+
+
+def waiting(name: str) -> RunBuilder:
+    return run(name).role("worker", 2, template=template("sh", "-c", WAITING))
+
+
+def holder(release: Release) -> str:
+    """The pod that leads."""
+    lease = cast("dict[str, dict[str, str]]", release.cluster.get("lease", "-n", release.namespace, LEASE))
+    return lease["spec"].get("holderIdentity", "").split("_")[0]
+
+
+def made_by(cluster: RunningCluster) -> str:
+    """The version of the chart that the definition in the cluster is of, if it is the older one."""
+    found = cast("dict[str, dict[str, str]]", cluster.get("crd", DEFINITION)["metadata"])
+    return found["annotations"].get("made-by", "")
+
+
+def test_argosy_install_brings_the_operator_and_takes_it_away(release: Release) -> None:
+    cluster = release.cluster
+    said = argosy(cluster, "install")
+    assert "2 of 2 replicas ready" in said
+    submit(cluster, waiting("before"))
+    until_phase(cluster, "before", "Running")
+    assert "is installed in namespace argosy-system already" in argosy(cluster, "install", code=1)
+    argosy(cluster, "upgrade", "--set", "replicas=1", "--set", "podDisruptionBudget.enabled=false")
+    assert len(release.pods()) == 1
+    assert cluster.get("pdb", "-A")["items"] == [], "what is no longer part of it is gone"
+    argosy(cluster, "upgrade", "--set", "log.level=debug")
+    assert len(release.pods()) == 1, "a value that was given before stays"
+    assert "jobs and the definitions" in argosy(cluster, "uninstall")
+    assert release.helm("list", "-q").stdout == ""
+    left = cluster.kubectl("get", "all,clusterrole,clusterrolebinding", "-A", "-l", LABEL, "-o", "name")
+    eventually(lambda: not release.pods())
+    assert [line for line in left.stdout.splitlines() if "pod/" not in line] == []
+    assert status(cluster, "before")["phase"] == "Running"
+    assert len(uids(cluster, "before")) == 2
+
+
+LABEL = "app.kubernetes.io/name=argosy"
+
+
+def test_helm_installs_two_replicas_under_the_charts_account(release: Release, tmp_path: Path) -> None:
+    """Beginning with the version before, which the next test upgrades."""
+    cluster = release.cluster
+    chart = older_chart(tmp_path, "0.0.9")
+    crd = next((chart / "files" / "crds").glob("argosy.dev_*.yaml"))
+    definition = yaml.safe_load(crd.read_text())
+    definition["metadata"]["annotations"] = {"made-by": "0.0.9"}
+    crd.write_text(yaml.safe_dump(definition))
+    release.install("--set", f"image.tag={__version__}", "--take-ownership", chart=chart)
+    pods = release.pods()
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
+    assert {pod["spec"]["serviceAccountName"] for pod in pods} == {"argosy-operator"}
+    assert made_by(cluster) == "0.0.9"
+    assert holder(release) in {str(pod["metadata"]["name"]) for pod in pods}
+    until_phase(cluster, "before", "Running")
+    go_on(cluster, "before")
+    until_phase(cluster, "before", "Succeeded")
+
+
+def test_an_upgrade_reaches_definitions_and_leaves_running_jobs_alone(release: Release) -> None:
+    cluster = release.cluster
+    submit(cluster, waiting("through"))
+    until_phase(cluster, "through", "Running")
+    before, operators = uids(cluster, "through"), release.pods()
+    release.upgrade()
+    assert made_by(cluster) == ""
+    after = release.pods()
+    assert not {pod["metadata"]["name"] for pod in operators} & {pod["metadata"]["name"] for pod in after}
+    assert {_image(pod) for pod in after} == {IMAGE}
+    assert uids(cluster, "through") == before
+    go_on(cluster, "through")
+    until_phase(cluster, "through", "Succeeded")
+    assert not status(cluster, "through").get("restarts")
+
+
+def test_jobs_wait_for_roles_and_start_processes_elsewhere_with_the_rights_of_the_chart(
+    release: Release,
+) -> None:
+    """What helpers in pods need: the Service, its certificate, our image, and accounts for launchers."""
+    cluster = release.cluster
+    stages = run("stages").role("data", 1, template=template("sh", "-c", "echo made"))
+    after = {"dependsOn": [{"role": "data", "phase": "Succeeded"}], "template": template("echo", "used")}
+    submit(cluster, stages.role("train", 1, **after))
+    mpi = run("mpi", framework="mpi").having(options={"implementation": "mpich"})
+    launcher = template("mpiexec", "-n", "2", "python3", "-c", MPI)
+    sleeper = template()
+    del cast("dict[str, list[dict[str, object]]]", sleeper["spec"])["containers"][0]["command"]
+    submit(cluster, mpi.role("launcher", 1, template=launcher).role("worker", 2, template=sleeper))
+    until_phase(cluster, "stages", "Succeeded")
+    until_phase(cluster, "mpi", "Succeeded")
+    said = cluster.kubectl("logs", "-n", HOME, "mpi-launcher-0").stdout
+    assert sorted(said.splitlines()) == ["rank 0 of 2 total 3", "rank 1 of 2 total 3"]
+
+
+def test_the_other_replica_leads_when_the_leader_is_gone(release: Release) -> None:
+    cluster = release.cluster
+    first = holder(release)
+    others = {str(pod["metadata"]["name"]) for pod in release.pods()} - {first}
+    force = ("--grace-period=0", "--force")
+    cluster.kubectl("delete", "pod", "-n", release.namespace, first, *force)
+    submit(cluster, waiting("taken-over"))
+    until_phase(cluster, "taken-over", "Running")
+    assert holder(release) in others
+    cluster.kubectl("rollout", "status", "-n", release.namespace, "deployment/argosy-operator", timeout=90)
+
+
+def test_uninstalled_it_leaves_jobs_running_and_back_it_goes_on_with_them(release: Release) -> None:
+    cluster = release.cluster
+    before = uids(cluster, "taken-over")
+    release.uninstall()
+    assert uids(cluster, "taken-over") == before
+    assert status(cluster, "taken-over")["phase"] == "Running"
+    assert len(cast("list[object]", cluster.get("tr", "-n", HOME)["items"])) == 5
+    release.install()
+    go_on(cluster, "taken-over")
+    until_phase(cluster, "taken-over", "Succeeded")
+    assert uids(cluster, "taken-over") == before
+    assert "belongs to the Helm release argosy" in argosy(cluster, "install", code=1)
+
+
+def test_jobs_are_taken_away_with_all_they_had(release: Release) -> None:
+    cluster = release.cluster
+    cluster.kubectl("delete", "tr", "-n", HOME, "--all", timeout=90)
+    kinds = "pods,services,serviceaccounts,roles,rolebindings"
+    ours = ("get", kinds, "-n", HOME, "-l", "app.kubernetes.io/managed-by=argosy", "-o", "name")
+    eventually(lambda: cluster.kubectl(*ours).stdout == "")
+
+
+NOT_ASKED_FOR = {
+    ("update", "trainingruns/finalizers"): "asked of owners where the cluster enforces that",
+    ("get", "pods/exec"): "held to be granted to launchers",
+    ("create", "pods/exec"): "held to be granted to launchers",
+    ("delete", "trainingruns"): "jobs with a time to live",
+    ("patch", "services"): "a service that somebody changed",
+    ("patch", "serviceaccounts"): "an account that somebody changed",
+    ("patch", "rolebindings"): "a binding that somebody changed",
+    ("patch", "roles"): "pods of a job that come later than others",
+    ("patch", "events"): "what happens again",
+    ("update", "secrets"): "a certificate that is old",
+}
+"""Rights that nothing in this module needed, with what needs them."""
+
+
+def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Release) -> None:
+    """By the API server's own account of everything that was asked since the cluster began."""
+    log = (release.cluster.folder / "logs" / "audit.log").read_text()
+    whole = log.rpartition("\n")[0].splitlines()
+    entries = [entry for entry in map(json.loads, whole) if "objectRef" in entry]
+    asked: set[tuple[str, str]] = set()
+    refused: set[tuple[str, str]] = set()
+    installed = True
+    for entry in sorted(entries, key=lambda entry: str(entry["requestReceivedTimestamp"])):
+        place = entry["objectRef"]
+        resource = "/".join(filter(None, (place["resource"], place.get("subresource"))))
+        if entry["user"].get("username") == ACCOUNT:
+            asked.add((entry["verb"], resource))
+            if installed and entry.get("responseStatus", {}).get("code") == 403:
+                refused.add((entry["verb"], resource))
+        elif place.get("name", "").startswith("argosy-operator"):
+            # Helm takes operator and rights away at once: it may come too late to give its Lease back.
+            if entry["verb"] == "delete" and place.get("apiGroup") == "rbac.authorization.k8s.io":
+                installed = False
+            elif resource == "deployments" and entry["verb"] in ("create", "patch"):
+                installed = True
+    assert refused == set()
+    chart = Chart(folder())
+    rules = [
+        rule
+        for one in chart.objects(release.namespace, chart.values())
+        for rule in cast("list[dict[str, list[str]]]", one.get("rules", []))
+    ]
+    granted = {(verb, each) for rule in rules for each in rule["resources"] for verb in rule["verbs"]}
+    groups = {right for right in granted if right[1] == "podgroups"}  # there are none on this cluster
+    lists = {("list", each) for verb, each in granted if verb == "list"}  # a watch may bring the list itself
+    deletes = {one for one in granted if one[0] in ("get", "delete")}
+    assert asked <= granted
+    assert granted - asked - groups - lists - deletes - set(NOT_ASKED_FOR) == set()
+
+
+def argosy(cluster: RunningCluster, *words: str, code: int = 0) -> str:
+    command = [str(ARGOSY), *words, "--kubeconfig", str(cluster.server.kubeconfig)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def _image(pod: dict[str, dict[str, object]]) -> str:
+    return cast("list[dict[str, str]]", pod["spec"]["containers"])[0]["image"]

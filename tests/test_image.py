@@ -1,0 +1,102 @@
+"""The definition of the image: its steps are run here, on this machine, where there is no Docker."""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "Containerfile").read_text()
+MEGABYTE = 2**20
+LARGEST = 200 * MEGABYTE
+"""What our layer may take beside the base's."""
+
+
+def instructions(word: str) -> list[str]:
+    return re.findall(rf"^{word} (.*)$", TEXT, re.MULTILINE)
+
+
+def test_it_runs_as_nobody_in_particular_and_the_chart_knows_as_whom() -> None:
+    assert instructions("USER") == ["65532:65532"]
+    deployment = (ROOT / "charts/argosy/templates/deployment.yaml").read_text()
+    assert "runAsUser: 65532" in deployment
+
+
+def test_what_is_copied_is_there_and_let_in() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[0] == "*"
+    allowed = [line.removeprefix("!") for line in ignored if line.startswith("!")]
+    copied = [words.split()[:-1] for words in instructions("COPY") if "--from" not in words]
+    sources = [source for each in copied for source in each]
+    assert sorted(sources) == sorted(allowed)
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_nothing_is_installed_that_is_not_pinned() -> None:
+    installs = [line for line in instructions("RUN") if "pip" in line and "install" in line]
+    assert len(installs) == 3
+    for line in installs:
+        assert "--require-hashes" in line or "--no-index" in line
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_same_clone_gives_the_same_files_and_they_work(tmp_path: Path) -> None:
+    first = built(tmp_path)
+    environment = tmp_path / "opt/venv"
+    size = sum(path.lstat().st_size for path in environment.rglob("*"))
+    assert size < LARGEST, f"{size / MEGABYTE:.0f} MB"
+    for command in (["argosy", "--version"], ["kubectl", "version", "--client"]):
+        subprocess.run([str(environment / "bin" / command[0]), *command[1:]], check=True, capture_output=True)
+    helper = [str(environment / "bin/python3"), "-m", "argosy.helper"]
+    assert "wait" in subprocess.run(helper, capture_output=True, text=True, check=False).stderr
+    dry_run = [str(environment / "bin/argosy"), "install", "--dry-run"]
+    assert b"kind: Deployment" in subprocess.run(dry_run, check=True, capture_output=True).stdout
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    assert built(tmp_path) == first
+
+
+def built(folder: Path) -> dict[str, str]:
+    """Run the steps of the build below a folder instead of the root; what came of it, by path."""
+    source = folder / "src"
+    source.mkdir()
+    variables = dict(pair.split("=", 1) for line in instructions("ENV") for pair in shlex.split(line))
+    del variables["PATH"]
+    arguments = dict(line.split("=", 1) for line in instructions("ARG"))
+    environment = {**os.environ, **variables, **arguments}
+    for word, rest in re.findall(r"^(RUN|COPY) (.*)$", TEXT.partition("\nFROM ${BASE}\n")[0], re.MULTILINE):
+        if word == "COPY":
+            for name in rest.split()[:-1]:
+                copy(ROOT / name, source / name)
+        else:
+            step = re.sub(r"(?<=[ =])/(opt|build)\b", rf"{folder}/\1", rest)
+            step = step.replace("python3 -m", f"{sys.executable} -m")
+            subprocess.run(["sh", "-ec", step], cwd=source, env=environment, check=True, capture_output=True)
+    return {str(path.relative_to(folder)): digest(path) for path in sorted((folder / "opt").rglob("*"))}
+
+
+def copy(source: Path, target: Path) -> None:
+    def unwanted(_: str, names: list[str]) -> list[str]:
+        return [name for name in names if fnmatch(name, "__pycache__")]
+
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=unwanted)
+    else:
+        shutil.copy(source, target)
+
+
+def digest(path: Path) -> str:
+    found = path.lstat()
+    if path.is_symlink():
+        content = str(path.readlink()).encode()
+    else:
+        content = path.read_bytes() if path.is_file() else b""
+    return f"{found.st_mode:o} {found.st_mtime_ns} {hashlib.sha256(content).hexdigest()}"
