@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 import yaml
+from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy import __version__
@@ -103,6 +104,46 @@ def waiting(name: str) -> RunBuilder:
     return run(name).role("worker", 2, template=template("sh", "-c", WAITING))
 
 
+def mpi(name: str) -> RunBuilder:
+    launcher = template("mpiexec", "-n", "2", "python3", "-c", MPI)
+    sleeper = template()
+    del cast("dict[str, list[dict[str, object]]]", sleeper["spec"])["containers"][0]["command"]
+    job = run(name, framework="mpi").having(options={"implementation": "mpich"})
+    return job.role("launcher", 1, template=launcher).role("worker", 2, template=sleeper)
+
+
+class Asked(Struct, frozen=True):
+    """One request, by the API server's account."""
+
+    user: str
+    pod: str
+    verb: str
+    resource: str
+    name: str
+    code: int
+
+    @property
+    def right(self) -> tuple[str, str]:
+        return self.verb, self.resource
+
+
+def requests(cluster: RunningCluster) -> list[Asked]:
+    """All requests about objects since the cluster began, in their order."""
+    log = (cluster.folder / "logs" / "audit.log").read_text().rpartition("\n")[0]
+    entries = [entry for entry in map(json.loads, log.splitlines()) if "objectRef" in entry]
+    return [
+        Asked(
+            user=entry["user"].get("username", ""),
+            pod="".join(entry["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", ())),
+            verb=entry["verb"],
+            resource="/".join(filter(None, map(entry["objectRef"].get, ("resource", "subresource")))),
+            name=entry["objectRef"].get("name", ""),
+            code=entry.get("responseStatus", {}).get("code", 0),
+        )
+        for entry in sorted(entries, key=lambda entry: str(entry["requestReceivedTimestamp"]))
+    ]
+
+
 def holder(release: Release) -> str:
     """The pod that leads."""
     lease = cast("dict[str, dict[str, str]]", release.cluster.get("lease", "-n", release.namespace, LEASE))
@@ -182,11 +223,7 @@ def test_jobs_wait_for_roles_and_start_processes_elsewhere_with_the_rights_of_th
     stages = run("stages").role("data", 1, template=template("sh", "-c", "echo made"))
     after = {"dependsOn": [{"role": "data", "phase": "Succeeded"}], "template": template("echo", "used")}
     submit(cluster, stages.role("train", 1, **after))
-    mpi = run("mpi", framework="mpi").having(options={"implementation": "mpich"})
-    launcher = template("mpiexec", "-n", "2", "python3", "-c", MPI)
-    sleeper = template()
-    del cast("dict[str, list[dict[str, object]]]", sleeper["spec"])["containers"][0]["command"]
-    submit(cluster, mpi.role("launcher", 1, template=launcher).role("worker", 2, template=sleeper))
+    submit(cluster, mpi("mpi"))
     until_phase(cluster, "stages", "Succeeded")
     until_phase(cluster, "mpi", "Succeeded")
     said = cluster.kubectl("logs", "-n", HOME, "mpi-launcher-0").stdout
@@ -244,24 +281,19 @@ NOT_ASKED_FOR = {
 
 def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Release) -> None:
     """By the API server's own account of everything that was asked since the cluster began."""
-    log = (release.cluster.folder / "logs" / "audit.log").read_text()
-    whole = log.rpartition("\n")[0].splitlines()
-    entries = [entry for entry in map(json.loads, whole) if "objectRef" in entry]
     asked: set[tuple[str, str]] = set()
     refused: set[tuple[str, str]] = set()
     installed = True
-    for entry in sorted(entries, key=lambda entry: str(entry["requestReceivedTimestamp"])):
-        place = entry["objectRef"]
-        resource = "/".join(filter(None, (place["resource"], place.get("subresource"))))
-        if entry["user"].get("username") == ACCOUNT:
-            asked.add((entry["verb"], resource))
-            if installed and entry.get("responseStatus", {}).get("code") == 403:
-                refused.add((entry["verb"], resource))
-        elif place.get("name", "").startswith("argosy-operator"):
+    for one in requests(release.cluster):
+        if one.user == ACCOUNT:
+            asked.add(one.right)
+            if installed and one.code == 403:
+                refused.add(one.right)
+        elif one.name.startswith("argosy-operator"):
             # Helm takes operator and rights away at once: it may come too late to give its Lease back.
-            if entry["verb"] == "delete" and place.get("apiGroup") == "rbac.authorization.k8s.io":
+            if one.verb == "delete" and "role" in one.resource:
                 installed = False
-            elif resource == "deployments" and entry["verb"] in ("create", "patch"):
+            elif one.resource == "deployments" and one.verb in ("create", "patch"):
                 installed = True
     assert refused == set()
     chart = Chart(folder())
@@ -276,6 +308,25 @@ def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Rele
     deletes = {one for one in granted if one[0] in ("get", "delete")}
     assert asked <= granted
     assert granted - asked - groups - lists - deletes - set(NOT_ASKED_FOR) == set()
+
+
+def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(release: Release) -> None:
+    cluster = release.cluster
+    off = ("features.gangs=false", "features.remoteStart=false", f"watchNamespace={HOME}")
+    release.upgrade(*(word for one in off for word in ("--set", one)))
+    now = {str(pod["metadata"]["name"]) for pod in release.pods()}
+    eventually(lambda: holder(release) in now)
+    submit(cluster, run("narrow").role("worker", 1, template=template("true")))
+    until_phase(cluster, "narrow", "Succeeded")
+    elsewhere = run("elsewhere").role("worker", 1, template=template("true"))
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(elsewhere.build()))
+    submit(cluster, mpi("refused"))
+    eventually(lambda: "serviceaccounts is forbidden" in str(status(cluster, "refused").get("message")))
+    refused = {one.right for one in requests(cluster) if one.pod in now and one.code == 403}
+    assert refused == {("create", "serviceaccounts")}, "what the job asked for, and nothing else"
+    ignored = cast("dict[str, object]", cluster.get("tr", "elsewhere").get("status", {}))
+    assert not ignored.get("observedGeneration"), "the jobs of others are not looked at"
+    cluster.kubectl("delete", "tr", "elsewhere")
 
 
 def argosy(cluster: RunningCluster, *words: str, code: int = 0) -> str:

@@ -84,11 +84,14 @@ class Notes(Struct, frozen=True):
 class Installation:
     """The operator in one namespace of a cluster. The client should have MANAGER as its field manager."""
 
-    def __init__(self, client: Client, namespace: str, chart: Chart, say: Say) -> None:
+    def __init__(
+        self, client: Client, namespace: str, chart: Chart, say: Say, *, ending: float = ENDING_SECONDS
+    ) -> None:
         self.client = client
         self.namespace = namespace
         self.chart = chart
         self.say = say
+        self.ending = ending
 
     async def install(self, given: Json) -> None:
         if (notes := await self.notes()) is not None:
@@ -116,7 +119,7 @@ class Installation:
         notes = await self._known()
         for reference in notes.objects:
             if reference.kind == "Deployment":
-                await self._delete(reference, wait=ENDING_SECONDS)
+                await self._end(reference)
         for reference in reversed(notes.objects):
             await self._delete(reference)
         await self.client.delete(ConfigMap, NOTES, self.namespace)
@@ -159,8 +162,11 @@ class Installation:
         return notes
 
     async def _refuse_helms(self, objects: Iterable[Json]) -> None:
-        """Two who each think that an object is theirs would undo each other's changes."""
-        for reference in map(Reference.to, objects):
+        """Two who each think that an object is theirs would undo each other's changes.
+
+        What a release left behind when it was uninstalled is nobody's.
+        """
+        for reference in (Reference.to(one) for one in objects if not kept(one)):
             try:
                 found = await self.client.get(_kind(reference), reference.name, reference.namespace or None)
             except NotFound:
@@ -190,18 +196,21 @@ class Installation:
         body = {"metadata": {"name": NOTES}, "data": {"installation": text}}
         await self.client.apply(ConfigMap, body, self.namespace, force=True)
 
-    async def _delete(self, reference: Reference, *, wait: float = 0.0) -> None:
-        kind, name, place = _kind(reference), reference.name, reference.namespace or None
+    async def _end(self, reference: Reference) -> None:
+        """Delete an object, and wait until it is gone with its pods."""
+        await self._delete(reference, propagation="Foreground")
+        with suppress(TimeoutError, NotFound):
+            async with asyncio.timeout(self.ending):
+                while True:
+                    await self.client.get(_kind(reference), reference.name, reference.namespace or None)
+                    await asyncio.sleep(0.2)
+
+    async def _delete(self, reference: Reference, propagation: str = "Background") -> None:
+        place = reference.namespace or None
         try:
-            await self.client.delete(kind, name, place, propagation="Foreground" if wait else "Background")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    while wait:
-                        await self.client.get(kind, name, place)
-                        await asyncio.sleep(0.2)
+            await self.client.delete(_kind(reference), reference.name, place, propagation=propagation)
         except NotFound:
-            if not wait:
-                return
+            return
         self.say(f"{reference} deleted")
 
 
@@ -222,25 +231,29 @@ class Rollout(Struct, frozen=True):
         return f"{min(self.updated, self.ready)} of {self.wanted} replicas ready"
 
 
+class _Metadata(Struct):
+    generation: int = 0
+
+
+class _Spec(Struct):
+    replicas: int = 1
+
+
+class _Status(Struct, rename="camel"):
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+
+
+class _Deployment(Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
 def _rollout(deployment: Json) -> Rollout:
-    class Metadata(Struct):
-        generation: int = 0
-
-    class Spec(Struct):
-        replicas: int = 1
-
-    class Status(Struct, rename="camel"):
-        observed_generation: int = 0
-        replicas: int = 0
-        updated_replicas: int = 0
-        ready_replicas: int = 0
-
-    class Deployment(Struct):
-        metadata: Metadata
-        spec: Spec
-        status: Status = msgspec.field(default_factory=Status)
-
-    found = msgspec.convert(deployment, Deployment)
+    found = msgspec.convert(deployment, _Deployment)
     status = found.status
     seen = status.observed_generation >= found.metadata.generation
     return Rollout(found.spec.replicas, status.updated_replicas, status.ready_replicas, status.replicas, seen)

@@ -1,0 +1,111 @@
+"""Installations against both API servers: what is applied, remembered, pruned and taken away."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.errors import NotFound
+from argosy.engine.kubeconfig import Connection
+from argosy.install.chart import Chart, Json, WrongValues, folder, kept
+from argosy.install.installation import KINDS, MANAGER, NOTES, Installation, InstallError, Reference
+from argosy.kinds.kubernetes import ConfigMap
+from argosy.testing.servers import Server
+
+CHART = Chart(folder())
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What the user is told."""
+    return []
+
+
+@pytest.fixture
+async def installation(api: Server, namespace: str, said: list[str]) -> AsyncIterator[Installation]:
+    async with Client(Connection.from_kubeconfig(api.kubeconfig), field_manager=MANAGER) as client:
+        # Nobody collects garbage here: what is deleted in the foreground is not waited for.
+        yield Installation(client, namespace, CHART, said.append, ending=0.1)
+
+
+async def there(installation: Installation, given: Json) -> set[str]:
+    """Which objects of an installation with these values exist."""
+    found = set()
+    for reference in map(Reference.to, CHART.objects(installation.namespace, CHART.values(given))):
+        kind = KINDS[reference.api_version, reference.kind]
+        try:
+            await installation.client.get(kind, reference.name, reference.namespace or None)
+        except NotFound:
+            continue
+        found.add(str(reference))
+    return found
+
+
+async def test_what_is_installed_is_remembered_and_taken_away_but_for_definitions(
+    installation: Installation,
+) -> None:
+    await installation.install({"replicas": 1})
+    everything = {str(Reference.to(one)) for one in CHART.objects(installation.namespace, CHART.values())}
+    assert await there(installation, {}) == everything
+    notes = await installation.notes()
+    assert notes is not None
+    assert notes.values == {"replicas": 1}
+    with pytest.raises(InstallError, match="already"):
+        await installation.install({})
+    await installation.uninstall()
+    assert await there(installation, {}) == {"CustomResourceDefinition trainingruns.argosy.dev"}
+    with pytest.raises(NotFound):
+        await installation.client.get(ConfigMap, NOTES, installation.namespace)
+    with pytest.raises(InstallError, match="nothing is installed"):
+        await installation.uninstall()
+
+
+async def test_an_upgrade_keeps_what_was_given_and_removes_what_is_no_longer_part(
+    installation: Installation, said: list[str]
+) -> None:
+    await installation.install({"replicas": 1})
+    await installation.upgrade({"podDisruptionBudget": {"enabled": False}})
+    assert "PodDisruptionBudget argosy-operator deleted" in said
+    assert "PodDisruptionBudget argosy-operator" not in await there(installation, {})
+    deployment = await installation.client.get(
+        KINDS["apps/v1", "Deployment"], "argosy-operator", installation.namespace
+    )
+    spec = deployment.raw["spec"]
+    assert isinstance(spec, dict)
+    assert spec["replicas"] == 1
+    await installation.uninstall()
+
+
+async def test_wrong_values_change_nothing(installation: Installation) -> None:
+    with pytest.raises(WrongValues):
+        await installation.install({"replicas": -1})
+    assert await installation.notes() is None
+
+
+async def test_what_is_helms_is_left_alone(installation: Installation) -> None:
+    kind = KINDS["v1", "ServiceAccount"]
+    annotations = {"meta.helm.sh/release-name": "theirs"}
+    body = {"metadata": {"name": "argosy-operator", "annotations": annotations}}
+    await installation.client.create(kind, body, installation.namespace)
+    with pytest.raises(InstallError, match="belongs to the Helm release theirs"):
+        await installation.install({})
+    assert await there(installation, {"crds": {"install": False}}) == {"ServiceAccount argosy-operator"}
+
+
+async def test_what_helm_left_behind_is_taken_over(installation: Installation) -> None:
+    (definition,) = (one for one in CHART.objects(installation.namespace, CHART.values()) if kept(one))
+    reference = Reference.to(definition)
+    kind = KINDS[reference.api_version, reference.kind]
+    await installation.client.apply(kind, definition, force=True)
+    theirs = {"metadata": {"annotations": {"meta.helm.sh/release-name": "gone"}}}
+    await installation.client.patch(kind, reference.name, theirs)
+    await installation.install({})
+    await installation.uninstall()
+
+
+async def test_an_installation_that_was_cut_short_can_be_finished(installation: Installation) -> None:
+    """It is noted before the first object is applied."""
+    await installation._note({"replicas": 1}, (), ())
+    await installation.upgrade({})
+    assert "Deployment argosy-operator" in await there(installation, {})
+    await installation.uninstall()
