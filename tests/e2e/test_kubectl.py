@@ -197,6 +197,25 @@ def test_create_job_runs_it(cluster: ControlPlane) -> None:
     cluster.kubectl("wait", "--for=delete", "pod", "-l", "job-name=sum", "--timeout=20s")
 
 
+def test_a_deployment_rolls_out_and_back(cluster: ControlPlane) -> None:
+    def told() -> set[str]:
+        return set(cluster.kubectl("logs", "-l", "app=web", "--tail=-1").stdout.split())
+
+    command = ("--", "sh", "-c", "echo ${WORD:-first}; exec sleep 600")
+    cluster.kubectl("create", "deployment", "web", "--image=local", "--replicas=2", *command)
+    patch = '{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}'
+    cluster.kubectl("patch", "deployment", "web", "-p", patch)
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s", timeout=70)
+    cluster.kubectl("set", "env", "deployment/web", "WORD=second")
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s", timeout=70)
+    assert "second" in told()
+    cluster.kubectl("rollout", "undo", "deployment/web")
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s", timeout=70)
+    assert "first" in told()
+    cluster.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s", timeout=70)
+    assert cluster.kubectl("get", "pods", "-l", "app=web", "-o", "name").stdout == ""
+
+
 def test_a_deleted_namespace_takes_all_with_it(cluster: ControlPlane) -> None:
     cluster.kubectl("create", "namespace", "passing")
     cluster.kubectl("-n", "passing", "create", "configmap", "a")

@@ -110,6 +110,10 @@ CASES = {
         [part("v0", 2, 0), part("v1", 2, revision=2), part("v2", 1, revision=3)],
         sizes={"web-v0": 0},
     ),
+    "a set that has not said what it has left is not made smaller again": Case(
+        deployment(3, rolling(1, 0)),
+        [part("v1", 4, 12, desired=3), part("v2", 0, desired=3, revision=2)],
+    ),
     "percentages are rounded up for the surge and down for what may be missing": Case(
         deployment(10, rolling("25%", "25%")), [part("v1", 10, desired=10)], made=3, sizes={V1: 8}
     ),

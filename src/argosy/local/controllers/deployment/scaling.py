@@ -39,8 +39,8 @@ def shrink(parts: Parts, new: Part) -> bool:
     old = sorted(active(parts.old), key=lambda part: part.age)
     least = deployment.spec.replicas - max_unavailable(deployment)
     may_go = total(parts.all) - least - (new.replicas - new.available)
-    if not old or may_go <= 0:
-        return False
+    if not old or may_go <= 0 or any(part.available > part.replicas for part in old):
+        return False  # the last: a set was made smaller and has not said yet what that left
     gone = 0
     for part in old:
         step = max(min(may_go - gone, part.replicas - part.available), 0)

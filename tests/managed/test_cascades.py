@@ -1,0 +1,77 @@
+"""Deleting what owns other things: in the foreground, in the background, or leaving them."""
+
+import json
+
+from argosy.testing.differential import dig
+
+from .conftest import Json, Planes
+
+KINDS = "deployments,replicasets,pods"
+HOLD = json.dumps({"metadata": {"finalizers": ["example.com/hold"]}})
+LET_GO = json.dumps({"metadata": {"finalizers": []}})
+
+
+def finalizers(items: list[Json]) -> object:
+    """The kinds that are there, with what holds them while they are being deleted."""
+    return sorted(
+        (
+            str(item["kind"]),
+            str(dig(item, "metadata.finalizers") if dig(item, "metadata.deletionTimestamp") else ""),
+        )
+        for item in items
+    )
+
+
+def test_an_owner_waits_for_what_blocks_it(planes: Planes) -> None:
+    planes.say("create", "deployment", "web", "--image=i")
+    planes.rolled_out("web")
+    for server in planes.servers:
+        pod = planes.names(server, "pods")[0]
+        planes.only(server, "patch", f"pod/{pod}", "--type=merge", f"--patch={HOLD}")
+    planes.same("delete", "deployment/web", "--cascade=foreground", "--wait=false")
+    planes.eventually(
+        KINDS,
+        shown=finalizers,
+        want=[
+            ("Deployment", "['foregroundDeletion']"),
+            ("Pod", "['example.com/hold']"),
+            ("ReplicaSet", "['foregroundDeletion']"),
+        ],
+    )
+    for server in planes.servers:
+        pod = planes.names(server, "pods")[0]
+        planes.only(server, "patch", f"pod/{pod}", "--type=merge", f"--patch={LET_GO}")
+    planes.eventually(KINDS, shown=finalizers, want=[])
+
+
+def test_in_the_background_the_owner_goes_first(planes: Planes) -> None:
+    planes.say("create", "deployment", "web", "--image=i", "--replicas=2")
+    planes.rolled_out("web")
+    planes.same("delete", "deployment/web")
+    planes.eventually(KINDS, shown=finalizers, want=[])
+
+
+def test_orphans_stay(planes: Planes) -> None:
+    planes.say("create", "job", "sum", "--image=i")
+    planes.eventually("pods", shown=len, want=1)
+    planes.same("delete", "job/sum", "--cascade=orphan")
+    planes.eventually(
+        "pods", shown=lambda items: [dig(i, "metadata.ownerReferences") for i in items], want=[None]
+    )
+    planes.eventually("pods", shown=lambda items: [dig(i, "metadata.finalizers") for i in items], want=[None])
+
+
+def test_a_cluster_role_gathers_the_rules_of_others(planes: Planes) -> None:
+    name = planes.namespace
+    planes.same("create", "clusterrole", name, f"--aggregation-rule=of={name}")
+    for part, resource in (("b", "pods"), ("a", "secrets")):
+        planes.say("create", "clusterrole", f"{name}-{part}", "--verb=get", f"--resource={resource}")
+        planes.say("label", "clusterrole", f"{name}-{part}", f"of={name}")
+    selection = ("clusterroles", f"--field-selector=metadata.name={name}")
+    rules = [[{"apiGroups": [""], "resources": [r], "verbs": ["get"]} for r in ("secrets", "pods")]]
+    planes.eventually(*selection, shown=lambda items: [item["rules"] for item in items], want=rules)
+    planes.same("create", "rolebinding", "b", f"--clusterrole={name}", "--user=bob")
+    planes.until("auth", "can-i", "get", "secrets", "--as=bob")
+    planes.same("auth", "can-i", "get", "secrets", "--as=bob")
+    planes.same("auth", "can-i", "get", "configmaps", "--as=bob", code=1)
+    planes.say("delete", "clusterrole", name, f"{name}-a", f"{name}-b")
