@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from argosy.engine.clock import Clock, SystemClock
+from argosy.engine.effort import Effort
 from argosy.engine.errors import ApiError, Throttled
 from argosy.engine.lines import Log, about
 from argosy.engine.metrics import Metrics
@@ -75,8 +76,9 @@ class Controller(Generic[K]):
 
     async def _pass(self, key: K) -> None:
         began = self._clock.monotonic()
+        effort = Effort(self._reconcile(key), self._clock.monotonic)
         try:
-            wake = await self._reconcile(key)
+            wake = await effort
         except Exception as error:
             self._failed(key, error)
         else:
@@ -85,9 +87,8 @@ class Controller(Generic[K]):
             if wake is not None and wake.after is not None:
                 self.queue.add_after(key, max(wake.after, MOMENT))
         finally:
-            took = self._clock.monotonic() - began
-            self._seconds.observe(took)
-            self.queue.done(key, took)
+            self._seconds.observe(self._clock.monotonic() - began)
+            self.queue.done(key, effort.seconds)
 
     def _failed(self, key: K, error: Exception) -> None:
         self._passes["failed"].inc()

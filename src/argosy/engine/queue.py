@@ -1,7 +1,7 @@
 """Keys to work on: each once however often it was added, never twice at a time, never too soon.
 
 A key that is added while it is being worked on runs again afterwards. A key that fails waits, twice as long
-each time and with jitter. Every key rests after a pass five times as long as the pass took (at most 200 ms),
+each time and with jitter. Every key rests after a pass five times as long as that worked (at most 200 ms),
 so that an object with thousands of children, each of whose events adds it again, leaves the core to others.
 Ready keys are served first come, first served.
 """
@@ -100,7 +100,7 @@ class Queue(Generic[K]):
         return key
 
     def done(self, key: K, took: float = 0.0) -> None:
-        """The pass is over; `took` seconds of it decide how long the key rests."""
+        """The pass is over; `took` seconds of work on it decide how long the key rests."""
         self._active.discard(key)
         if took > 0 and self._rest_most > 0:
             self._rest(key, min(took * REST_FACTOR, self._rest_most))
