@@ -17,7 +17,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
-from argosy.operator.triggers import POD_PAUSE, START_PAUSE, Triggers
+from argosy.operator.triggers import FOLLOW_PAUSE, POD_PAUSE, START_PAUSE, Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.run import Reconciler
 
@@ -81,6 +81,10 @@ def going(caches: Caches) -> None:
 
 CASES: dict[str, tuple[Callable[[Caches], None], float]] = {
     "one that ends: soon, its fellows may end too": (lambda caches: becomes(caches, 0, "Failed"), POD_PAUSE),
+    "one that succeeds while others go on: when they have had time to follow": (
+        lambda caches: becomes(caches, 0, "Succeeded"),
+        FOLLOW_PAUSE,
+    ),
     "one that runs while others start: when there is more to tell": (
         lambda caches: becomes(caches, 1, "Running"),
         START_PAUSE,
@@ -95,16 +99,45 @@ CASES: dict[str, tuple[Callable[[Caches], None], float]] = {
 
 @pytest.mark.parametrize(("happens", "want"), CASES.values(), ids=CASES.keys())
 def test_a_pod_wakes_its_job(happens: Callable[[Caches], None], want: float) -> None:
+    assert woken(happens, alone=False) == [(KEY, want)]
+
+
+def test_a_pod_on_its_way_out_that_is_merely_replaced_wakes_its_job_when_it_may_be_gone() -> None:
+    assert woken(going, alone=True) == [(KEY, FOLLOW_PAUSE)]
+
+
+def test_a_pod_that_is_gone_wakes_its_job_at_once_in_any_case() -> None:
+    assert woken(lambda caches: caches.pods._store(Key("default", "mnist-worker-0"), None), alone=True) == [
+        (KEY, 0.0)
+    ]
+
+
+def woken(happens: Callable[[Caches], None], *, alone: bool) -> list[tuple[Key, float]]:
+    """What a job whose lost pods are replaced alone, or with others, is woken to by what happens."""
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
     caches = Caches(nowhere, SystemClock())
     queue, jobs = Woken(), Cache(nowhere, TrainingRun)
-    reconciler = SimpleNamespace(dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs)
+    reconciler = SimpleNamespace(
+        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, replaces_one=lambda *_: alone
+    )
     jobs.put(JOB)
     for index, phase in enumerate(("Running", "Pending", "Pending")):
         caches.pods.put(pod(index, phase))
     Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)
     happens(caches)
-    assert queue.woken == [(KEY, want)]
+    return queue.woken
+
+
+def test_the_last_of_a_role_to_succeed_wakes_its_job_soon() -> None:
+    nowhere = Client(Connection(server="https://127.0.0.1:1"))
+    caches = Caches(nowhere, SystemClock())
+    for index in range(2):
+        caches.pods.put(pod(index, "Running"))
+    becomes(caches, 0, "Succeeded")
+    becomes(caches, 1, "Succeeded")
+    last = caches.pods.get("default", "mnist-worker-1")
+    assert last is not None
+    assert not caches.more_will_end(last)
 
 
 def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
@@ -113,7 +146,11 @@ def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     caches, queue, jobs = Caches(nowhere, SystemClock()), Woken(), Cache(nowhere, TrainingRun)
     gone: list[TrainingRun] = []
     reconciler = SimpleNamespace(
-        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, writing=False, gone=gone.append
+        dialect=SimpleNamespace(resource=TrainingRun.resource),
+        jobs=jobs,
+        writing=False,
+        gone=gone.append,
+        replaces_one=lambda *_: False,
     )
     caches.pods.put(pod(0, "Running"))
     Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)

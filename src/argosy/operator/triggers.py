@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from argosy.engine.cache import Change
 from argosy.engine.codec import Undecodable
 from argosy.engine.objects import Fetchable, Key, key_of
+from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, PodGroup
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches, is_down
@@ -25,6 +26,11 @@ POD_PAUSE = 0.1
 START_PAUSE = COUNTS_EVERY
 """The same for a pod that runs while others of its role do not yet: there is hardly more to tell than their
 number."""
+
+FOLLOW_PAUSE = 0.5
+"""The same for a pod that has succeeded while others of its role go on (their number again, unless the role
+succeeds with any one of them, and then it may wait so long), and for one on its way out that is merely
+replaced, for which nothing can be done until it is gone."""
 
 
 class Queue(Protocol):
@@ -49,7 +55,7 @@ class Triggers:
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
         resource, jobs = reconciler.dialect.resource, reconciler.jobs
         known = lambda key: jobs.get(*key) is not None  # noqa: E731
-        self._served[resource.group, resource.kind] = _Served(queue, known)
+        self._served[resource.group, resource.kind] = _Served(queue, known, reconciler.replaces_one)
 
         def job(change: Change[T]) -> None:
             if change.new is not None:
@@ -66,15 +72,25 @@ class Triggers:
         jobs.when_undecodable(undecodable)
 
     def _pod(self, pod: Pod) -> None:
-        if self._leaves(pod):
-            self._owner_of(pod)  # at once: what the others make of its loss must not be seen first
-        else:
-            self._owner_of(pod, START_PAUSE if self.caches.more_will_start(pod) else POD_PAUSE)
+        self._owner_of(pod, self._pause(pod))
 
-    def _leaves(self, pod: Pod) -> bool:
+    def _pause(self, pod: Pod) -> float:
         known = self.caches.pods.get(pod.metadata.namespace, pod.metadata.name)
-        gone = known is None or known.metadata.uid != pod.metadata.uid
-        return gone or pod.metadata.deletion_timestamp is not None
+        if known is None or known.metadata.uid != pod.metadata.uid:
+            return 0.0  # what the others make of its loss must not be seen first
+        if pod.metadata.deletion_timestamp is not None:
+            return FOLLOW_PAUSE if self._replaces_one(pod) else 0.0
+        if self.caches.more_will_start(pod):
+            return START_PAUSE
+        return FOLLOW_PAUSE if self.caches.more_will_end(pod) else POD_PAUSE
+
+    def _replaces_one(self, pod: Pod) -> bool:
+        meta = pod.metadata
+        if meta.controller is None:
+            return False
+        served = self._served_by(meta.controller)
+        key = Key(meta.namespace, meta.controller.name)
+        return served is not None and served.replaces_one(key, meta.labels.get(labels.ROLE, ""))
 
     def _group(self, change: Change[PodGroup]) -> None:
         old, new = change.old, change.new
@@ -100,11 +116,14 @@ class Triggers:
             self._enqueue(metadata.namespace, metadata.controller, after)
 
     def _enqueue(self, namespace: str, owner: OwnerReference, after: float) -> None:
-        group = owner.api_version.partition("/")[0] if "/" in owner.api_version else ""
-        served = self._served.get((group, owner.kind))
+        served = self._served_by(owner)
         key = Key(namespace, owner.name)
         if served is not None and served.known(key):
             served.queue.enqueue(key, after)
+
+    def _served_by(self, owner: OwnerReference) -> "_Served | None":
+        group = owner.api_version.partition("/")[0] if "/" in owner.api_version else ""
+        return self._served.get((group, owner.kind))
 
 
 class _Served(NamedTuple):
@@ -112,3 +131,4 @@ class _Served(NamedTuple):
     known: Callable[[Key], bool]
     """Whether there is such a job. What happens to the children of one that is gone, or has not come yet,
     is no reason to remember its name: on a replica that stands by nobody would ever forget it."""
+    replaces_one: Callable[[Key, str], bool]

@@ -60,6 +60,8 @@ class Caches:
         self._views: dict[str, ObservedPod] = {}
         self._starting: Counter[tuple[str, str]] = Counter()
         """How many pods do not run yet, by owner and role."""
+        self._going: Counter[tuple[str, str]] = Counter()
+        """How many have not ended."""
         self._missed: dict[str, float] = {}
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self._own = False
@@ -75,6 +77,13 @@ class Caches:
         if view is None or view.terminating or view.phase != "Running":
             return False
         return any((owner, view.role) in self._starting for owner in _owners(pod))
+
+    def more_will_end(self, pod: Pod) -> bool:
+        """Whether the pod is there, has succeeded, and others of its role have not ended yet."""
+        view = self._views.get(pod.metadata.uid)
+        if view is None or view.terminating or view.phase != "Succeeded":
+            return False
+        return any((owner, view.role) in self._going for owner in _owners(pod))
 
     def saw(self, obj: Fetchable) -> None:
         """Take in an object that the API returned, without waiting for the watch to bring it.
@@ -135,18 +144,18 @@ class Caches:
             return
         if new is None and pod.spec.node_name in self._missed and not self.pods.by(NODE, pod.spec.node_name):
             del self._missed[pod.spec.node_name]
-        self._count_starting(pod, before, after)
+        self._count(pod, before, after)
         if not self._own:
             for listener in self._pod_listeners:
                 listener(pod)
 
-    def _count_starting(self, pod: Pod, before: ObservedPod | None, after: ObservedPod | None) -> None:
+    def _count(self, pod: Pod, before: ObservedPod | None, after: ObservedPod | None) -> None:
         for owner in _owners(pod):
             for view, by in ((before, -1), (after, 1)):
-                if view is not None and view.phase == "Pending":
-                    self._starting[owner, view.role] += by
-                    if not self._starting[owner, view.role]:
-                        del self._starting[owner, view.role]
+                if view is not None and not view.ended:
+                    _add_to(self._going, (owner, view.role), by)
+                    if view.phase == "Pending":
+                        _add_to(self._starting, (owner, view.role), by)
 
     def _down(self, names: Iterable[str], memory: Memory) -> Iterable[str]:
         """A node that is not in the cache may be new: it counts as gone when it stays away for a while."""
@@ -184,6 +193,12 @@ class Caches:
 def is_down(node: Node) -> bool:
     """Whether nobody hears from the node any more; a node that says itself it is not ready is not down."""
     return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
+
+
+def _add_to(counter: Counter[tuple[str, str]], key: tuple[str, str], number: int) -> None:
+    counter[key] += number
+    if not counter[key]:
+        del counter[key]
 
 
 def _add(found: dict[tuple[str, str], str], kind: str, objects: Iterable[ObjectMeta]) -> None:

@@ -29,7 +29,7 @@ from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
 from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, refuse
-from argosy.workload.model import Problems, Workload
+from argosy.workload.model import Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, CreatePod, Emit, Plan
 from argosy.workload.pods import expected
@@ -138,6 +138,14 @@ class Reconciler(Generic[T]):
             await self._performer(workload, memory).perform(plan.actions)
         settled = plan.record == before or _settled(workload, plan, seen, now)
         return self._next(key, plan, seen, memory, now, settled=settled)
+
+    def replaces_one(self, key: Key, role: str) -> bool:
+        """Whether a pod of this role that is deleted is replaced by itself, once it is gone, and no more."""
+        memory = self.memories.get(key)
+        lowered = memory.lowered[1] if memory is not None and memory.lowered is not None else None
+        if not isinstance(lowered, Workload) or role not in lowered.roles:
+            return False
+        return lowered.rules.restart_scope is Scope.POD and lowered.roles[role].restart is not Restart.NEVER
 
     def definition_changed(self) -> list[Key]:
         """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
