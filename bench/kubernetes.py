@@ -157,6 +157,7 @@ def _starts(
     for verb in VERBS:
         count = median(one.spent.by_verb.get(verb, 0.0) for one in ours) / pods
         yield Figure(f"{name}_{verb.lower()}_per_pod", count, "", float(verb == "POST"), BARE, None)
+    yield Figure(f"{name}_unseen_running", max(one.unseen for one in ours), "", 0, "nothing", 0)
     yield Figure(f"{name}_refused", max(one.spent.refused for one in ours), "", 0, "nothing", 0)
 
 

@@ -37,6 +37,8 @@ class Ours(Struct, frozen=True):
     run: float
     told: float
     ended: float
+    unseen: int
+    """Jobs that were never seen to be Running, though they were to be."""
     spent: Reading
     rss: float
 
@@ -124,15 +126,15 @@ async def by_operator(stage: Stage, jobs: Sequence[Json], pods: int, *, end: boo
             before = process.reading()
             began = await shown.submit(jobs)
             await shown.until(lambda: len(shown.ran) >= pods, f"{pods} pods run")
-            await shown.until_phase("Running", len(jobs))
-            if end:
-                await shown.until_phase("Succeeded", len(jobs))
+            await shown.until_phase("Succeeded" if end else "Running", len(jobs))
             await asyncio.sleep(stage.late_seconds)
             spent, rss = process.reading().since(before), peak_rss_mb(process.pid)
         await shown.clear()
     ended = last(shown.phases["Succeeded"], began) if end else 0.0
-    told = last(shown.phases["Running"], began)
-    return Ours(last(shown.existed, began), last(shown.ran, began), told, ended, spent, rss)
+    seen = shown.phases["Running"]
+    told = last(seen, began)
+    unseen = len(jobs) - len(seen)
+    return Ours(last(shown.existed, began), last(shown.ran, began), told, ended, unseen, spent, rss)
 
 
 async def by_bare_client(stage: Stage, jobs: Sequence[Json], pods: int) -> Bare:
@@ -149,7 +151,7 @@ async def by_bare_client(stage: Stage, jobs: Sequence[Json], pods: int) -> Bare:
 
 
 class Repair(Struct, frozen=True):
-    """One round of W3: seconds from the deletions to when each replacement ran."""
+    """One round of W3: seconds from when the deletion of each pod was taken to when its replacement ran."""
 
     seconds: tuple[float, ...]
     spent: Reading = Reading()
@@ -203,14 +205,19 @@ async def repaired_by_bare_client(stage: Stage, there: Running, worker: int) -> 
 
 
 async def _lose(shown: Scene, jobs: int, worker: int) -> tuple[float, ...]:
-    """Delete one worker of each job at one moment; how long each was missed."""
+    """Delete one worker of each job at one moment; how long after its deletion was taken each was missed."""
     names = _names(jobs, worker)
     began = time.perf_counter()
-    await asyncio.gather(*(shown.client.delete(SeenPod, name, shown.namespace) for name in names))
+
+    async def delete(name: str) -> float:
+        await shown.client.delete(SeenPod, name, shown.namespace)
+        return time.perf_counter()
+
+    lost = await asyncio.gather(*(delete(name) for name in names))
     await shown.until(
         lambda: all(shown.ran_at_place[name] > began for name in names), "all lost pods are replaced"
     )
-    return tuple(shown.ran_at_place[name] - began for name in names)
+    return tuple(shown.ran_at_place[name] - since for name, since in zip(names, lost, strict=True))
 
 
 def _names(jobs: int, worker: int) -> list[str]:
@@ -248,7 +255,6 @@ async def many_jobs(stage: Stage, finished: int, jobs: int, workers: int) -> Asy
         await per_second(finished - 1, lambda number: _put_ended(shown, sample, f"ended-{number}"), 64)
         await shown.until_phase("Succeeded", finished)
         yield shown
-        await shown.clear()
 
 
 class _Ended(Struct):
@@ -271,10 +277,11 @@ async def _put_ended(shown: Scene, sample: _Ended, name: str) -> None:
     collection = TrainingRun.resource.path(None, shown.namespace)
     made = msgspec.json.decode(await shown.client.request("POST", collection, body=body), type=_Made)
     metadata = {"name": name, "resourceVersion": made.metadata.resource_version}
+    status = msgspec.Raw(bytes(sample.status).replace(b"=sample,", f"={name},".encode()))
     await shown.client.request(
         "PUT",
         TrainingRun.resource.path(name, shown.namespace, "status"),
-        body={**body, "metadata": metadata, "status": sample.status},
+        body={**body, "metadata": metadata, "status": status},
     )
 
 

@@ -51,7 +51,8 @@ class Operator(Struct, frozen=True):
     def until_passed(self, jobs: int) -> None:
         """Until it has had a pass over every job that was there when it started."""
         passes = r'argosy_passes_total{.*outcome="done"'
-        _until(lambda: summed(self.metrics(), passes) >= jobs, f"the operator has looked at {jobs} jobs")
+        what = f"the operator has looked at {jobs} jobs"
+        _until(lambda: summed(self.metrics(), passes) >= jobs, what, pause=0.2)
 
     def _is_ready(self) -> bool:
         try:
@@ -113,12 +114,13 @@ def starting_operator(server: Server, *options: str, core: int | None = None) ->
         yield Operator(process.pid, health)
 
 
-def _until(condition: Callable[[], bool], what: str) -> None:
+def _until(condition: Callable[[], bool], what: str, pause: float = 0.02) -> None:
+    """Telling its metrics is work for the operator: who asks for them asks less often."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited in vain until {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 async def install(client: Client) -> None:

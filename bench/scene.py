@@ -166,5 +166,5 @@ def raw_pods(bodies: Sequence[Json], namespace: str) -> list[RawPod]:
 
 
 def last(times: Mapping[str, float], since: float) -> float:
-    """Seconds to the last of them."""
-    return max(times.values()) - since
+    """Seconds to the last of them; none if there are none."""
+    return max(times.values(), default=since) - since

@@ -18,7 +18,7 @@ TINY = Sizes(
     broken=2,
     finished=3,
     kept=2,
-    run_seconds=0.1,
+    run_seconds=1.0,
     late_seconds=0.1,
     idle_seconds=0.1,
 )
