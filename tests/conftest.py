@@ -25,6 +25,7 @@ from argosy.testing.cluster import lifecycle
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.running import RunningCluster, eventually
 from argosy.testing.cluster.traces import Inside, inside, left, traces
+from argosy.testing.hurt import HurtServer, hurt_server
 from argosy.testing.servers import Server
 
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
@@ -34,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that use the judge carry its marker, whether they say so or not; root tests need root."""
     for item in items:
         names = getattr(item, "fixturenames", ())
-        if "real_apiserver" in names:
+        if "real_apiserver" in names or "hurt" in names:
             item.add_marker(pytest.mark.judge)
         if item.get_closest_marker("root") and os.geteuid() != 0 and not REQUIRE_ALL:
             item.add_marker(pytest.mark.skip(reason="needs root"))
@@ -65,6 +66,18 @@ def real_apiserver(short_folder: Path) -> Iterator[Server]:
     except assets.MissingAsset as error:
         _missing(str(error))
     with servers.real_apiserver(short_folder / "real") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hurt() -> Iterator[HurtServer]:
+    """A real kube-apiserver with etcd that tests may kill and start again."""
+    try:
+        assets.find("etcd")
+        assets.find("kube-apiserver")
+    except assets.MissingAsset as error:
+        _missing(str(error))
+    with TemporaryDirectory(prefix="argosy-") as folder, hurt_server(Path(folder) / "hurt") as server:
         yield server
 
 

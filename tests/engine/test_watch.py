@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.codec import Undecodable
+from argosy.engine.errors import ApiError
 from argosy.engine.watch import (
     Apply,
     Delete,
@@ -25,10 +26,12 @@ from argosy.engine.watch import (
     WatchTimings,
 )
 from argosy.kinds.kubernetes import ConfigMap
+from argosy.testing.circles import circles
 from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault, Seen
-from argosy.testing.faultproxy import FaultProxy, Mischief
+from argosy.testing.faultproxy import HONEST, FaultProxy, Mischief
 from argosy.testing.lines import captured_lines
+from argosy.wire.connection import Connection
 
 TIMINGS = WatchTimings(
     silence=0.4, initial_silence=0.4, backoff=Backoff(first=0.01, most=0.05, chance=lambda: 0.5)
@@ -343,3 +346,29 @@ async def test_events_that_come_one_by_one_are_gathered(client: Client, server: 
 async def _sizes(batches: AsyncIterator[Sequence[object]], sizes: list[int], until: int) -> None:
     while sum(sizes) < until:
         sizes.append(len(await anext(batches)))
+
+
+async def test_a_watch_that_breaks_again_and_again_leaves_no_circles(server: FakeServer) -> None:
+    """Of what it failed with only the words are kept."""
+    async with (
+        FaultProxy("127.0.0.1", server.port) as proxy,
+        Client(server.connection(port=proxy.port)) as client,
+    ):
+        watcher = Watcher(client, ConfigMap, timings=TIMINGS)
+        recording = Recording(watcher)
+        with captured_lines(), circles(ApiError, Connection) as left:
+            task = asyncio.create_task(recording.run())
+            await eventually(lambda: isinstance(watcher.state, Watching))
+            proxy.mischief = Mischief(after_bytes=0)
+            proxy.cut_all()
+            await eventually(lambda: proxy.accepted > 20)
+            assert watcher.problem is not None
+            assert watcher.problem.__traceback__ is None
+            assert watcher.problem.__cause__ is None
+            proxy.mischief = HONEST
+            await server.put("configmaps", config_map("a"))
+            await eventually(lambda: watcher.problem is None)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            del task
+    assert left == []

@@ -28,6 +28,7 @@ from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import UnrenderableError
 from argosy.testing.builders import role, workload
+from argosy.testing.circles import circles
 from argosy.workload.observed import Result
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeleteJob, DeletePod, EnsureService
 
@@ -237,9 +238,12 @@ async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
 
 
 async def test_a_lost_lease_ends_the_pass() -> None:
-    api = Api(None, LeaseExpired())
-    with pytest.raises(LeaseExpired):
-        await performer(api, Memory(uid=JOB.uid), Seen()).perform([CREATE])
+    with circles(LeaseExpired) as left:
+        api = Api(None, LeaseExpired())
+        with pytest.raises(LeaseExpired):
+            await performer(api, Memory(uid=JOB.uid), Seen()).perform([CREATE])
+        del api
+    assert left == []
 
 
 async def test_an_adapter_that_fails_is_told_about() -> None:

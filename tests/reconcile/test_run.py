@@ -14,7 +14,7 @@ from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.controller import Controller, Wake
-from argosy.engine.errors import ApiError, Conflict, Forbidden, NotFound
+from argosy.engine.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable, Key
@@ -194,6 +194,33 @@ async def test_the_record_is_written_before_anything_is_made(stage: Stage) -> No
     await stage.go()
     assert stage.api.log[0] == "status Starting"
     assert set(stage.api.log[1:]) >= {f"create Pod mnist-worker-{index}" for index in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "passes", "words"),
+    [
+        (NotFound(404, "NotFound", ""), 3, "has no status subresource"),
+        (Invalid(422, "Invalid", "status.phase: must be a number"), 1, "status.phase: must be a number"),
+    ],
+)
+async def test_a_definition_that_takes_no_status_of_ours_is_told_by_an_event(
+    stage: Stage, refusal: ApiError, passes: int, words: str
+) -> None:
+    stage.api.refuse = refusal
+    for _ in range(passes - 1):
+        assert await stage.go() == 1.0, "it may be gone, and no watch has told yet"
+    assert await stage.go() == 2.0
+    ((reason, message),) = stage.silent.events
+    assert reason == "StatusUnwritable"
+    assert "trainingruns.argosy.dev" in message
+    assert words in message
+    stage.clock.seconds += 2.1
+    assert await stage.go() == 5.0, "it is tried less and less often"
+    assert stage.api.log == []
+    stage.api.refuse = None
+    assert stage.reconciler.definition_changed() == [KEY]
+    await stage.go()
+    assert stage.api.writes() == ["status Starting"]
 
 
 @pytest.mark.parametrize("refusal", [Conflict(409, "Conflict", ""), NotFound(404, "NotFound", "")])

@@ -8,7 +8,16 @@ from msgspec.structs import replace
 from argosy.testing.workloads import NOW, later
 from argosy.workload import tally
 from argosy.workload.model import Phase
-from argosy.workload.record import HISTORY, Cause, Record, RoleRecord, decode, encode, survived
+from argosy.workload.record import (
+    HISTORY,
+    Cause,
+    LaterRecordError,
+    Record,
+    RoleRecord,
+    decode,
+    encode,
+    survived,
+)
 
 FULL = Record(
     phase=Phase.RESTARTING,
@@ -51,6 +60,19 @@ def test_what_a_later_version_wrote_is_kept() -> None:
     assert encode(replace(record, restarts=3)) == {**stored, "restarts": 3}
 
 
+def test_what_a_later_version_wrote_about_a_role_is_kept() -> None:
+    stored = encode(FULL)
+    roles = stored["roles"]
+    assert isinstance(roles, dict)
+    roles["worker"]["forecast"] = "fair"
+    record = decode(stored)
+    assert record is not None
+    assert encode(record.with_role("worker", replace(record.role("worker"), size=10))) == {
+        **stored,
+        "roles": {"worker": {**roles["worker"], "size": 10}},
+    }
+
+
 UNREADABLE: dict[str, object] = {
     "nothing": None,
     "an empty object": {},
@@ -65,6 +87,11 @@ UNREADABLE: dict[str, object] = {
 @pytest.mark.parametrize("stored", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_what_cannot_be_read_is_no_record(stored: object) -> None:
     assert decode(stored) is None
+
+
+def test_what_a_later_version_wrote_and_cannot_be_read_is_not_taken_for_lost() -> None:
+    with pytest.raises(LaterRecordError, match=r"version 2: .*Dancing"):
+        decode({"version": 2, "phase": "Dancing"})
 
 
 def test_history_is_bounded() -> None:

@@ -83,6 +83,12 @@ class LeaseExpired(ApiError):
         super().__init__(0, "LeaseExpired", "not sent: this process no longer holds the lease")
 
 
+def remembered(error: ApiError) -> ApiError:
+    """The error as it may be kept: without the frames that it came through and all that they hold."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 class Cause(msgspec.Struct, gc=False):
     reason: str = ""
     message: str = ""

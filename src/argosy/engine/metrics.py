@@ -76,6 +76,8 @@ class Metrics:
             "argosy_events_dropped_total", "Kubernetes Events that could not be written."
         )
 
+        self.tasks = self._gauge("argosy_tasks", "Tasks of the event loop.")
+
     @property
     def registry(self) -> "CollectorRegistry":
         assert self._registry is not None, "these metrics are not counted"

@@ -17,7 +17,16 @@ from msgspec import Struct
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.codec import Bookmark, Undecodable, WatchEvent
-from argosy.engine.errors import ApiError, BadRequest, Forbidden, Gone, Invalid, Throttled, Unavailable
+from argosy.engine.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Gone,
+    Invalid,
+    Throttled,
+    Unavailable,
+    remembered,
+)
 from argosy.engine.lines import Log
 from argosy.engine.objects import T
 
@@ -275,7 +284,7 @@ class Watcher(Generic[T]):
             error=str(error),
             seconds=round(seconds, 1),
         )
-        self.problem = error
+        self.problem = remembered(error)
 
     def _next(self, error: ApiError) -> tuple[str, Start | Watching]:
         if isinstance(self.state, Watching):

@@ -5,7 +5,8 @@ cannot differ from the check and an adapter from elsewhere is told about as well
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 import msgspec
 from msgspec import Struct, inspect
@@ -27,7 +28,7 @@ def option_problems(framework: str, options: Json, kind: type[Struct], path: str
 
 
 def _struct_problems(owner: str, written: Json, kind: type[Struct], path: str) -> Iterator[Problem]:
-    fields = {one.encode_name: one for one in msgspec.structs.fields(kind)}
+    fields = _fields(kind)
     for name, value in written.items():
         if name not in fields:
             yield Problem(f"{path}.{name}", _unknown(owner, name, list(fields)))
@@ -36,6 +37,12 @@ def _struct_problems(owner: str, written: Json, kind: type[Struct], path: str) -
     for name, one in fields.items():
         if one.required and name not in written:
             yield Problem(f"{path}.{name}", f"is missing; must be {possible(one.type)}")
+
+
+@cache
+def _fields(kind: type[Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
+    """Looked up once: that takes long, and leaves garbage for the collector."""
+    return {one.encode_name: one for one in msgspec.structs.fields(kind)}
 
 
 def _value_problems(path: str, value: object, kind: object) -> Iterator[Problem]:

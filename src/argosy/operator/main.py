@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from argosy.dialects.registry import built_in_dialects
 from argosy.engine.backoff import Backoff
@@ -18,6 +18,7 @@ from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
 from argosy.engine.lines import Log, write_lines
+from argosy.engine.memory import give_back_large_blocks
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Service
@@ -45,6 +46,7 @@ R = TypeVar("R")
 async def run(settings: Settings) -> None:
     """The whole life of an operator process; SIGTERM and SIGINT end it in order."""
     write_lines(settings.log_format, settings.log_level)
+    give_back_large_blocks()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,6 +67,8 @@ async def operate(settings: Settings) -> None:
     """Serve until cancelled; then finish the passes under way and give the lease back."""
     connection = _connect(settings)
     metrics, clock = Metrics(CollectorRegistry()), SystemClock()
+    metrics.tasks.set_function(lambda: len(asyncio.all_tasks()))
+    ProcessCollector(registry=metrics.registry)
     async with AsyncExitStack() as stack:
         own = await stack.enter_async_context(Client(connection, metrics=metrics))
         leader = Leader(own, LEASE, settings.operator_namespace, settings.identity, metrics=metrics)

@@ -15,7 +15,7 @@ from argosy.kinds.kubernetes import Pod
 from argosy.reconcile.caches import OWNER, Caches
 from argosy.reconcile.run import T
 from argosy.workload.model import Phase, Problems
-from argosy.workload.record import Record
+from argosy.workload.record import LaterRecordError, Record
 
 _ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
 
@@ -74,9 +74,16 @@ class DialectSource(Generic[T]):
         return JobReading(
             uid=job.metadata.uid,
             namespace=namespace,
-            record=self.dialect.record(job) or Record(),
+            record=_record(self.dialect, job),
             slots={name: slots(role) for name, role in roles.items()},
         )
+
+
+def _record(dialect: Dialect[T], job: T) -> Record:
+    try:
+        return dialect.record(job) or Record()
+    except LaterRecordError:
+        return Record()
 
 
 class Readings:

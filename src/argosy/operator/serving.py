@@ -14,7 +14,7 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.controller import Controller, Wake
-from argosy.engine.errors import Forbidden
+from argosy.engine.errors import ApiError, Forbidden, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.lines import Log
 from argosy.engine.memory import keep_settled, settle
@@ -127,7 +127,9 @@ class Serving:
         if not self.definitions.synced and not self._blind():
             waiting.append(CustomResourceDefinition.resource.kind)
         waiting += [
-            kind.resource.kind for kind in self._kinds if self._defined(kind.resource) and not kind.synced
+            kind.resource.kind
+            for kind in self._kinds
+            if self._defined(kind.resource) and not (kind.synced or kind.unserved)
         ]
         return f"not yet seen: {', '.join(waiting)}" if waiting else ""
 
@@ -222,6 +224,11 @@ class Gate:
         return guarded
 
 
+class _AnyWatcher(Protocol):
+    @property
+    def problem(self) -> ApiError | None: ...
+
+
 class _AnyCache(Protocol):
     """A cache of whatever kind, as far as keeping it current goes."""
 
@@ -229,6 +236,8 @@ class _AnyCache(Protocol):
     def synced(self) -> bool: ...
     @property
     def stale(self) -> float: ...
+    @property
+    def watcher(self) -> "_AnyWatcher": ...
     @property
     def kind(self) -> type[Fetchable]: ...
     async def run(self) -> None: ...
@@ -247,6 +256,12 @@ class _Kind:
     @property
     def synced(self) -> bool:
         return self.cache.synced
+
+    @property
+    def unserved(self) -> bool:
+        """Defined, and not in the version that is ours: somebody else's, perhaps. Others do not wait for
+        it."""
+        return isinstance(self.cache.watcher.problem, NotFound)
 
     async def watch(self) -> None:
         await self.cache.run()

@@ -42,6 +42,8 @@ class Memory(Struct):
     pruned_until: float = float("-inf")
     """The CRD drops the Record: nothing is tried before this time."""
     pruned_tries: int = 0
+    unfound: int = 0
+    """Times in a row that there was no status to write to."""
 
     def note(self, outcome: Outcome, now: float) -> None:
         """Remember an answer that was not success, and hold the next try back: twice as long each time."""

@@ -97,10 +97,13 @@ class Performer:
     async def _together(self, steps: Iterable[Awaitable[bool]]) -> bool:
         """True if each was done. A lost lease ends the whole pass; anything else concerns one action only."""
         results = await asyncio.gather(*steps, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return all(results)
+        failed = next((one for one in results if isinstance(one, BaseException)), None)
+        try:
+            if failed is not None:
+                raise failed
+            return all(results)
+        finally:
+            del failed, results  # an error holds this frame: it must not hold the error
 
     async def _ensure(self, action: EnsureService | EnsurePodGroup | EnsureChild) -> bool:
         workload = self.workload

@@ -17,7 +17,7 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.controller import Wake
-from argosy.engine.errors import Conflict, NotFound
+from argosy.engine.errors import Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.lines import Log, also_about
 from argosy.engine.objects import Fetchable, Key, key_of
@@ -33,7 +33,7 @@ from argosy.workload.model import Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, CreatePod, Emit, Plan
 from argosy.workload.pods import expected
-from argosy.workload.record import Record
+from argosy.workload.record import LaterRecordError, Record
 
 log = Log(__name__)
 
@@ -43,6 +43,10 @@ away."""
 
 CREATED = 30.0
 """Seconds to the next pass after one that made pods, if none of them does anything that brings it sooner."""
+
+UNFOUND = 3
+"""Times, a second between them, that a status is not found to write, though no watch says that its job has
+gone: then its kind has none."""
 
 PRUNED_PAUSES = (2.0, 5.0, 20.0, 60.0)
 """Seconds until a CRD that dropped the Record is tried again; a new one takes a moment to be in force."""
@@ -58,6 +62,10 @@ class Job(Fetchable, Protocol):
 
 
 T = TypeVar("T", bound=Job)
+
+
+class _UnwritableError(Exception):
+    """The kind's definition is not one that a status of ours can be written under."""
 
 
 class Statistics(Protocol):
@@ -120,13 +128,19 @@ class Reconciler(Generic[T]):
         now = self.clock.now()
         lowered = self._lower(job, memory)
         seen = self.caches.observe(job.metadata.uid, memory)
-        before = self.dialect.record(job)
+        try:
+            before = self.dialect.record(job)
+        except LaterRecordError as error:
+            return self._report_later(job, str(error), memory)
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, refuse(before, lowered, job.metadata.generation, now)
         else:
             workload, plan = lowered, decide(lowered, before, seen, now)
-        written = await self._write(job, workload, plan.record, expected(seen, plan.actions), memory)
+        try:
+            written = await self._write(job, workload, plan.record, expected(seen, plan.actions), memory)
+        except _UnwritableError as error:
+            return self._report_unwritable(job, str(error), memory)
         if written is None:
             return Wake(1.0)  # refused: the watch brings what was written in between
         if written is not job and self.dialect.record(written) != plan.record:
@@ -185,8 +199,16 @@ class Reconciler(Generic[T]):
             return job
         try:
             written = await self._replace_status(job, status)
-        except (Conflict, NotFound):
+        except Conflict:
             return None
+        except NotFound:
+            memory.unfound += 1
+            if memory.unfound >= UNFOUND:
+                raise _UnwritableError("has no status subresource") from None
+            return None
+        except Invalid as error:
+            raise _UnwritableError(f"refuses the status ({error.message})") from None
+        memory.unfound = 0
         memory.counts_from = self.clock.monotonic() + COUNTS_EVERY
         memory.flush_at = None
         return written
@@ -203,24 +225,48 @@ class Reconciler(Generic[T]):
     async def _report_pruned(
         self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
     ) -> Wake:
-        resource = self.dialect.resource
-        message = (
-            f"the CustomResourceDefinition {resource.plural}.{resource.group} drops status.argosy, without "
-            "which nothing can be done safely; upgrade it (argosy crds | kubectl apply --server-side -f -)"
-        )
-        log.error("the Record does not come back", crd=f"{resource.plural}.{resource.group}")
+        message = self._unfit("drops status.argosy")
         status = self.dialect.project(
             job, workload, replace(record, reason="RecordPruned", message=message), seen
         )
-        pause = PRUNED_PAUSES[min(memory.pruned_tries, len(PRUNED_PAUSES) - 1)]
-        memory.pruned_tries += 1
-        memory.pruned_until = self.clock.monotonic() + pause
+        wake = self._hold(memory)
         try:
             await self._replace_status(job, status)
         except (Conflict, NotFound):
             memory.pruned_until = self.clock.monotonic() + 1.0
+            return Wake(1.0)
         self.recorder.event(job, "Warning", "RecordPruned", message)
-        return Wake(memory.pruned_until - self.clock.monotonic())
+        return wake
+
+    def _report_unwritable(self, job: T, why: str, memory: Memory) -> Wake:
+        """Where status cannot be written, an event must tell."""
+        self.recorder.event(job, "Warning", "StatusUnwritable", self._unfit(why))
+        return self._hold(memory)
+
+    def _report_later(self, job: T, why: str, memory: Memory) -> Wake:
+        """Its status is another's: only an event can tell."""
+        log.error("the Record is of a later operator", why=why)
+        message = (
+            f"status.argosy was written by a later operator and cannot be read ({why}); upgrade this one"
+        )
+        self.recorder.event(job, "Warning", "RecordTooNew", message)
+        return self._hold(memory)
+
+    def _unfit(self, why: str) -> str:
+        resource = self.dialect.resource
+        name = f"{resource.plural}.{resource.group}"
+        log.error("the definition does not fit", crd=name, why=why)
+        return (
+            f"the CustomResourceDefinition {name} {why}, without which nothing can be done safely; "
+            "upgrade it (argosy crds | kubectl apply --server-side -f -)"
+        )
+
+    def _hold(self, memory: Memory) -> Wake:
+        """Try the job again after a while, or as soon as its definition changes."""
+        pause = PRUNED_PAUSES[min(memory.pruned_tries, len(PRUNED_PAUSES) - 1)]
+        memory.pruned_tries += 1
+        memory.pruned_until = self.clock.monotonic() + pause
+        return Wake(pause)
 
     def _tell(self, job: T, actions: tuple[Action, ...]) -> None:
         for action in actions:

@@ -25,6 +25,7 @@ from argosy.workload.decide import refuse
 from argosy.workload.model import Problem, Problems
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit
+from argosy.workload.record import LaterRecordError
 
 log = Log(__name__)
 
@@ -60,7 +61,10 @@ class Unreadable(Generic[T]):
         found = self._found[key]
         bad, meta = found.bad, found.bad.metadata
         job = self._dialect.stand_in(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
-        before = self._dialect.record(job)
+        try:
+            before = self._dialect.record(job)
+        except LaterRecordError:
+            return None  # a later operator has told, or will
         problems = Problems((Problem(bad.path, bad.problem),))
         plan = refuse(before, problems, meta.generation, self._clock.now())
         status = self._dialect.project(job, None, plan.record, Observed())

@@ -99,20 +99,24 @@ def start_real(
     programs: Programs = Programs(),
 ) -> Server:
     """Start etcd and kube-apiserver and wait until they serve; each process is noted in `processes`."""
-    etcd, apiserver = programs.find("etcd"), programs.find("kube-apiserver")
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     prepare_real(folder)
+    for name, command in real_commands(folder, port, programs).items():
+        processes.append(_start(command, folder, folder / "logs" / f"{name}.log", tethered=tethered))
+    server = describe("kubernetes", folder, _LOOPBACK, port)
+    wait_ready(server, processes, folder / "logs" / "kube-apiserver.log")
+    return server
+
+
+def real_commands(folder: Path, port: int, programs: Programs = Programs()) -> dict[str, tuple[str, ...]]:
+    """How etcd and kube-apiserver are started, by their names and in this order."""
+    etcd, apiserver = programs.find("etcd"), programs.find("kube-apiserver")
     # Nothing runs that would go to the API server at its address in the cluster.
     alone = "--endpoint-reconciler-type=none"
-    commands = {
+    return {
         "etcd": (str(etcd), *etcd_flags(folder)),
         "kube-apiserver": (str(apiserver), *apiserver_flags(folder, _LOOPBACK, port, "10.96.0.0/16"), alone),
     }
-    for name, command in commands.items():
-        processes.append(_start(command, folder, folder / "logs" / f"{name}.log", tethered=tethered))
-    server = describe("kubernetes", folder, _LOOPBACK, port)
-    _wait_ready(server, processes, folder / "logs" / "kube-apiserver.log")
-    return server
 
 
 def prepare_real(folder: Path, addresses: Sequence[str] = ()) -> None:
@@ -137,7 +141,7 @@ def start_local(
     log = folder / "logs" / "apiserver.log"
     processes.append(_start(command, folder, log, tethered=True))
     server = describe("local", folder, _LOOPBACK, port)
-    _wait_ready(server, processes, log)
+    wait_ready(server, processes, log)
     return server
 
 
@@ -236,7 +240,8 @@ def _start(
         )
 
 
-def _wait_ready(server: Server, processes: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
+def wait_ready(server: Server, processes: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
+    """Until the server says that it is ready; `ServerFailed` if one of its processes ends, or it does not."""
     deadline = time.monotonic() + _READY_SECONDS
     while not is_ready(server):
         for process in processes:

@@ -10,6 +10,7 @@ import asyncio
 import select
 import ssl
 from collections.abc import Callable
+from copy import copy
 from typing import TypeVar, cast
 
 from argosy.wire.answer import AnswerReader
@@ -89,8 +90,7 @@ class Connection(RoomyProtocol):
 
     def hand_over(self, heir: Callable[[asyncio.Transport], P]) -> P:
         """After an upgrade: from now on the connection speaks another protocol."""
-        if self._error is not None:
-            raise self._error
+        self._check()
         protocol = heir(self.transport)
         hand_over(self.transport, protocol)
         if self._current.rest:
@@ -99,8 +99,7 @@ class Connection(RoomyProtocol):
 
     def fail(self, error: BaseException) -> None:
         self.disarm()
-        if self._error is None:
-            self._error = error
+        self._remember(error)
         self.transport.abort()
         self._wake()
 
@@ -172,8 +171,7 @@ class Connection(RoomyProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._error is None:
-            self._error = error or CutOffError("the connection was closed before the answer was whole")
+        self._remember(error or CutOffError("the connection was closed before the answer was whole"))
         self._wake()
         if not self._lost.done():
             self._lost.set_result(None)
@@ -212,9 +210,19 @@ class Connection(RoomyProtocol):
             self._paused = False
             self.transport.resume_reading()
 
-    async def _wait(self) -> None:
+    def _remember(self, error: BaseException) -> None:
+        """What ended the connection first. Kept without the frames that it came through, and raised as a
+        copy: frames hold the connection, which holds the error, and such a circle is not freed for long."""
+        if self._error is None:
+            error.__cause__ = error.__context__ = None
+            self._error = error.with_traceback(None)
+
+    def _check(self) -> None:
         if self._error is not None:
-            raise self._error
+            raise copy(self._error)
+
+    async def _wait(self) -> None:
+        self._check()
         self._waiter = self._loop.create_future()
         try:
             await self._waiter

@@ -106,6 +106,7 @@ class Session(RoomyProtocol):
         if self.task is not None and self._open_ended and self._websocket is None:
             self.task.cancel()
         self.resume_writing()
+        del self._parser  # which holds this session: every connection would leave a circle
 
     def received(self, data: memoryview) -> None:
         if self._deaf:

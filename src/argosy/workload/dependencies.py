@@ -81,17 +81,18 @@ def _hopeless(phase: Phase, wanted: Phase, since: datetime | None, now: datetime
 
 def _circle(waits: Mapping[str, list[str]]) -> list[str] | None:
     done: set[str] = set()
+    return next((circle for role in sorted(waits) if (circle := _visit(role, [], waits, done))), None)
 
-    def visit(role: str, way: list[str]) -> list[str] | None:
-        if role in way:
-            return [*way[way.index(role) :], role]
-        if role in done:
-            return None
-        for other in waits[role]:
-            circle = visit(other, [*way, role])
-            if circle:
-                return circle
-        done.add(role)
+
+def _visit(role: str, way: list[str], waits: Mapping[str, list[str]], done: set[str]) -> list[str] | None:
+    """A function of its own: one inside another that calls itself would be left as garbage by every job."""
+    if role in way:
+        return [*way[way.index(role) :], role]
+    if role in done:
         return None
-
-    return next((circle for role in sorted(waits) if (circle := visit(role, []))), None)
+    for other in waits[role]:
+        circle = _visit(other, [*way, role], waits, done)
+        if circle:
+            return circle
+    done.add(role)
+    return None

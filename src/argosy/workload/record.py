@@ -2,8 +2,8 @@
 
 Small on purpose: about a pod nothing is kept unless its place deviates from "created once, never replaced",
 and such deviations are written as ranges (see `tally`), so that 2,000 pods fit in 32 kB. What a later
-version wrote and this one does not know is kept as it came. If the Record is lost, `memory` reads attempt
-and replacements back from the labels of the pods.
+version wrote and this one does not know is kept as it came; where it cannot even be read it must not be
+written over. If the Record is lost, `memory` reads attempt and replacements back from the labels of the pods.
 """
 
 from collections.abc import Mapping
@@ -62,6 +62,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     gone."""
     gone: Mapping[int, int] = field(default_factory=dict)
     """1 for every index that lost its pod, is known to be empty and is not filled again."""
+    unknown: Mapping[str, object] = field(default_factory=dict)
+    """Fields written by a later version, kept while the job is not started anew."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -123,15 +125,25 @@ def encode(record: Record) -> dict[str, object]:
     return {**unknown, **built} if isinstance(unknown, dict) else built
 
 
+class LaterRecordError(Exception):
+    """A later version of the operator wrote the Record, and this one cannot make sense of it."""
+
+
 def decode(raw: object) -> Record | None:
-    """The Record in a stored status; None if there is none or it cannot be read (it is then rebuilt)."""
+    """The Record in a stored status; None if there is none or it cannot be read (it is then rebuilt).
+
+    `LaterRecordError` if it cannot be read because it is of a later version: whoever wrote it will be back.
+    """
     if not isinstance(raw, dict) or "version" not in raw:
         return None
     known = {name: value for name, value in raw.items() if name in _FIELDS}
     try:
         roles = {name: _decode_role(role) for name, role in raw.get("roles", {}).items()}
         record = msgspec.convert({**known, "roles": {}}, Record)
-    except (msgspec.ValidationError, ValueError, AttributeError, TypeError):
+    except (msgspec.ValidationError, ValueError, AttributeError, TypeError) as error:
+        version = raw["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise LaterRecordError(f"version {version}: {error}") from None
         return None
     unknown = {name: value for name, value in raw.items() if name not in _FIELDS}
     return replace(record, roles=roles, unknown=unknown)
@@ -144,20 +156,26 @@ def survived(written: Record, returned: object) -> bool:
 
 _FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"unknown"}
 
-
 _TALLIES = {"replaced": "replaced", "in_place": "inPlace", "done": "done", "gone": "gone"}
+_ROLE_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(RoleRecord)) - {
+    "unknown",
+    *_TALLIES.values(),
+}
 
 
 def _encode_role(role: RoleRecord) -> object:
-    built = msgspec.to_builtins(replace(role, replaced={}, in_place={}, done={}, gone={}))
+    built: dict[str, object] = msgspec.to_builtins(
+        replace(role, replaced={}, in_place={}, done={}, gone={}, unknown={})
+    )
     for name, wire in _TALLIES.items():
         numbers: Mapping[int, int] = getattr(role, name)
         if numbers:
             built[wire] = tally.encode(numbers)
-    return built
+    return {**role.unknown, **built}
 
 
 def _decode_role(raw: Json) -> RoleRecord:
-    plain = {name: value for name, value in raw.items() if name not in _TALLIES.values()}
+    plain = {name: value for name, value in raw.items() if name in _ROLE_FIELDS}
+    unknown = {name: value for name, value in raw.items() if name not in _ROLE_FIELDS | {*_TALLIES.values()}}
     tallies = {name: tally.decode(str(raw.get(wire, ""))) for name, wire in _TALLIES.items()}
-    return replace(msgspec.convert(plain, RoleRecord), **tallies)
+    return replace(msgspec.convert(plain, RoleRecord), unknown=unknown, **tallies)

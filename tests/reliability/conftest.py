@@ -1,0 +1,30 @@
+"""A namespace of an API server that may be hurt, with our definitions and two nodes that play along."""
+
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds.crd import crd_for
+from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, ServiceAccount
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.volcano import PodGroupKind
+from argosy.testing.hardships import define
+from argosy.testing.hurt import HurtServer
+from argosy.testing.scene import Scene
+from argosy.testing.simulator import Simulator
+
+
+@pytest.fixture
+async def scene(hurt: HurtServer) -> AsyncIterator[Scene]:
+    hurt.start()  # whatever the test before has killed
+    async with Client(Connection.from_kubeconfig(hurt.server.kubeconfig)) as client:
+        await define(client, crd_for(TrainingRun))
+        await client.apply(CustomResourceDefinition, crd_for(PodGroupKind), force=True)
+        namespace = f"t{secrets.token_hex(4)}"
+        await client.create(Namespace, {"metadata": {"name": namespace}})
+        await client.create(ServiceAccount, {"metadata": {"name": "default"}}, namespace)
+        async with Simulator(client, ["sim-a", "sim-b"], schedule=True):
+            yield Scene(client, hurt.server, namespace)

@@ -1,0 +1,173 @@
+"""What a real API server does to an operator: jobs end right all the same, and status tells why not yet."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from argosy.engine.errors import NotFound
+from argosy.kinds.kubernetes import ServiceAccount
+from argosy.local.apiserver.kubeconfig import write_kubeconfig
+from argosy.local.apiserver.store import Store
+from argosy.local.apiserver.tokens import Signer
+from argosy.testing.eventually import eventually
+from argosy.testing.hardships import (
+    LEVEL,
+    SCHEMA,
+    WEBHOOK,
+    bind,
+    counted,
+    endless,
+    granted,
+    running,
+    short,
+    succeeded,
+)
+from argosy.testing.hurt import HurtServer
+from argosy.testing.lines import captured_lines
+from argosy.testing.scene import Scene
+from argosy.testing.servers import READER, free_port
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
+async def test_a_part_of_the_control_plane_is_killed_and_comes_back(
+    hurt: HurtServer, scene: Scene, part: str
+) -> None:
+    with captured_lines():
+        async with scene.operator() as operator:
+            await scene.apply(endless("stays"))
+            before = await running(scene, "stays")
+            for number in range(3):
+                await scene.apply(short(f"job-{number}"))
+            hurt.kill(part)
+            await asyncio.sleep(1)  # a while without an answer
+            await hurt.revive()
+            await scene.apply(short("job-3"))
+            await succeeded(scene, *(f"job-{number}" for number in range(4)))
+            assert await running(scene, "stays") == before
+            assert not operator.done()
+
+
+async def test_an_api_server_that_throttles_is_given_time(scene: Scene) -> None:
+    """API priority and fairness with hardly a seat for the operator: most of a burst is answered 429."""
+    kubeconfig, port = await granted(scene, READER), free_port()
+    limited = {"nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
+    await scene.client.apply(
+        LEVEL, {"metadata": {"name": "hardly"}, "spec": {"type": "Limited", "limited": limited}}, force=True
+    )
+    rule = {
+        "subjects": [{"kind": "User", "user": {"name": READER.name}}],
+        "resourceRules": [
+            {
+                "verbs": ["create", "update", "patch", "delete"],
+                "apiGroups": ["*"],
+                "resources": ["*"],
+                "clusterScope": True,
+                "namespaces": ["*"],
+            }
+        ],
+    }
+    spec = {"priorityLevelConfiguration": {"name": "hardly"}, "matchingPrecedence": 100, "rules": [rule]}
+    await scene.client.apply(SCHEMA, {"metadata": {"name": "hardly"}, "spec": spec}, force=True)
+    jobs = [f"job-{number}" for number in range(8)]
+    try:
+        async with scene.operator(kubeconfig=kubeconfig, health=f"127.0.0.1:{port}"):
+            await scene.apply(short("first"))
+            await succeeded(scene, "first")
+            await asyncio.gather(*(scene.apply(short(name, 4)) for name in jobs))
+            await succeeded(scene, *jobs)
+            assert await counted(port, "429") > 0
+    finally:
+        for kind in (SCHEMA, LEVEL):
+            await scene.client.delete(kind, "hardly")
+
+
+async def test_an_expired_token_is_told_and_its_successor_used(scene: Scene, tmp_path: Path) -> None:
+    name, port = "operator", free_port()
+    account = await scene.client.create(ServiceAccount, {"metadata": {"name": name}}, scene.namespace)
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": scene.namespace}
+    await bind(scene.client, f"all-for-{scene.namespace}", subject)
+    meta = {"name": name, "namespace": scene.namespace, "uid": account.metadata.uid}
+    token, signer = tmp_path / "token", Signer(scene.server.folder / "pki" / "sa.key", cast("Store", None))
+
+    def sign(seconds: int) -> None:
+        token.write_text(signer.sign({"metadata": meta}, [], seconds, None)[0])
+
+    sign(-53)  # Go's reader of tokens gives them a minute more
+    kubeconfig = tmp_path / "kubeconfig"
+    write_kubeconfig(kubeconfig, scene.server.url, scene.server.ca_file, "")
+    config = msgspec.json.decode(kubeconfig.read_bytes())
+    config["users"][0]["user"] = {"tokenFile": str(token)}
+    kubeconfig.write_bytes(msgspec.json.encode(config))
+    with captured_lines() as lines:
+        async with scene.operator(kubeconfig=kubeconfig, health=f"127.0.0.1:{port}") as operator:
+            await scene.apply(short("before"))
+            await succeeded(scene, "before")
+            for number in range(1000):  # the API server believes a token for ten seconds once it has seen it
+                if await counted(port, "401"):
+                    break
+                await scene.apply(short(f"job-{number}", 1))
+                await asyncio.sleep(1)
+            await scene.apply(short("meanwhile"))
+            assert not operator.done()
+            sign(3600)
+            await succeeded(scene, "meanwhile", *(f"job-{one}" for one in range(number)))
+    assert any("401" in str(line.get("error")) for line in lines)
+
+
+async def test_a_webhook_that_does_not_answer_is_named_in_status(scene: Scene) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        held.discard(writer)
+
+    held: set[asyncio.StreamWriter] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+        held.add(writer)
+        return hold(reader, writer)
+
+    silent = await asyncio.start_server(accept, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    webhook = {
+        "name": "silent.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/"},
+        "rules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+        ],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "timeoutSeconds": 1,
+    }
+    name = f"silent-{scene.namespace}"
+    async with silent:
+        await scene.client.create(WEBHOOK, {"metadata": {"name": name}, "webhooks": [webhook]})
+        try:
+            async with scene.operator():
+                await asyncio.sleep(0.5)  # until the API server asks it
+                await scene.apply(short("job"))
+
+                async def told() -> bool:
+                    return "silent.example.com" in (await scene.run("job")).status.message
+
+                await scene.until("status names the webhook", told)
+                assert not await scene.pods()
+                await scene.client.delete(WEBHOOK, name)
+                await succeeded(scene, "job")
+        finally:
+            with contextlib.suppress(NotFound):
+                await scene.client.delete(WEBHOOK, name)
+        for writer in held:
+            writer.transport.abort()
+        await eventually(lambda: not held)

@@ -1,0 +1,109 @@
+"""A Record that an earlier or a later operator wrote."""
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+import pytest
+
+from argosy.engine.dynamic import dynamic
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.testing.hardships import (
+    endless,
+    running,
+)
+from argosy.testing.lines import captured_lines
+from argosy.testing.scene import Scene
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+Json = dict[str, object]
+
+SKEWS: dict[str, Callable[[Json], Json]] = {
+    "of a later version, with fields that we do not know": lambda record: {
+        **record,
+        "version": 99,
+        "forecast": {"until": "tomorrow"},
+        "roles": {
+            name: {**role, "weather": "fair"}
+            for name, role in cast("dict[str, Json]", record["roles"]).items()
+        },
+    },
+    "of an earlier version, which knew little": lambda record: {
+        "version": 1,
+        "phase": record["phase"],
+        "attempt": record.get("attempt", 1),
+    },
+}
+
+
+async def record(scene: Scene) -> Json:
+    found = await scene.client.request("GET", TrainingRun.resource.path("job", scene.namespace))
+    return cast("Json", msgspec.json.decode(found)["status"]["argosy"])
+
+
+async def write(scene: Scene, value: Json) -> None:
+    """The Record of the job as another operator left it."""
+    await scene.client.request(
+        "PATCH",
+        TrainingRun.resource.path("job", scene.namespace, "status"),
+        body=[{"op": "replace", "path": "/status/argosy", "value": value}],
+        headers={"Content-Type": "application/json-patch+json"},
+    )
+    assert await record(scene) == value
+
+
+async def enlarge(scene: Scene) -> None:
+    """Ask for a worker more, which a pass must act upon."""
+    patch = {"spec": {"roles": {"worker": {"replicas": 3}}}}
+    await scene.client.patch(dynamic(TrainingRun.resource), "job", patch, scene.namespace)
+
+
+async def has_three(scene: Scene, before: set[str]) -> None:
+    async def up() -> bool:
+        return (await scene.run("job")).status.workers == "3/3"
+
+    await scene.until("all three run", up)
+    assert before < await running(scene, "job"), "the others are those that were there"
+    assert (await scene.run("job")).status.restarts == 0
+
+
+@pytest.mark.parametrize("skewed", SKEWS.values(), ids=SKEWS.keys())
+async def test_a_record_of_another_operator_is_gone_on_from(
+    scene: Scene, skewed: Callable[[Json], Json]
+) -> None:
+    """Nothing is started twice, nothing is counted, and what is not known is kept."""
+    async with scene.operator():
+        await scene.apply(endless("job"))
+        before = await running(scene, "job")
+    written = skewed(await record(scene))
+    await write(scene, written)
+    async with scene.operator():
+        await enlarge(scene)
+        await has_three(scene, before)
+        after = await record(scene)
+    assert after["version"] == written["version"]
+    if "forecast" in written:
+        assert after["forecast"] == written["forecast"]
+        assert cast("dict[str, Json]", after["roles"])["worker"]["weather"] == "fair"
+
+
+async def test_a_record_of_a_later_operator_that_cannot_be_read_is_left_alone(scene: Scene) -> None:
+    async with scene.operator():
+        await scene.apply(endless("job"))
+        before = await running(scene, "job")
+    known = await record(scene)
+    await write(scene, {**known, "version": 99, "phase": "Hibernating"})
+    with captured_lines():
+        async with scene.operator():
+            await enlarge(scene)
+
+            async def told() -> bool:
+                return any(event.reason == "RecordTooNew" for event in await scene.events())
+
+            await scene.until("an event tells", told)
+            assert (await record(scene))["phase"] == "Hibernating"
+            assert {pod.metadata.uid for pod in (await scene.pods()).values()} == before
+            await write(scene, known)
+            await has_three(scene, before)

@@ -1,0 +1,111 @@
+"""Two operators, of which one leads; the API server's audit log tells who wrote what, and when."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import cast
+
+import pytest
+
+from argosy.engine.errors import NotFound
+from argosy.kinds.kubernetes import Lease
+from argosy.operator.main import LEASE
+from argosy.testing.hardships import (
+    endless,
+    granted,
+    running,
+    short,
+    succeeded,
+)
+from argosy.testing.hurt import HurtServer
+from argosy.testing.scene import Scene
+from argosy.testing.servers import READER, STRANGER
+from argosy.testing.until import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from argosy.engine.loop import run as run_loop
+from argosy.operator.main import run
+from argosy.operator.settings import Settings
+kubeconfig, namespace, identity = sys.argv[1:]
+run_loop(run(Settings(kubeconfig=Path(kubeconfig), namespace=namespace, operator_namespace=namespace,
+                      identity=identity, endpoint="", health="", log_level="error")))
+"""
+
+TAKEOVER = 15.0
+"""Seconds from the end of one leader to the work of the next, at most."""
+
+
+async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_nothing_after(
+    hurt: HurtServer, scene: Scene
+) -> None:
+    """Each operator is a user of its own, so that the API server's audit log tells them apart."""
+    users = {user.name: user for user in (READER, STRANGER)}
+    processes = {}
+    try:
+        for user in users.values():
+            kubeconfig = await granted(scene, user)
+            processes[user.name] = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", PROGRAM, str(kubeconfig), scene.namespace, user.name
+            )
+
+        async def lease() -> Lease | None:
+            try:
+                return await scene.client.get(Lease, LEASE, scene.namespace)
+            except NotFound:
+                return None
+
+        async def led() -> bool:
+            return bool((found := await lease()) and found.spec.holder_identity)
+
+        await scene.until("one of them leads", led)
+        first = cast("Lease", await lease()).spec.holder_identity
+        (second,) = set(users) - {first}
+        await scene.apply(endless("stays"))
+        before = await running(scene, "stays")
+
+        async def led_by_second() -> bool:
+            return cast("Lease", await lease()).spec.holder_identity == second
+
+        async def led_by_first() -> bool:
+            return cast("Lease", await lease()).spec.holder_identity == first
+
+        making = asyncio.create_task(_make(scene, "busy", 12))
+
+        async def busy() -> bool:
+            return len(await scene.pods()) > 5
+
+        await scene.until("it is busy", busy)
+        processes[first].send_signal(signal.SIGSTOP)
+        await making
+        await until(led_by_second, "the other takes over", TAKEOVER)
+        taken = cast("Lease", await lease()).spec.acquire_time
+        assert taken is not None
+        processes[first].send_signal(signal.SIGCONT)
+        await scene.apply(short("after-a-stall"))
+        await succeeded(scene, "after-a-stall", *(f"busy-{number}" for number in range(12)))
+        late = [one for one in hurt.audited() if one.user.username == first and one.stage_timestamp > taken]
+        assert [one for one in late if one.changed] == []
+
+        processes[second].kill()
+        await processes[second].wait()
+        await until(led_by_first, "the first leads again", TAKEOVER)
+        await scene.apply(short("after-a-death"))
+        await succeeded(scene, "after-a-death")
+        assert await running(scene, "stays") == before
+        assert processes[first].returncode is None
+    finally:
+        for process in processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+            await process.wait()
+
+
+async def _make(scene: Scene, name: str, number: int) -> None:
+    await asyncio.gather(*(scene.apply(short(f"{name}-{one}", 3)) for one in range(number)))
