@@ -308,6 +308,8 @@ def tour(
                 ]
                 want, got = (each.result() for each in asked)
                 assert got == want, f"kubectl {command}"
+        for server in servers:
+            _tidy(server, namespace)
 
     return run
 
@@ -318,6 +320,14 @@ def _prepare(server: Server, namespace: str) -> None:
         for path, name in (("", namespace), (f"/{namespace}/serviceaccounts", "default")):
             caller.send(post(f"/api/v1/namespaces{path}", {"metadata": {"name": name}}))
         caller.send(delete(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt"))
+
+
+def _tidy(server: Server, namespace: str) -> None:
+    """Other tests run controllers on these servers: nothing is left for them to act upon."""
+    with Caller(server) as caller:
+        for path in ("apps/v1 deployments", "batch/v1 jobs", "batch/v1 cronjobs"):
+            group, kind = path.split()
+            caller.send(delete(f"/apis/{group}/namespaces/{namespace}/{kind}?propagationPolicy=Background"))
 
 
 def _say(server: Server, home: Path, namespace: str, command: Command) -> str:

@@ -4,8 +4,10 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import pytest
@@ -25,6 +27,7 @@ from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
 from argosy.local.controllers.run import Timings, run
 from argosy.local.networking import EndpointSlice, Service
+from argosy.testing import servers
 from argosy.testing.servers import Server
 from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS, Simulator
 from argosy.testing.until import connections_closed, until
@@ -48,8 +51,24 @@ async def client(api: Server) -> AsyncIterator[Client]:
     await connections_closed()
 
 
+@pytest.fixture(params=["kubernetes", "local"])
+def untouched(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """An API server of the test's own: what other tests left behind would have to be looked at, too."""
+    if real := request.param == "kubernetes":
+        request.getfixturevalue("real_apiserver")  # says so if there is none
+    # Not pytest's folder: a Unix socket's path must be short.
+    with TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder:
+        own = Path(folder) / "own"
+        with servers.real_apiserver(own) if real else servers.local_apiserver(own) as server:
+            yield server
+
+
 @pytest.fixture
 async def namespace(client: Client) -> str:
+    return await _namespace(client)
+
+
+async def _namespace(client: Client) -> str:
     """A fresh namespace with the account that pods need; controllers may have made it first."""
     name = f"t{secrets.token_hex(4)}"
     await client.create(Namespace, {"metadata": {"name": name}})
@@ -492,7 +511,13 @@ async def test_the_pods_of_a_deleted_node_are_removed(client: Client, namespace:
         await until(lambda: gone(client, Pod, "guest", namespace), "its pod is collected")
 
 
-async def test_a_second_look_at_an_unchanged_world_writes_nothing(client: Client, namespace: str) -> None:
+async def test_a_second_look_at_an_unchanged_world_writes_nothing(untouched: Server) -> None:
+    async with Client(Connection.from_kubeconfig(untouched.kubeconfig)) as client:
+        await _look_twice(client, await _namespace(client))
+    await connections_closed()
+
+
+async def _look_twice(client: Client, namespace: str) -> None:
     await _define_groups(client)
     async with cluster(client, nodes=1, cpu="1"):
         await client.create(Job, job("done", completions=2), namespace)
