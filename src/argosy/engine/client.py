@@ -319,7 +319,8 @@ class Client:
         """Run a command in a container; its exit code."""
         query = streams.exec_query(command, container, stdin=stdin is not None, tty=tty)
         target = streams.pod_path(pod, namespace, "exec") + "?" + urlencode(query)
-        request = await self._sender.upgrade(target, self._headers)
+        # What comes is no object: asked for JSON, kube-apiserver refuses.
+        request = await self._sender.upgrade(target, {**self._headers, "Accept": "*/*"})
         async with self._transport.websocket(request, streams.EXEC_PROTOCOLS) as socket:
             return await streams.converse(socket, stdin, on_stdout, on_stderr)
 
