@@ -38,8 +38,9 @@ CASES = {
     "no place for a pod": Case("Unschedulable", (pod(0, "Pending", waiting="Unschedulable"),)),
     "no image": Case("ImagePullBackOff", (pod(0, "Pending", waiting="ImagePullBackOff"),)),
     "one role waits for another": Case(
-        "WaitingForRole", (*pods("RP"), HELD), message="launcher waits for worker to be Running"
+        "WaitingForRole", (*pods("RR"), HELD), message="launcher waits for worker to be Running"
     ),
+    "pods that another role waits for are on their way": Case("PodsStarting", (*pods("RP"), HELD)),
     "old pods": Case(
         "PodsStopping", missing=Missing(stopping=("b", "a")), message="waits for a and b to be gone"
     ),

@@ -13,7 +13,7 @@ from argosy.workload import words
 from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
 from argosy.workload.phases import Counts
 from argosy.workload.places import all_present
 from argosy.workload.pods import Missing
@@ -94,12 +94,22 @@ def _cause(
     bad = next((pod for pod in pods if pod.waiting and pod.waiting != "SchedulingGated"), None)
     if bad:
         return bad.waiting, ""
-    for role in workload.roles.values():
-        for want in role.depends_on or ():
-            held = any(pod.held for pod in seen.by_role.get(role.name, ()))
-            if held and not reached(record.role(want.role).phase, want.phase):
-                return "WaitingForRole", f"{role.name} waits for {want.role} to be {want.phase}"
-    return "PodsStarting", ""
+    return _dependency(workload, record, pods) or ("PodsStarting", "")
+
+
+def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> tuple[str, str] | None:
+    """The role that another waits for; told only once nothing else is on its way, so that it is told or not
+    however fast pods start beside each other."""
+    waits = {role.name: role.depends_on for role in workload.roles.values() if role.depends_on}
+    coming = [pod for pod in pods if pod.phase == "Pending"]
+    if not all(pod.held and pod.role in waits for pod in coming):
+        return None
+    held = {pod.role for pod in coming}
+    for name, wants in waits.items():
+        for want in wants:
+            if name in held and not reached(record.role(want.role).phase, want.phase):
+                return "WaitingForRole", f"{name} waits for {want.role} to be {want.phase}"
+    return None
 
 
 def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
