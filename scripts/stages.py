@@ -51,10 +51,18 @@ def tests(marks: str, *spread: str) -> Command:
     return Command(("-m", "pytest", "-q", "-m", marks), is_pytest=True, spread=spread)
 
 
+def conformance(marks: str, *spread: str) -> Command:
+    """The suite that also runs on the local control plane, on a real cluster."""
+    words = ("-m", "pytest", "-q", "tests/conformance", "--on", "cluster", "-m", marks)
+    return Command(words, is_pytest=True, spread=spread)
+
+
 PARALLEL = ("-n", str(max(3, min(8, os.cpu_count() or 3))), "--dist", "worksteal")
 """More processes than a small machine has cores: tests wait for servers and disks half of the time."""
 PAIRWISE = ("-n", "2", "--dist", "loadfile")
 """Two control planes at a time: they wait more than they work."""
+ON_ONE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Three files at a time on one cluster; those that hurt it come last."""
 
 STAGES = (
     Stage(
@@ -67,8 +75,8 @@ STAGES = (
         ),
     ),
     Stage("local", 8, (tests("e2e and not long", *PAIRWISE),)),
-    Stage(CLUSTER, 10, (tests("cluster and not long"),)),
-    Stage(LONG, 45, (tests("long"), Command(("scripts/bench",))), long=True),
+    Stage(CLUSTER, 10, (tests("cluster and not long"), conformance("not long", *ON_ONE))),
+    Stage(LONG, 45, (tests("long"), conformance("long", *ON_ONE), Command(("scripts/bench",))), long=True),
 )
 
 

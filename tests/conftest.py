@@ -19,16 +19,27 @@ from typing import NoReturn
 
 import pytest
 
-from argosy.testing import assets, differential, servers
+from argosy.testing import assets, differential, grounds, servers
 from argosy.testing.assets import Programs
 from argosy.testing.cluster import lifecycle
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.running import RunningCluster, eventually
 from argosy.testing.cluster.traces import Inside, inside, left, traces
 from argosy.testing.hurt import HurtServer, hurt_server
+from argosy.testing.mpi import Launcher, launchers
 from argosy.testing.servers import Server
 
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
+LAUNCHERS = launchers()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--on",
+        choices=("local", "cluster"),
+        default="local",
+        help="what the conformance suite runs on: the local control plane, or a real cluster",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,6 +59,12 @@ def pytest_configure(config: pytest.Config) -> None:
     reported = str(config.option.reportchars)
     if "s" not in reported and "a" not in reported.lower():
         config.option.reportchars = reported + "s"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The cluster that the processes of this run shared ends with the one that started them."""
+    if config.getoption("--on") == "cluster" and not hasattr(config, "workerinput"):
+        grounds.end_cluster(os.getpid())
 
 
 @pytest.fixture(scope="session")
@@ -149,6 +166,16 @@ def compare(real_apiserver: Server, local_apiserver: Server) -> Callable[[Sequen
             pytest.fail(f"\n{diff}", pytrace=False)
 
     return run
+
+
+@pytest.fixture(params=LAUNCHERS.values(), ids=list(LAUNCHERS))
+def launcher(request: pytest.FixtureRequest) -> Launcher:
+    """Each implementation of MPI in turn."""
+    found = request.param
+    assert isinstance(found, Launcher)
+    if found.missing:
+        _missing(found.missing)
+    return found
 
 
 def fresh_name() -> str:

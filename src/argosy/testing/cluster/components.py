@@ -30,6 +30,8 @@ class Settings(Struct, frozen=True):
     """The level of the audit log, as Kubernetes calls it; empty: no log."""
     node_grace: int = 0
     """Seconds of silence after which a node is NotReady; 0: Kubernetes' own."""
+    shown: tuple[str, ...] = ()
+    """Folders of the machine that pods may mount, wherever they are mounted from themselves."""
 
 
 def write_identities(layout: Layout, server: str) -> None:

@@ -166,7 +166,7 @@ class _Start:
         return Spec(
             name=node,
             folder=str(layout.node_folder(node)),
-            shown=[str(layout.folder), *sorted(folders)],
+            shown=[*self._settings.shown, str(layout.folder), *sorted(folders)],
             init=[str(self._programs.find("pause")), str(layout.node_folder(node)) + "/"],
             cgroups=[str(place) for place in cgroups.create(f"{layout.cgroup}/{node}")],
             store=str(stored),

@@ -39,8 +39,8 @@ class RunningCluster:
     server: Server
 
     @classmethod
-    def up(cls, folder: Path, settings: Settings) -> "RunningCluster":
-        """Bring a cluster up that ends with this process, however that ends."""
+    def up(cls, folder: Path, settings: Settings, owner: int | None = None) -> "RunningCluster":
+        """Bring a cluster up that ends with this process, or with another one, however that ends."""
         fresh = read(folder) is None
         try:
             server = lifecycle.up(folder, settings)
@@ -50,7 +50,7 @@ class RunningCluster:
             raise
         state = read(folder)
         assert state is not None
-        watched = (str(os.getpid()), str(state.processes[SWITCH].pid), str(folder))
+        watched = (str(owner or os.getpid()), str(state.processes[SWITCH].pid), str(folder))
         command = (sys.executable, "-m", "argosy.testing.cluster.guard", *watched)
         log = str(state.layout.logs / "guard.log")
         lifecycle.module(Programs(settings.version), "launch", "--log", log, "--folder", "/", "--", *command)

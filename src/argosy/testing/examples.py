@@ -1,0 +1,58 @@
+"""The examples of this repository, as runs that have what they need on any node of a test cluster.
+
+What the examples say of themselves is `argosy run --here`: the containers see the current folder and
+environment. A node's image has no PyTorch and no Open MPI, so they see the machine's own as well.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+import yaml
+
+from argosy.cli.here import Manifest, see_here
+from argosy.testing.commands import REPOSITORY, environment
+from argosy.testing.mpi import SYSTEM
+
+WANTED: Final[Mapping[str, str]] = {
+    "examples/quickstart/run.yaml": "accuracy 0.9",
+    "examples/pytorch/run.yaml": "found the slope",
+    "examples/pytorch/elastic.yaml": "found the slope",
+    "examples/custom/run.yaml": "all have counted",
+    "examples/mpi/openmpi.yaml": "pi is about 3.14",
+}
+"""What each says when it went well."""
+_NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
+"""What the examples of a folder import."""
+
+
+def missing(example: str) -> str:
+    """Why an example cannot run on this machine; empty when it can."""
+    module = _NEEDED.get(Path(example).parts[1])
+    if module is None:
+        return ""
+    command = ["/usr/bin/python3", "-c", f"import {module}"]
+    if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+        return ""
+    return f"{module} for /usr/bin/python3 is not installed (Debian: apt install python3-{module})"
+
+
+def manifest(example: str) -> Manifest:
+    """The run of an example, as `argosy run --here` submits it, with the machine's software mounted."""
+    document = yaml.safe_load((REPOSITORY / example).read_text())
+    prefix = Path(sys.prefix)
+    seen = see_here(document, REPOSITORY, prefix, prefix / "bin" / "python", environment())
+    for role in cast("Manifest", cast("Manifest", seen["spec"])["roles"]).values():
+        _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]))
+    return seen
+
+
+def _mount(pod: Manifest) -> None:
+    folders = {f"system-{number}": str(path) for number, path in enumerate(SYSTEM) if path.is_dir()}
+    volumes = [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()]
+    mounts = [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()]
+    pod["volumes"] = [*cast("list[object]", pod.get("volumes", [])), *volumes]
+    for container in cast("list[Manifest]", pod["containers"]):
+        container["volumeMounts"] = [*cast("list[object]", container.get("volumeMounts", [])), *mounts]

@@ -1,0 +1,77 @@
+"""What holds on the local control plane and on a real cluster alike; `--on` says on which it runs.
+
+Tests get a tenant, which looks the same on both. On the cluster all test processes share one; a file that
+hurts it is marked `alone` and waits until no other file is at work.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argosy.testing import grounds
+from argosy.testing.assets import MissingAsset
+from argosy.testing.grounds import Ground
+from argosy.testing.tenants import Tenant
+from argosy.testing.tenants import tenant as make_tenant
+
+HERE = Path(__file__).parent
+REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
+RARER = ("Open MPI 5", "Intel MPI")
+"""On a cluster, where all takes longer, these are left to `scripts/test --long`."""
+PATIENCE = 240
+"""Seconds for one test."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The suite belongs to the stage of what it runs on. Files that run alone come last."""
+    on_cluster = config.getoption("--on") == "cluster"
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    for item in items:
+        if not item.path.is_relative_to(HERE):
+            continue
+        item.add_marker(pytest.mark.conformance)
+        # Not counted: the start of a cluster, and the wait to be alone on it.
+        item.add_marker(pytest.mark.timeout(PATIENCE, func_only=True))
+        item.add_marker(pytest.mark.cluster if on_cluster else pytest.mark.e2e)
+        if on_cluster and any(name in item.name for name in RARER):
+            item.add_marker(pytest.mark.long)
+        if on_cluster and os.geteuid() != 0 and "ARGOSY_TEST_KUBECONFIG" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="a real cluster needs root"))
+
+
+@pytest.fixture(scope="session")
+def owner() -> int:
+    """The process that began this run of tests: pytest-xdist starts its workers itself."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+
+@pytest.fixture(scope="session")
+def ground(pytestconfig: pytest.Config, owner: int) -> Iterator[Ground]:
+    if pytestconfig.getoption("--on") == "local":
+        with grounds.local_ground() as local:
+            yield local
+        return
+    try:
+        shared = grounds.cluster_ground(owner)
+    except MissingAsset as error:
+        pytest.fail(str(error), pytrace=False) if REQUIRE_ALL else pytest.skip(str(error))
+    yield shared
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _in_turn(request: pytest.FixtureRequest, owner: int) -> Iterator[None]:
+    """Files that hurt the cluster run alone."""
+    if request.config.getoption("--on") == "local":  # every process has its own
+        yield
+        return
+    with grounds.turn(owner, alone=request.node.get_closest_marker("alone") is not None):
+        yield
+
+
+@pytest.fixture(scope="module")
+def tenant(ground: Ground, _in_turn: None) -> Iterator[Tenant]:
+    with make_tenant(ground, f"t{secrets.token_hex(3)}") as made:
+        yield made

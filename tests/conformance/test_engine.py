@@ -1,0 +1,184 @@
+"""The engine's client against an API server with real nodes behind it: streams, watches, preconditions."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from argosy.engine.cache import Cache, Change
+from argosy.engine.client import Client
+from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.leader import Leader
+from argosy.kinds.kubernetes import ConfigMap, Pod
+from argosy.testing.eventually import eventually
+from argosy.testing.grounds import IMAGE
+from argosy.testing.tenants import Tenant
+from argosy.testing.until import connections_closed, until
+
+POD = "subject"
+TALK = "echo one; echo two; exec sleep 600"
+
+
+@pytest.fixture(scope="module")
+def talking(tenant: Tenant) -> Tenant:
+    container = {"name": "main", "image": IMAGE, "command": ["sh", "-c", TALK]}
+    tenant.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": POD},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+        }
+    )
+    tenant.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
+    return tenant
+
+
+@pytest.fixture
+async def client(tenant: Tenant) -> AsyncIterator[Client]:
+    async with Client(Connection.from_kubeconfig(tenant.ground.kubeconfig)) as client:
+        yield client
+    await connections_closed()
+
+
+async def test_a_command_gives_its_outputs_and_exit_code(talking: Tenant, client: Client) -> None:
+    out: list[bytes] = []
+    err: list[bytes] = []
+    command = ["sh", "-c", "echo out; echo err >&2; exit 42"]
+    code = await client.exec(
+        POD, talking.namespace, command, on_stdout=out.append, on_stderr=err.append, container="main"
+    )
+    assert (code, b"".join(out), b"".join(err)) == (42, b"out\n", b"err\n")
+
+
+async def test_much_standard_input_is_fed_and_ended(talking: Tenant, client: Client) -> None:
+    out: list[bytes] = []
+    data = b"x" * 1_000_000
+    assert await client.exec(POD, talking.namespace, ["wc", "-c"], stdin=data, on_stdout=out.append) == 0
+    assert b"".join(out).split() == [b"1000000"]
+
+
+async def test_a_command_that_is_not_there_is_an_error_or_a_code(talking: Tenant, client: Client) -> None:
+    try:
+        code = await client.exec(POD, talking.namespace, ["/no/such/program"])
+    except ApiError as error:
+        assert "no such file" in error.message
+    else:
+        assert code != 0
+
+
+async def test_a_command_in_a_pod_that_is_not_there_is_not_found(talking: Tenant, client: Client) -> None:
+    with pytest.raises(NotFound, match='pods "nobody" not found'):
+        await client.exec("nobody", talking.namespace, ["true"])
+
+
+async def test_logs_are_all_there_and_can_be_cut(talking: Tenant, client: Client) -> None:
+    async def read(tail: int | None) -> bytes:
+        return b"".join([chunk async for chunk in client.logs(POD, talking.namespace, tail=tail)])
+
+    async def complete() -> bool:
+        return await read(None) == b"one\ntwo\n"
+
+    await until(complete, "both lines are in the log")
+    assert await read(1) == b"two\n"
+    with pytest.raises(NotFound):
+        await anext(client.logs("nobody", talking.namespace))
+
+
+async def test_a_cache_sees_each_change_in_its_order(tenant: Tenant, client: Client) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def note(change: Change[ConfigMap]) -> None:
+        if change.new is not None:
+            seen.append((change.new.metadata.name, change.new.data.get("n", "")))
+        elif change.old is not None:
+            seen.append((change.old.metadata.name, "gone"))
+
+    cache = Cache(client, ConfigMap, namespace=tenant.namespace, labels="watched=yes")
+    cache.subscribe(note)
+    watching = asyncio.create_task(cache.run())
+    await cache.wait_synced()
+    body = {"metadata": {"name": "a", "labels": {"watched": "yes"}}, "data": {"n": "1"}}
+    await client.create(ConfigMap, body, tenant.namespace)
+    for number in ("2", "3"):
+        await client.patch(ConfigMap, "a", {"data": {"n": number}}, tenant.namespace)
+    await client.delete(ConfigMap, "a", tenant.namespace)
+    await eventually(lambda: ("a", "gone") in seen, 30)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert seen == [("a", "1"), ("a", "2"), ("a", "3"), ("a", "gone")]
+
+
+async def test_a_delete_that_means_another_object_is_refused(tenant: Tenant, client: Client) -> None:
+    await client.create(ConfigMap, {"metadata": {"name": "mine"}}, tenant.namespace)
+    with pytest.raises(Conflict):
+        await client.delete(ConfigMap, "mine", tenant.namespace, uid="another")
+    found = await client.get(ConfigMap, "mine", tenant.namespace)
+    await client.delete(ConfigMap, "mine", tenant.namespace, uid=found.metadata.uid)
+    with pytest.raises(NotFound):
+        await client.get(ConfigMap, "mine", tenant.namespace)
+
+
+async def test_two_who_apply_the_same_field_are_in_conflict(tenant: Tenant, client: Client) -> None:
+    connection = Connection.from_kubeconfig(tenant.ground.kubeconfig)
+    await client.apply(ConfigMap, {"metadata": {"name": "both"}, "data": {"key": "1"}}, tenant.namespace)
+    async with Client(connection, field_manager="another") as another:
+        body = {"metadata": {"name": "both"}, "data": {"key": "2"}}
+        with pytest.raises(Conflict, match="argosy"):
+            await another.apply(ConfigMap, body, tenant.namespace)
+        applied = await another.apply(ConfigMap, body, tenant.namespace, force=True)
+    assert applied.data == {"key": "2"}
+
+
+async def test_a_long_list_comes_whole_in_pages(tenant: Tenant, client: Client) -> None:
+    names = {f"page-{number:02}" for number in range(25)}
+    for name in sorted(names):
+        body = {"metadata": {"name": name, "labels": {"pages": "yes"}}}
+        await client.create(ConfigMap, body, tenant.namespace)
+    listed = await client.list(ConfigMap, tenant.namespace, labels="pages=yes", limit=10)
+    assert {one.metadata.name for one in listed.items} == names
+    assert len(listed.items) == 25
+
+
+async def test_one_of_two_leads_and_the_other_when_it_ends(tenant: Tenant, client: Client) -> None:
+    leading: list[str] = []
+
+    async def contend(identity: str) -> None:
+        async def work() -> None:
+            leading.append(identity)
+            await asyncio.Event().wait()
+
+        await Leader(client, "work", tenant.namespace, identity, retry=0.5).run(work)
+
+    first = asyncio.create_task(contend("first"))
+    await eventually(lambda: leading == ["first"], 30)
+    second = asyncio.create_task(contend("second"))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await eventually(lambda: leading == ["first", "second"], 30)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+
+
+async def test_a_pod_is_told_from_its_start_to_its_end(tenant: Tenant, client: Client) -> None:
+    phases: list[str] = []
+
+    def note(change: Change[Pod]) -> None:
+        phase = change.new.status.phase if change.new else "gone"
+        if not phases or phases[-1] != phase:
+            phases.append(phase)
+
+    cache = Cache(client, Pod, namespace=tenant.namespace, fields="metadata.name=short")
+    cache.subscribe(note)
+    watching = asyncio.create_task(cache.run())
+    await cache.wait_synced()
+    container = {"name": "main", "image": IMAGE, "command": ["sleep", "3"]}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    await client.create(Pod, {"metadata": {"name": "short"}, "spec": spec}, tenant.namespace)
+    await eventually(lambda: "Succeeded" in phases, 60)
+    await client.delete(Pod, "short", tenant.namespace)
+    await eventually(lambda: "gone" in phases, 60)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert phases == ["Pending", "Running", "Succeeded", "gone"]

@@ -1,0 +1,44 @@
+"""Every example runs to its end, and its status tells the same story wherever it runs.
+
+The stories are in `transcripts/`. After a change that is meant, `ARGOSY_WRITE_TRANSCRIPTS=1` writes them
+anew; they must then hold on the other ground too.
+"""
+
+import difflib
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from argosy.testing import examples
+from argosy.testing.commands import REPOSITORY
+from argosy.testing.tenants import Tenant
+from argosy.testing.transcripts import transcribing
+
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
+
+
+@pytest.mark.parametrize("example", examples.WANTED)
+def test_example(tenant: Tenant, tmp_path: Path, example: str, request: pytest.FixtureRequest) -> None:
+    if reason := examples.missing(example):
+        pytest.fail(reason) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(reason)
+    (REPOSITORY / ".argosy/quickstart/checkpoint.npz").unlink(missing_ok=True)
+    run = examples.manifest(example)
+    name = str(run["metadata"]["name"])  # type: ignore[index]  # an example has one
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(run))
+    with transcribing(tenant.ground.kubeconfig, tenant.namespace, name) as told:
+        out = tenant.argosy("run", str(path), timeout=200).stdout
+    assert examples.WANTED[example] in out
+    assert "Succeeded" in out.splitlines()[-1]
+    _compare(TRANSCRIPTS / f"{name}.txt", str(told), request.config.getoption("--on"))
+
+
+def _compare(wanted: Path, told: str, ground: str) -> None:
+    if os.environ.get("ARGOSY_WRITE_TRANSCRIPTS") == "1":
+        wanted.parent.mkdir(exist_ok=True)
+        wanted.write_text(told)
+    before = wanted.read_text().splitlines()
+    if diff := list(difflib.unified_diff(before, told.splitlines(), wanted.name, f"told by {ground}", n=99)):
+        pytest.fail("another story:\n" + "\n".join(diff), pytrace=False)

@@ -1,0 +1,74 @@
+"""The helper in real pods: waiting for roles, and remote start under mpiexec."""
+
+import sys
+from pathlib import Path
+
+from argosy.testing.builders import RunBuilder, run
+from argosy.testing.grounds import IMAGE
+from argosy.testing.tenants import Tenant
+
+INSTALLATION = sorted({sys.prefix, sys.base_prefix})
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+
+REMOTE = r"""
+start=/opt/argosy/remote-start
+$start mpi-worker-0 'exit 37'; echo "code $?"
+printf 'one\ntwo\n' | $start mpi-worker-1 'wc -l; hostname'
+$start mpi-worker-0.mpi-worker printf "'%s|'" "'a  b'" '"it'"'"'s"'; echo
+$start other-worker-0 true; echo "foreign $?"
+"""
+
+MPI = f"""
+exec {MPIEXEC} -n 2 {sys.executable} -c '
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank + 1)
+print("rank", world.rank, "of", world.size, "on", MPI.Get_processor_name(), "total", total)
+'
+"""
+
+
+def template(script: str | None = None) -> dict[str, object]:
+    volumes = [{"name": f"code-{n}", "hostPath": {"path": path}} for n, path in enumerate(INSTALLATION)]
+    mounts = [{"name": f"code-{n}", "mountPath": path} for n, path in enumerate(INSTALLATION)]
+    container: dict[str, object] = {"name": "main", "image": IMAGE, "volumeMounts": mounts}
+    if script is not None:
+        container["command"] = ["/bin/sh", "-c", script]
+    return {"spec": {"volumes": volumes, "containers": [container]}}
+
+
+def mpi(name: str, script: str) -> RunBuilder:
+    job = run(name, framework="mpi").having(options={"implementation": "mpich"})
+    return job.role("launcher", 1, template=template(script)).role("worker", 2, template=template())
+
+
+def test_mpiexec_starts_its_ranks_in_other_pods(tenant: Tenant) -> None:
+    tenant.finish(mpi("ranks", MPI))
+    said = set(tenant.said("ranks-launcher-0").splitlines())
+    assert said == {
+        "rank 0 of 2 on ranks-worker-0 total 3",
+        "rank 1 of 2 on ranks-worker-1 total 3",
+    }
+
+
+def test_remote_start_behaves_as_ssh_does_and_reaches_its_own_job_only(tenant: Tenant) -> None:
+    other = run("other").role("worker", 1, template=template("trap exit TERM; sleep 1000 & wait"))
+    tenant.apply(other)
+    tenant.finish(mpi("mpi", REMOTE))
+    said = tenant.said("mpi-launcher-0").splitlines()
+    said.remove("command terminated with exit code 37")  # kubectl's own word, on standard error
+    assert said[0] == "code 37"
+    assert [line.strip() for line in said[1:3]] == ["2", "mpi-worker-1"]
+    assert said[3] == "a  b|it's|"
+    assert said[4].startswith("Error from server (Forbidden)")
+    assert said[-1] == "foreign 1"
+    tenant.kubectl("delete", "tr", "other")
+
+
+def test_a_role_waits_for_another_in_an_init_container(tenant: Tenant) -> None:
+    job = run("stages").role("data", 2, template=template("sleep 1; echo made"))
+    after = {"dependsOn": [{"role": "data", "phase": "Succeeded"}], "template": template("echo used")}
+    tenant.finish(job.role("train", 1, **after))
+    waited = tenant.said("stages-train-0", "-c", "argosy")
+    assert "argosy: role data is Succeeded" in waited
+    assert tenant.said("stages-train-0") == "used\n"
