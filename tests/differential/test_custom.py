@@ -80,7 +80,7 @@ OTHERWISE: dict[str, dict[str, object]] = {
 }
 
 CASES: dict[str, list[Step]] = {
-    "a definition is given its defaults": [post(DEFINITIONS, definition()), ESTABLISHED, get(NAME)],
+    "a definition is given its defaults": [post(DEFINITIONS, definition()), ESTABLISHED, SERVED, get(NAME)],
     "a definition without a schema is refused": [post(DEFINITIONS, definition(schema=None))],
     "a definition's name is plural and group": [
         post(DEFINITIONS, {**definition(), "metadata": {"name": "gadgets.$ns.example.com"}})

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Caller, Step, dig, get, post
+from argosy.testing.differential import Caller, Step, get, post
 from argosy.testing.manifests import DEFINITIONS, WIDGETS, definition
+from argosy.testing.paths import dig
 from argosy.testing.servers import Server
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

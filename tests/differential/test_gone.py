@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.differential import Json, Step, act, difference, get, post, watch
+from argosy.testing.differential import Step, act, difference, get, post, watch
 from argosy.testing.manifests import CONFIG_MAPS, config_map
+from argosy.testing.paths import Json
 from argosy.testing.servers import Server
 from argosy.testing.servers import local_apiserver as start_local
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Json, Step, get, patch, post
+from argosy.testing.differential import Step, get, patch, post
 from argosy.testing.manifests import JOBS, job
+from argosy.testing.paths import Json
 
 INDEXED: dict[str, Json] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
 EACH: dict[str, Json] = {**INDEXED, "backoffLimitPerIndex": 1}

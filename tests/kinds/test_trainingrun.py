@@ -9,13 +9,12 @@ import pytest
 
 from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import crd_for
-from argosy.testing import differential
 from argosy.testing.differential import Caller, get, patch, post
+from argosy.testing.paths import Json, dig
 from argosy.testing.servers import Server
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RUNS = "/apis/argosy.dev/v1alpha1/namespaces/default/trainingruns"
-Json = differential.Json
 
 
 def run(name: str = "mnist", **spec: Json) -> dict[str, Json]:
@@ -42,19 +41,19 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
             assert answer.code in (201, 409), answer.body
             name = f"{kind.resource.plural}.{kind.resource.group}"
             established = caller.send(get(f"{CRDS}/{name}", until="status.conditions.1"))
-            conditions = differential.dig(established.body, "status.conditions")
+            conditions = dig(established.body, "status.conditions")
             assert isinstance(conditions, list)
-            assert "NonStructuralSchema" not in {str(differential.dig(one, "type")) for one in conditions}
+            assert "NonStructuralSchema" not in {str(dig(one, "type")) for one in conditions}
         caller.send(get("/apis/argosy.dev/v1alpha1/trainingruns", until_code=200))
         yield caller
 
 
 def test_defaults_are_filled_in_and_templates_kept(caller: Caller) -> None:
     stored = caller.send(post(RUNS, run("defaults"))).body
-    assert differential.dig(stored, "spec.limits") == {"restarts": 3, "belowMinTimeout": "10m"}
-    assert differential.dig(stored, "spec.cleanup") == "Running"
-    assert differential.dig(stored, "spec.roles.worker.restart") == "OnFailure"
-    assert differential.dig(stored, "spec.roles.worker.template.spec.containers.0.odd") == {"kept": True}
+    assert dig(stored, "spec.limits") == {"restarts": 3, "belowMinTimeout": "10m"}
+    assert dig(stored, "spec.cleanup") == "Running"
+    assert dig(stored, "spec.roles.worker.restart") == "OnFailure"
+    assert dig(stored, "spec.roles.worker.template.spec.containers.0.odd") == {"kept": True}
 
 
 def elastic(**bounds: int) -> dict[str, Json]:
@@ -138,7 +137,7 @@ REFUSED: dict[str, tuple[dict[str, Json], str]] = {
 @pytest.mark.parametrize(("body", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_refusals_say_what_to_write(caller: Caller, body: dict[str, Json], message: str) -> None:
     answer = caller.send(post(f"{RUNS}?dryRun=All", body))
-    said = str(differential.dig(answer.body, "message"))
+    said = str(dig(answer.body, "message"))
     assert answer.code == 422, said
     assert re.search(message, said), said
 
@@ -147,7 +146,7 @@ def test_scale_acts_on_the_workers(caller: Caller) -> None:
     caller.send(post(RUNS, run("scaled")))
     caller.send(patch(f"{RUNS}/scaled/scale", {"spec": {"replicas": 2}}))
     stored = caller.send(get(f"{RUNS}/scaled")).body
-    assert differential.dig(stored, "spec.roles.worker.replicas") == 2
+    assert dig(stored, "spec.roles.worker.replicas") == 2
 
 
 def test_a_started_run_keeps_its_framework_and_roles(caller: Caller) -> None:
@@ -162,7 +161,7 @@ def test_a_started_run_keeps_its_framework_and_roles(caller: Caller) -> None:
 
 def test_the_table_shows_what_people_want(caller: Caller) -> None:
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    columns = differential.dig(caller.send(get(RUNS, accept=accept)).body, "columnDefinitions")
+    columns = dig(caller.send(get(RUNS, accept=accept)).body, "columnDefinitions")
     assert isinstance(columns, list)
-    names = [str(differential.dig(one, "name")) for one in columns if differential.dig(one, "priority") == 0]
+    names = [str(dig(one, "name")) for one in columns if dig(one, "priority") == 0]
     assert names == ["Name", "Framework", "Phase", "Workers", "Attempt", "Reason", "Age"]

@@ -2,7 +2,7 @@
 
 import json
 
-from argosy.testing.differential import dig
+from argosy.testing.paths import dig
 
 from .conftest import Json, Planes
 

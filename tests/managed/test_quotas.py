@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from argosy.testing.differential import dig
+from argosy.testing.paths import dig
 from argosy.testing.simulator import RUN_SECONDS
 
 from .conftest import Json, Planes, normal

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from argosy.testing.differential import dig
+from argosy.testing.paths import dig
 from argosy.testing.simulator import START_SECONDS
 
 from .conftest import Json, Planes, normal

@@ -8,14 +8,15 @@ between any two servers (ids, times, versions). A step can use what an earlier o
 own namespace. A watch can stay open while later steps write: `listen` opens it, `heard` is what it was told.
 """
 
+import copy
 import difflib
 import http.client
 import json
-import re
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -23,10 +24,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from argosy.testing.normal import Normaliser
+from argosy.testing.paths import Json, dig, filled, hide
 from argosy.testing.servers import ADMIN, Server, User
-
-Json = object
-"""What json.loads gives."""
 
 SHOWN_HEADERS = ("content-type", "warning", "retry-after", "www-authenticate", "allow", "location")
 MERGE = "application/merge-patch+json"
@@ -49,6 +48,8 @@ class Step:
     headers: Mapping[str, str] = field(default_factory=dict)
     save: str = ""
     events: int | None = None
+    last: str = ""
+    """The watch ends with the first event of this type or about an object of this name."""
     until: str = ""
     """Repeat until this dotted field of the answer is there and true; only the last answer counts."""
     until_code: int = 0
@@ -107,8 +108,8 @@ def delete(path: str, body: Json = None, **more: Unpack[More]) -> Step:
     return Step("DELETE", path, body, **more)
 
 
-def watch(path: str, events: int, **more: Unpack[More]) -> Step:
-    return Step("GET", _with_query(path, "watch=1"), events=events, **more)
+def watch(path: str, events: int, last: str = "", **more: Unpack[More]) -> Step:
+    return Step("GET", _with_query(path, "watch=1"), events=events, last=last, **more)
 
 
 def listen(name: str, path: str, **more: Unpack[More]) -> Step:
@@ -133,45 +134,56 @@ def _with_query(path: str, query: str) -> str:
 def difference(judge: Server, ours: Server, namespace: str, steps: Sequence[Step]) -> str:
     """Send the steps to both servers: a diff from the judge's answers to ours, empty when equal."""
     want, got = (transcript(server, namespace, steps) for server in (judge, ours))
-    if want == got:
-        return ""
+    return "" if want == got else told_apart(steps, want, got)
+
+
+def told_apart(steps: Sequence[Step], want: Sequence[Json], got: Sequence[Json]) -> str:
+    """A diff from the judge's answers to ours."""
     before, after = _readable(steps, want), _readable(steps, got)
-    return "\n".join(difflib.unified_diff(before, after, judge.name, ours.name, lineterm="", n=6))
+    return "\n".join(difflib.unified_diff(before, after, "kubernetes", "local", lineterm="", n=6))
 
 
 def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Json]:
     """A normalised answer for each step that is shown, in a namespace made for it."""
-    saved: dict[str, Json] = {"ns": namespace}
-    normaliser = Normaliser(server.url)
-    answers: list[Json] = []
     with Caller(server) as caller:
-        for step in [*_preparation(namespace), *steps]:
-            if step.act is not None:
-                step.act(server)
-                continue
-            asked = replace(
-                step,
-                path=str(_filled(step.path, saved)),
-                body=_filled(step.body, saved),
-                headers={name: str(_filled(value, saved)) for name, value in step.headers.items()},
-            )
-            answer = caller.send(asked)
-            if step.save:
-                saved[step.save] = answer.body
-            if step.shown:
-                answers.append(_shown(step, answer, normaliser))
+        return replay(caller, namespace, steps)
+
+
+def replay(caller: "Caller", namespace: str, steps: Sequence[Step]) -> list[Json]:
+    """The same over connections that stay open: for many transcripts one after the other."""
+    saved: dict[str, Json] = {"ns": namespace}
+    normaliser = Normaliser(caller.server.url)
+    answers: list[Json] = []
+    for step in [*_preparation(namespace), *steps]:
+        if step.act is not None:
+            step.act(caller.server)
+            continue
+        asked = replace(
+            step,
+            path=str(filled(step.path, saved)),
+            body=filled(step.body, saved),
+            headers={name: str(filled(value, saved)) for name, value in step.headers.items()},
+        )
+        if isinstance(prefix := dig(asked.body, "metadata.generateName"), str) and prefix:
+            normaliser.expect(prefix)
+        answer = caller.send(asked)
+        if step.save:
+            saved[step.save] = answer.body
+        if step.shown:
+            answers.append(_shown(step, answer, normaliser))
     return answers
 
 
 def _preparation(namespace: str) -> tuple[Step, ...]:
     """A namespace with a ServiceAccount, which pods need and a controller would make.
 
-    Our server makes that and a ConfigMap by itself; the ConfigMap goes, so that both begin alike.
+    Our server makes that and a ConfigMap by itself; both go, so that the two servers begin alike.
     """
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     return (
         post("/api/v1/namespaces", space, shown=False),
+        delete(f"/api/v1/namespaces/{namespace}/serviceaccounts/default", shown=False),
         post(f"/api/v1/namespaces/{namespace}/serviceaccounts", account, shown=False),
         delete(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt", shown=False),
     )
@@ -188,7 +200,7 @@ class Caller:
     """Sends steps to one server over connections that stay open, one for each user."""
 
     def __init__(self, server: Server) -> None:
-        self._server = server
+        self.server = server
         self._context = ssl.create_default_context(cafile=str(server.ca_file))
         self._connections: dict[str, http.client.HTTPSConnection] = {}
         self._open: dict[str, tuple[http.client.HTTPSConnection, http.client.HTTPResponse]] = {}
@@ -212,17 +224,25 @@ class Caller:
         deadline = time.monotonic() + _SECONDS
         while True:
             answer = self._watch(step) if step.events is not None else self._request(step)
+            if _is_early(answer) and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
             if step.until_code in (0, answer.code) and (not step.until or dig(answer.body, step.until)):
                 return answer
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self._server.name}: {step}: not as awaited in time: {answer}")
+                raise TimeoutError(f"{self.server.name}: {step}: not as awaited in time: {answer}")
             time.sleep(0.05)
 
     def _request(self, step: Step) -> Answer:
         key = step.user.token if step.user else ""
         connection = self._connections.get(key) or self._connect()
         self._connections[key] = connection
-        response = self._ask(connection, step)
+        try:
+            response = self._ask(connection, step)
+        except http.client.RemoteDisconnected:
+            # A server may close a connection that nobody uses just when somebody does.
+            connection.close()
+            response = self._ask(connection, step)
         content = response.read()
         if response.will_close:
             connection.close()
@@ -240,7 +260,7 @@ class Caller:
 
     def _heard(self, step: Step) -> Answer:
         _, response = self._open[step.live]
-        return Answer(response.status, {}, _events(response, step.events or 0))
+        return Answer(response.status, {}, _events(response, step))
 
     def _watch(self, step: Step) -> Answer:
         connection = self._connect()
@@ -248,12 +268,12 @@ class Caller:
             response = self._ask(connection, step)
             if response.status != http.client.OK:
                 return Answer(response.status, _headers(response), _decoded(response.read()))
-            return Answer(response.status, _headers(response), _events(response, step.events or 0))
+            return Answer(response.status, _headers(response), _events(response, step))
         finally:
             connection.close()
 
     def _connect(self) -> http.client.HTTPSConnection:
-        host = urlsplit(self._server.url).netloc
+        host = urlsplit(self.server.url).netloc
         return http.client.HTTPSConnection(host, context=self._context, timeout=_SECONDS)
 
     def _ask(self, connection: http.client.HTTPSConnection, step: Step) -> http.client.HTTPResponse:
@@ -269,31 +289,32 @@ class Caller:
         return connection.getresponse()
 
 
-def dig(value: Json, path: str) -> Json:
-    """A field by its dotted path, list items by index; None when it is not there."""
-    for part in path.split(".") if path else ():
-        if isinstance(value, dict):
-            value = value.get(part.replace("~", "."))
-        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return None
-    return value
+def _is_early(answer: Answer) -> bool:
+    """Whether the judge is still about to serve a kind that was just defined, or has just been changed."""
+    return answer.code == HTTPStatus.TOO_MANY_REQUESTS and "initializing" in str(dig(answer.body, "message"))
 
 
-def _events(response: http.client.HTTPResponse, count: int) -> list[Json]:
+def _events(response: http.client.HTTPResponse, step: Step) -> list[Json]:
     """So many lines of a watch. Fewer are told as such, since the other server may send them."""
     events: list[Json] = []
     try:
-        while len(events) < count:
+        while len(events) < (step.events or 0):
             line = response.readline()
             if not line:
                 events.append("(the server ended the watch)")
                 break
             events.append(_decoded(line))
+            if step.last and step.last in _names(events[-1]):
+                break
     except (TimeoutError, http.client.IncompleteRead):
         events.append(f"(no further event within {_SECONDS:.0f} s)")
     return events
+
+
+def _names(event: Json) -> tuple[Json, ...]:
+    """What an event is called by: its type, the name of its object, also where that is a row of a table."""
+    places = ("type", "object.metadata.name", "object.rows.0.object.metadata.name")
+    return tuple(dig(event, place) for place in places)
 
 
 def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
@@ -312,53 +333,14 @@ def _decoded(content: bytes) -> Json:
         return text
 
 
-_REFERENCE = re.compile(r"\$([a-z]\w*)((?:\.[\w~]+)*)")
-
-
-def _filled(value: Json, saved: Mapping[str, Json]) -> Json:
-    if isinstance(value, str):
-        return _filled_text(value, saved)
-    if isinstance(value, list):
-        return [_filled(item, saved) for item in value]
-    if isinstance(value, dict):
-        return {_filled_text(key, saved): _filled(item, saved) for key, item in value.items()}
-    return value
-
-
-def _filled_text(text: str, saved: Mapping[str, Json]) -> Json:
-    whole = _REFERENCE.fullmatch(text)
-    if whole and whole[1] in saved and whole[1] != "ns":
-        return dig(saved[whole[1]], whole[2].removeprefix("."))
-
-    def found(match: re.Match[str]) -> str:
-        name, path = match[1], match[2].removeprefix(".")
-        if name == "ns":
-            return str(saved["ns"]) + match[2]
-        return str(dig(saved[name], path)) if name in saved else match[0]
-
-    return _REFERENCE.sub(found, text)
-
-
 def _shown(step: Step, answer: Answer, normaliser: Normaliser) -> Json:
-    body = normaliser.normal(answer.body)
+    body = copy.deepcopy(answer.body) if step.hide else answer.body
     for path in step.hide:
-        _hide(body, path.split("."))
+        hide(body, path.split("."))
+    body = normaliser.normal(body)
     if step.only and 200 <= answer.code < 300:
         body = {path: dig(body, path) for path in step.only}
     return {"code": answer.code, "headers": normaliser.normal(dict(answer.headers)), "body": body}
-
-
-def _hide(value: Json, path: Sequence[str]) -> None:
-    head, rest = path[0], path[1:]
-    if isinstance(value, list):
-        for item in value if head == "*" else []:
-            _hide(item, rest)
-    elif isinstance(value, dict):
-        for key in list(value) if head == "*" else [head.replace("~", ".")]:
-            if not rest:
-                value.pop(key, None)
-            elif key in value:
-                _hide(value[key], rest)
 
 
 def _readable(steps: Sequence[Step], answers: Sequence[Json]) -> list[str]:

@@ -7,7 +7,7 @@ version" still show. Times, allocated addresses, generated name endings and toke
 import json
 import re
 
-_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_UUID = re.compile(r"\b(?!0{8}-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
@@ -16,6 +16,7 @@ _VERSIONS_TOO_OLD = re.compile(r"too old resource version: \d+ \(\d+\)")
 _VERSION_IN_TEXT = re.compile(
     r"(ResourceVersion in \w+(?: \w+)?:? ?\(?|resource version: |resourceVersion\W+)\d+"
 )
+_LONGEST_PREFIX = 58
 _AGES = ("Age", "Last Seen", "First Seen")
 _AGE = re.compile(r"\d+(?:s|ms|m|h|d)(?:\d+s)?")
 
@@ -27,6 +28,7 @@ class Normaliser:
         self._url = url
         self._numbers: dict[str, dict[str, str]] = {}
         self._generated: dict[str, str] = {}
+        self._prefixes: list[re.Pattern[str]] = []
         self._ages: list[bool] = []
 
     def normal(self, value: object) -> object:
@@ -50,7 +52,8 @@ class Normaliser:
         self._note_generated_name(value)
         is_list = "items" in value or value.get("kind") == "Table" or value.get("type") == "BOOKMARK"
         normal: dict[str, object] = {}
-        for name, item in value.items():
+        # Numbers are given in an order that does not depend on how a server orders fields, or managers.
+        for name, item in sorted(value.items(), key=lambda pair: (pair[0] == "managedFields", pair[0])):
             if is_list and name in ("metadata", "object") and isinstance(item, dict):
                 item = _without_version(item)
             normal[str(self._text("", name))] = self._value(name, item)
@@ -78,8 +81,17 @@ class Normaliser:
 
     def _note_generated_name(self, value: dict[str, object]) -> None:
         prefix, name = value.get("generateName"), value.get("name")
-        if isinstance(prefix, str) and isinstance(name, str) and prefix.startswith(name[:-5]):
+        if (
+            isinstance(prefix, str)
+            and isinstance(name, str)
+            and len(name) > 5
+            and prefix.startswith(name[:-5])
+        ):
             self._generated[name] = f"{name[:-5]}<5>"
+
+    def expect(self, prefix: str) -> None:
+        """A name with this beginning was asked for: a refusal shows a name, not the beginning."""
+        self._prefixes.append(re.compile(f"({re.escape(prefix[:_LONGEST_PREFIX])})[a-z0-9]{{5}}\\b"))
 
     def _text(self, key: str, text: str) -> object:
         if key == "uid" and _UUID.fullmatch(text):
@@ -88,7 +100,7 @@ class Normaliser:
             return self._number("version", text)
         if key == "continue" and text:
             return "<continue>"
-        if key in ("clusterIP", "clusterIPs") and text.startswith("10."):
+        if key in ("clusterIP", "clusterIPs", "cells") and text.startswith("10."):
             return "<cluster ip>"
         if _TIME.fullmatch(text):
             return "<time>"
@@ -96,6 +108,8 @@ class Normaliser:
             return "<micro time>"
         for name, ending in self._generated.items():
             text = text.replace(name, ending)
+        for pattern in self._prefixes:
+            text = pattern.sub(r"\1<5>", text)
         text = _MICRO_TIME.sub("<micro time>", _TIME.sub("<time>", text))
         text = _UUID.sub(lambda match: self._number("uid", match[0]), text)
         text = _TOKEN_VOLUME.sub("kube-api-access-<5>", text)
