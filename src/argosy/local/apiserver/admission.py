@@ -3,6 +3,7 @@
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.podadmission import add_tolerations, admit_pod
+from argosy.local.apiserver.rbac import asked_of, denied
 from argosy.local.apiserver.services import admit_service
 from argosy.local.apiserver.status import forbidden, not_found
 from argosy.local.apiserver.times import now_text
@@ -50,6 +51,8 @@ def admit_update(call: Call, obj: Json, old: Json) -> Json:
     """Complete a changed object."""
     if call.served.builtin is not None:
         prepare_for_update(call.served.group, call.served.kind, obj, old)
+    if call.served.storage == "jobs.batch":
+        apply_defaults("batch", "Job", obj)  # it may just have lost labels that it takes from its template
     match call.served.storage:
         case "namespaces" if call.target.subresource != "finalize":
             spec, old_spec = ensure(obj, "spec"), part(old, "spec")
@@ -60,3 +63,10 @@ def admit_update(call: Call, obj: Json, old: Json) -> Json:
         case "services" if call.target.subresource != "status":
             admit_service(call, obj, old)
     return obj
+
+
+def check_may_create(call: Call) -> None:
+    """What an update or apply makes where nothing was must be allowed to be created."""
+    asked = asked_of(call.request, call.target, "create")
+    if not call.api.authorizer.allowed(asked)[0]:
+        raise denied(asked)

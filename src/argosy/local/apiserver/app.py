@@ -20,8 +20,10 @@ from argosy.local.apiserver.reviews import KINDS as REVIEWS
 from argosy.local.apiserver.reviews import create_review
 from argosy.local.apiserver.status import (
     StatusError,
+    bad_request,
     internal,
     method_not_allowed,
+    method_not_supported,
     not_found,
     page_not_found,
 )
@@ -64,6 +66,7 @@ class App:
                 return await self._websocket(request)
             response = await self._answer(request)
         except StatusError as error:
+            request.yaml = request.yaml or request.header(b"accept").startswith("application/yaml")
             response = reply_error(error)
         except DisconnectedError:
             raise
@@ -134,7 +137,8 @@ class App:
             if self._api.registry.serves(target.group):
                 raise page_not_found()
             return Response(b"404 page not found\n", 404, _PLAIN)
-        if served.custom is not None and bool(target.namespace) > served.namespaced:
+        homeless = served.namespaced and verb == "create" and not target.namespace
+        if served.custom is not None and (homeless or bool(target.namespace) > served.namespaced):
             return Response(b"404 page not found\n", 404, _PLAIN)
         call = Call(self._api, request, target, served)
         return await self._handler(call, verb)(call)
@@ -142,8 +146,10 @@ class App:
     def _handler(self, call: Call, verb: str) -> Handler:
         served, target = call.served, call.target
         _check_scope(served, target, verb)
+        if served.custom is not None and verb in ("update", "patch") and not target.name:
+            raise bad_request("name must be provided")
         if (
-            (verb == "create" and target.name and not target.subresource)
+            (verb == "create" and target.name and not target.subresource and served.custom is None)
             or (verb in ("update", "patch") and not target.name)
             or call.request.method == "HEAD"
         ):
@@ -155,6 +161,8 @@ class App:
         if served.storage == "bindings" and verb == "create":
             return bind
         handler = self._handlers.get(verb)
+        if handler is None and served.custom is not None:
+            raise method_not_supported(served.group, served.plural, "")
         if handler is None or verb not in served.verbs:
             raise method_not_allowed()
         return handler
@@ -167,8 +175,14 @@ class App:
             raise page_not_found()
         if refusal := unserved(call.target):
             raise refusal
+        if call.target.rest and sub.name in ("status", "scale"):
+            raise page_not_found()
         if verb not in sub.verbs:
-            raise method_not_allowed()
+            raise (
+                method_not_allowed()
+                if served.custom is None
+                else method_not_supported(served.group, served.plural, verb)
+            )
         match served.plural, sub.name:
             case _, "scale":
                 return scale

@@ -32,16 +32,36 @@ async def read_object(request: Request, kind: str) -> Json:
 
 def _parse_typed(raw: bytes, kind: str) -> Json:
     try:
-        value = parse_value(raw, "couldn't get version/kind; json parse error: ")
+        value = parse_value(raw, _NO_KIND)
         if value is None:
             return {}
         if not isinstance(value, dict):
-            why = f"json: cannot unmarshal {go_kind(value)} into Go value of type struct"
-            raise bad_request(f"couldn't get version/kind; json parse error: {why}")
+            raise bad_request(
+                f"{_NO_KIND}json: cannot unmarshal {go_kind(value)} into Go value of type {_STRUCT}"
+            )
+        if why := kind_problem(value):
+            raise bad_request(why)
     except StatusError as error:
         message = f"the object provided is unrecognized (must be of type {kind}): {error.message}"
         raise bad_request(f"{message} ({_summary(raw)})") from error
     return value
+
+
+_NO_KIND = "couldn't get version/kind; json parse error: "
+_STRUCT = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+
+def kind_problem(value: Json) -> str:
+    """What Go says of a kind or version that is no text."""
+    for field, given in value.items():
+        if field in ("apiVersion", "kind") and given is not None and not isinstance(given, str):
+            where = f"Go struct field .{field} of type string"
+            return f"{_NO_KIND}json: cannot unmarshal {go_kind(given)} into {where}"
+    if str(value.get("apiVersion")).count("/") > 1:
+        return f"unexpected GroupVersion string: {value['apiVersion']}"
+    return ""
 
 
 def _summary(raw: bytes) -> str:
@@ -76,30 +96,66 @@ def _go_message(raw: bytes, message: str) -> str:
     """What Go says of the same mistake, where that is easy to tell."""
     if not raw.strip() or "truncated" in message:
         return "unexpected end of JSON input"
+    if told := _broken_literal(raw.decode("utf-8", "replace").lstrip()):
+        return told
     at = re.search(r"\(byte (\d+)\)", message)
     if at and int(at[1]) < len(raw):
-        character = raw[int(at[1]) : int(at[1]) + 1].decode("latin-1")
+        character = go_character(raw[int(at[1]) : int(at[1]) + 1].decode("latin-1"))
         if "trailing" in message:
-            return f"invalid character '{character}' after top-level value"
+            text = raw.decode("latin-1").lstrip(" \t\r\n")
+            after = go_character(text[json.JSONDecoder().raw_decode(text)[1] :].lstrip(" \t\r\n")[:1])
+            return f"invalid character '{after}' after top-level value"
         return f"invalid character '{character}' looking for beginning of value"
     return message
+
+
+def go_character(character: str) -> str:
+    """A byte as Go shows it."""
+    return character if character.isprintable() else f"\\u{ord(character):04x}"
+
+
+def _broken_literal(text: str) -> str:
+    """A text that begins like one of JSON's words and goes on in another way."""
+    word = next((word for word in ("null", "true", "false") if word[0] == text[0]), "")
+    for index, meant in enumerate(word):
+        if text[index : index + 1] != meant:
+            return f"invalid character '{text[index]}' in literal {word} (expecting '{meant}')"
+    return ""
 
 
 def parse_yaml(raw: bytes) -> Json:
     """A YAML (or JSON) object; anything else is a 400."""
     if raw[:1] == b"{":
-        return parse_json(raw)
+        try:
+            return parse_json(raw)
+        except StatusError:
+            pass  # what is no JSON may still be YAML
     import yaml
 
     try:
-        value = yaml.load(raw, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both loaders are safe
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(raw)
+        # The first document is meant; what comes after it is not looked at.
+        value = loader.get_data() if loader.check_data() else None
         # Times and other YAML types become JSON as Kubernetes reads it: by their text.
         value = msgspec.to_builtins(value, str_keys=True)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise bad_request(f"error decoding YAML: {error}") from error
+        raise bad_request(f"error decoding YAML: {_yaml_problem(error)}") from error
+    if value is None:
+        return {}
     if not isinstance(value, dict):
-        raise bad_request("error decoding YAML: json: cannot unmarshal the document into an object")
+        into = f"json: cannot unmarshal {go_kind(value)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {into}")
     return value
+
+
+def _yaml_problem(error: Exception) -> str:
+    """What Go says of the same mistake: both use the same parser, in other words."""
+    problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
+    if problem is None or mark is None:
+        return str(error)
+    line = mark.line + (type(error).__name__ == "ScannerError")
+    where = f"line {line}: " if line else ""
+    return f"error converting YAML to JSON: yaml: {where}{problem}"
 
 
 def go_kind(value: object) -> str:
@@ -132,6 +188,17 @@ def duplicate_fields(raw: bytes, obj: Json) -> list[str]:
 
     walk(json.loads(raw, object_pairs_hook=_Pairs), "")
     return list(dict.fromkeys(found))
+
+
+def doubled_keys(raw: bytes) -> list[str]:
+    """Keys that stand twice in the same object of a JSON body, without their paths; none for other bodies."""
+    if raw[:1] != b"{":
+        return []
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return []
+    return [path.rpartition(".")[2] for path in duplicate_fields(raw, value)]
 
 
 class _Pairs:

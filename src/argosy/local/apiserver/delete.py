@@ -17,10 +17,14 @@ from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import invalid_error
+from argosy.local.apiserver.pagetokens import write_token
+from argosy.local.apiserver.read import check_list
 from argosy.local.apiserver.selection import read_selection
 from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_found, success
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import now_text, parse_time, text_of
+from argosy.local.schema.builtin import definition
+from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.errors import FieldError, invalid, not_supported
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import number, parts, strings, text
@@ -32,6 +36,7 @@ _PODS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
     "them or set propagationPolicy=Orphan to suppress this warning"
 )
+_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -49,18 +54,13 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def delete_object(call: Call) -> Response:
-    form = wanted_form(call.request)
+    form = wanted_form(call.request, custom=call.served.custom is not None)
     options = await _read_options(call)
+    _warn(call, options)
     head = call.api.head(call.served, call.namespace, call.target.name)
     if head is None:
         raise not_found(call.served.group, call.served.plural, call.target.name)
     _refuse_immortal(call)
-    if (
-        call.served.storage == "jobs.batch"
-        and options.propagation_policy is None
-        and options.orphan_dependents is None
-    ):
-        call.request.warnings.append(_PODS_STAY)
     gone, left = await delete(call, head, options)
     served = call.served
     if gone and served.storage not in RETURNED_WHEN_DELETED:
@@ -73,27 +73,42 @@ async def delete_object(call: Call) -> Response:
 
 
 async def delete_collection(call: Call) -> Response:
-    wanted_form(call.request)
-    options = await _read_options(call)
+    wanted_form(call.request, custom=call.served.custom is not None)
+    limit = check_list(call.request)
     selection = read_selection(call.request, call.served, call.namespace)
+    options = await _read_options(call)
+    _warn(call, options)
     objects = call.api.store.collection(call.served.storage).listed(selection.namespace)
     chosen = [stored for stored in objects if selection.matches(stored)]
+    rest = len(chosen) - limit if 0 < limit < len(chosen) else 0
+    chosen = chosen[: limit or None]
     deleted: list[Stored] = []
     for stored in chosen:
         head = call.api.head(call.served, stored.namespace, stored.name)
         if head is not None:
-            gone, left = await delete(call, head, options)
-            if isinstance(left, bytes) or (gone and call.served.storage != "pods"):
-                left = head  # shown as it was before it went
-            deleted.append(left)
-    return _listed(call, deleted)
+            await delete(call, head, options)
+            deleted.append(head)  # shown as it was before
+    more: Json = {}
+    if rest:
+        last = chosen[-1]
+        more["continue"] = write_token(call.api.store.revision, f"{last.namespace}/{last.name}")
+        if selection.everything:
+            more["remainingItemCount"] = rest
+    return _listed(call, deleted, more)
 
 
-def _listed(call: Call, objects: Sequence[Stored]) -> Response:
+def _listed(call: Call, objects: Sequence[Stored], more: Json) -> Response:
     metadata: Json = {"continue": ""} if call.served.custom is not None else {}
+    metadata |= more
     metadata["resourceVersion"] = str(call.api.store.revision)
     start = forms.list_start(call.served, metadata)
     return Response(start + b",".join([forms.item(stored, call.served) for stored in objects]) + b"]}\n")
+
+
+def _warn(call: Call, options: DeleteOptions) -> None:
+    unsaid = options.propagation_policy is None and options.orphan_dependents is None
+    if unsaid and call.served.storage == "jobs.batch":
+        call.request.warnings.append(_PODS_STAY)
 
 
 async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool, Stored | bytes]:
@@ -105,6 +120,9 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     before = msgspec.json.encode(obj)
     if served.storage == DEFINITIONS and "deletionTimestamp" not in metadata:
         return await _delete_definition(call, obj, options)
+    going = "deletionTimestamp" in metadata
+    if served.storage == "namespaces" and going and strings(obj, "spec", "finalizers"):
+        return False, head  # on its way out already, in the way that was asked for first
     graceful, pending = _grace(call, obj, options)
     if pending:
         return False, head
@@ -156,6 +174,8 @@ def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOpti
     if wanted is None:
         return
     served, uid = call.served, text(obj, "metadata", "uid")
+    if served.storage == "namespaces":
+        _check_namespace_preconditions(call, head, uid, wanted)
     if wanted.uid is not None and wanted.uid != uid:
         why = (
             f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({uid}). "
@@ -168,6 +188,15 @@ def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOpti
             f"the ResourceVersion in record ({head.rv}). The object might have been modified"
         )
         raise conflict(served.group, served.kind, head.name, why)
+
+
+def _check_namespace_preconditions(call: Call, head: Stored, uid: str, wanted: Preconditions) -> None:
+    """Namespaces have a deletion of their own, with words of its own."""
+    checks = (("UID", wanted.uid, uid), ("ResourceVersion", wanted.resource_version, str(head.rv)))
+    for what, asked, found in checks:
+        if asked is not None and asked != found:
+            why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
+            raise conflict(call.served.group, call.served.plural, head.name, why)
 
 
 def _grace(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, bool]:
@@ -227,7 +256,8 @@ def _finalizers(call: Call, obj: Json, options: DeleteOptions) -> list[str]:
         foreground = FOREGROUND in there
         orphan = not foreground and (ORPHAN in there or storage in ORPHANS_BY_DEFAULT)
     kept = [name for name in there if name not in (ORPHAN, FOREGROUND)]
-    return kept + [ORPHAN] * orphan + [FOREGROUND] * foreground
+    wanted = kept + [ORPHAN] * orphan + [FOREGROUND] * foreground
+    return there if set(there) == set(wanted) else wanted
 
 
 async def _read_options(call: Call) -> DeleteOptions:
@@ -240,13 +270,16 @@ async def _read_options(call: Call) -> DeleteOptions:
             where = 'in scheme "pkg/runtime/scheme.go:111"'
             raise bad_request(f'no kind "{kind}" is registered for version "{version}" {where}')
         try:
-            options = msgspec.convert(body, DeleteOptions)
-        except msgspec.ValidationError as error:
-            raise bad_request(f"DeleteOptions: {error}") from error
+            decode(body, definition(_OPTIONS), "DeleteOptions")
+        except DecodeError as error:
+            raise bad_request(str(error)) from error
+        options = msgspec.convert(body, DeleteOptions)
     else:
         options = DeleteOptions(
             grace_period_seconds=request.integer("gracePeriodSeconds"),
-            propagation_policy=request.parameter("propagationPolicy") or None,
+            propagation_policy=request.parameter("propagationPolicy")
+            if "propagationPolicy" in request.query
+            else None,
             orphan_dependents=request.flag("orphanDependents")
             if "orphanDependents" in request.query
             else None,

@@ -82,5 +82,5 @@ def metadata_list(objects: Sequence[Stored], metadata: Json) -> Json:
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "items": [metadata_only(stored.decoded()) for stored in objects],
+        "items": [metadata_only(stored.decoded()) for stored in objects] or None,
     }

@@ -33,8 +33,6 @@ def prepare(obj: Json, served: Served) -> None:
         return
     if served.has_status and served.storage not in KEEPS_STATUS_ON_CREATE and "status" in obj:
         obj["status"] = dict(served.blank_status)
-    if served.storage == "namespaces":
-        ensure(metadata, "labels")["kubernetes.io/metadata.name"] = text(metadata, "name")
     if served.storage in COUNTS_GENERATIONS:
         metadata["generation"] = 1
 

@@ -54,7 +54,8 @@ class Request:
         return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
-        return self.parameter(name).lower() in ("true", "1", "t")
+        """Whatever is given, even nothing, is yes, except two words for no."""
+        return name in self.query and self.parameter(name).lower() not in ("false", "0")
 
     def integer(self, name: str) -> int | None:
         value = self.parameter(name)

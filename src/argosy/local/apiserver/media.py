@@ -16,8 +16,11 @@ _JSON = ("application/json", "*/*", "")
 _OFFERED_TOO = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
-def wanted_form(request: Request) -> Form:
-    """The first form in the Accept header that can be given; 406 when there is none."""
+def wanted_form(request: Request, *, custom: bool = False, listed: bool = False) -> Form:
+    """The first form in the Accept header that can be given; 406 when there is none.
+
+    What is then told depends on whether the kind is a custom one, and on whether a list was asked for.
+    """
     accept = request.header(b"accept")
     if not accept:
         return "object"
@@ -40,7 +43,9 @@ def wanted_form(request: Request) -> Form:
             return "metadata"
     if known:
         raise not_acceptable(OFFERED)
-    offered = ", ".join([*OFFERED, *_OFFERED_TOO])
+    if custom:
+        raise not_acceptable(OFFERED)
+    offered = ", ".join([*OFFERED, *(_OFFERED_TOO if listed else ())])
     message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
     raise StatusError(406, "NotAcceptable", message, {})
 

@@ -6,7 +6,15 @@ import msgspec
 
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.status import StatusError
-from argosy.local.schema.errors import FieldError, invalid, invalid_status, not_supported, too_long
+from argosy.local.schema.errors import (
+    FieldError,
+    forbidden,
+    invalid,
+    invalid_status,
+    not_supported,
+    required,
+    too_long,
+)
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
@@ -28,9 +36,16 @@ def invalid_error(group: str, kind: str, name: str, errors: list[FieldError]) ->
     return StatusError(422, "Invalid", str(status["message"]), details)
 
 
-def write_options(request: Request, kind: str) -> WriteOptions:
-    """Read and check the options; `kind` is CreateOptions, UpdateOptions or PatchOptions."""
+def write_options(request: Request, kind: str, *, applies: bool | None = None) -> WriteOptions:
+    """Read and check the options; `kind` is CreateOptions, UpdateOptions or PatchOptions.
+
+    `applies` says of a patch whether it is applied, which needs a manager and may be forced.
+    """
     errors: list[FieldError] = []
+    if applies and not request.parameter("fieldManager"):
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if applies is False and "force" in request.query:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
     dry_run = request.query.get("dryRun", [])
     if any(value != "All" for value in dry_run):
         errors.append(not_supported("dryRun", dry_run, ["All"]))

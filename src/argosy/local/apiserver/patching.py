@@ -1,9 +1,23 @@
 """Patch: the three patch types and server-side apply, all ending in an update of what is there now."""
 
+import copy
+
+import msgspec
+
 from argosy.local.apiserver import forms, shape
+from argosy.local.apiserver.admission import check_may_create
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.body import go_kind, parse_json, parse_value, parse_yaml
-from argosy.local.apiserver.create import check_identity, create
+from argosy.local.apiserver.body import (
+    doubled_keys,
+    duplicate_fields,
+    go_kind,
+    kind_problem,
+    parse_json,
+    parse_value,
+    parse_yaml,
+)
+from argosy.local.apiserver.create import check_place, create, wrong_kind
+from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import ensure
@@ -17,10 +31,12 @@ from argosy.local.apiserver.status import (
 )
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
-from argosy.local.schema.errors import forbidden, required
+from argosy.local.schema.decoding import DecodeError, decode
+from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.patch import json_patch, merge_patch
 from argosy.local.schema.reading import part, text
+from argosy.local.schema.restoring import restore
 from argosy.local.schema.strategic import PatchError, go_map, strategic_merge_patch
 
 JSON_PATCH = "application/json-patch+json"
@@ -29,20 +45,15 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _MOST_OPERATIONS = 10_000
 _PREFIX = "error decoding patch: "
+_BAD_FORMATS = tuple(
+    f"invalid patch format of {what}" for what in ("primitive list", "retainKeys", "setElementOrder list")
+)
 
 
 async def patch_object(call: Call) -> Response:
-    kind, served = content_type(call.request), call.served
-    offered = [JSON_PATCH, MERGE_PATCH, *([] if served.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
-    if kind not in offered and served.custom is not None:
-        raise unsupported_media_type(offered)
-    if kind not in offered:
-        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-    form = wanted_form(call.request)
-    options = write_options(call.request, "PatchOptions")
-    if kind != APPLY_PATCH and "force" in call.request.query:
-        error = forbidden("force", "may not be specified for non-apply patch")
-        raise invalid_error("meta.k8s.io", "PatchOptions", "", [error])
+    kind, served = check_patch_type(call), call.served
+    form = wanted_form(call.request, custom=served.custom is not None)
+    options = write_options(call.request, "PatchOptions", applies=kind == APPLY_PATCH)
     raw = await call.request.body()
     if kind == APPLY_PATCH:
         written, created = await _apply(call, raw, options)
@@ -51,10 +62,81 @@ async def patch_object(call: Call) -> Response:
     if head is None:
         raise not_found(served.group, served.plural, call.target.name)
     current = forms.as_served(head.decoded(), served)
-    obj = check_identity(patch_json(current, raw, kind, call), call)
-    check_name(obj, call)
+    obj = patch_json(current, raw, kind, call)
     shown = raw.decode("utf-8", "replace") if kind == JSON_PATCH else go_map(_merged(raw, kind))
-    return answer(await update(call, head, obj, options, patched=shown), call, form)
+    doubled: list[str] = []
+    if options.validation != "Ignore" and kind != JSON_PATCH:
+        doubled = duplicate_fields(raw, _merged(raw, kind))
+    obj = _admitted(call, obj, options, kind, shown, doubled)
+    return answer(await update(call, head, obj, options, patched=shown, admitted=True), call, form)
+
+
+def _admitted(
+    call: Call, obj: Json, options: WriteOptions, kind: str, shown: str, doubled: list[str]
+) -> Json:
+    """The patched object read under its schema; what is wrong with it is an error of the patch."""
+    served = call.served
+    if kind == STRATEGIC_PATCH:
+        # Kubernetes fills structs from such a patch, field by field, and looks at no kind.
+        obj |= {"kind": served.kind, "apiVersion": served.api_version}
+        try:
+            restore(obj, served.schema)
+        except DecodeError as error:
+            raise invalid_error("", "", "", [invalid("patch", shown, str(error))]) from error
+    elif served.custom is None and not obj.get("apiVersion"):
+        # Kubernetes then takes it for its own inner form, in which nothing has the name it has here.
+        unknown = [f'unknown field "{name}"' for name in sorted(obj) if name != "kind"]
+        shape.report(unknown, served, options.validation, call.request.warnings, shown)
+        check_name({}, call)
+    if why := kind_problem(obj):
+        raise invalid_error("", "", "", [invalid("patch", shown, why)])
+    if refusal := wrong_kind(obj, call):
+        if served.custom is not None and isinstance(obj.get("metadata"), dict):
+            refusal = _renamed(call, obj)
+        elif served.custom is None:
+            why = refusal.message.partition(f"cannot be handled as a {served.kind}: ")[2]
+            refusal = invalid_error("", "", "", [invalid("patch", shown, why)])
+        raise refusal
+    if served.group == "events.k8s.io":
+        obj = to_core(obj)
+    try:
+        obj = shape.admit_fields(
+            obj, served, options.validation, call.request.warnings, patched=shown, doubled=doubled
+        )
+    except StatusError:
+        # Kubernetes writes the patched object with its fields in order, and tells of the first that is wrong.
+        shape.admit_fields(_in_order(obj), served, "Ignore", [], patched=shown)
+        raise
+    check_place(obj, call)
+    check_name(obj, call)
+    return obj
+
+
+def _renamed(call: Call, obj: Json) -> StatusError:
+    """A custom resource that a patch gave another kind or version."""
+    served, group = call.served, text(obj, "apiVersion").rpartition("/")[0]
+    errors = [
+        invalid(field, text(obj, field), f"must be {meant}")
+        for field, meant in (("kind", served.kind), ("apiVersion", served.api_version))
+        if text(obj, field) != meant
+    ]
+    return invalid_error(group, text(obj, "kind"), text(obj, "metadata", "name"), errors)
+
+
+def _in_order(obj: Json) -> Json:
+    ordered: Json = msgspec.json.decode(msgspec.json.encode(obj, order="sorted"))
+    return ordered
+
+
+def check_patch_type(call: Call) -> str:
+    """The content type of a patch; 415 when it is none that this kind takes."""
+    kind, custom = content_type(call.request), call.served.custom is not None
+    offered = [JSON_PATCH, MERGE_PATCH, *([] if custom else [STRATEGIC_PATCH]), APPLY_PATCH]
+    if kind not in offered and custom:
+        raise unsupported_media_type(offered)
+    if kind not in offered:
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    return kind
 
 
 def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
@@ -71,6 +153,8 @@ def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
             raise StatusError(
                 422, "Invalid", "the server rejected our request due to an error in our request", {}
             ) from error
+        if str(error) in _BAD_FORMATS:
+            raise bad_request(str(error)) from error
         raise StatusError(500, "", str(error)) from error
     return patched
 
@@ -109,17 +193,11 @@ def _operations(raw: bytes) -> list[object]:
 
 async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored | Json, bool]:
     served, name = call.served, call.target.name
-    if not call.request.parameter("fieldManager"):
-        error = required("fieldManager", "is required for apply patch")
-        raise invalid_error("meta.k8s.io", "PatchOptions", "", [error])
     config = parse_yaml(raw)
     _check_type(config)
-    given = text(config, "metadata", "namespace")
-    config = check_identity(config, call)
-    check_name(config, call)
-    if not given:
-        ensure(config, "metadata").pop("namespace", None)
-    if part(config, "metadata").get("managedFields"):
+    if (config["kind"], config["apiVersion"]) != (served.kind, served.api_version):
+        raise _unknown_type(config)
+    if isinstance(part(config, "metadata").get("managedFields"), list):
         raise bad_request("metadata.managedFields must be nil")
     head = call.api.head(served, call.namespace, name)
     live = forms.as_served(head.decoded(), served) if head else None
@@ -131,17 +209,54 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
         raise conflict(served.group, served.plural, name, why)
     force = call.request.flag("force")
     merged = shape.track_apply(live, config, served, options.manager, force, call.target.subresource)
-    if served.namespaced:
-        ensure(merged, "metadata")["namespace"] = call.namespace
+    _tell_doubles(raw, options, call)
+    _convert(merged, config, call)
+    check_name(merged, call)
+    check_place(merged, call)
     if head is None:
+        check_may_create(call)
         ensure(merged, "metadata").pop("resourceVersion", None)
         return await create(call, merged, options, managed=True), True
     return await update(call, head, merged, options, managed=True, patched=""), False
 
 
+def _tell_doubles(raw: bytes, options: WriteOptions, call: Call) -> None:
+    """Keys that stand twice in what was applied; Kubernetes reads it as YAML, and knows their lines."""
+    if options.validation == "Ignore":
+        return
+    doubled = [f'line 1: key "{key}" already set in map' for key in doubled_keys(raw)]
+    if doubled and options.validation == "Strict":
+        lines = "".join(f"\n  {line}" for line in doubled)
+        told = f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}"
+        raise bad_request(told)
+    call.request.warnings += doubled
+
+
+def _convert(merged: Json, config: Json, call: Call) -> None:
+    """What was applied must fit the types of a built-in kind, beyond what its schema says."""
+    served = call.served
+    if served.custom is not None:
+        return
+    try:
+        tried = copy.deepcopy(merged)
+        restore(tried, served.schema)
+        decode(tried, served.schema, served.kind)
+    except DecodeError as error:
+        kind = f"{served.group}/{served.version}, Kind={served.kind}"
+        named = f"{text(config, 'metadata', 'namespace')}/{text(config, 'metadata', 'name')}; {kind}"
+        why = f"unable to convert unstructured object to {kind}: {error}"
+        raise StatusError(
+            500, "", f"failed to convert new object ({named}) to proper version: {why}"
+        ) from error
+
+
 def _check_type(config: Json) -> None:
     """An applied configuration must say what it is."""
-    api_version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+    api_version, kind = text(config, "apiVersion"), text(config, "kind")
     if not api_version or not kind:
-        group, _, version = api_version.rpartition("/")
-        raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+        raise _unknown_type(config)
+
+
+def _unknown_type(config: Json) -> StatusError:
+    group, _, version = text(config, "apiVersion").rpartition("/")
+    return bad_request(f"invalid object type: {group}/{version}, Kind={text(config, 'kind')}")

@@ -15,7 +15,7 @@ from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.target import Target
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import parts, text
-from argosy.local.schema.selectors import SelectorError, parse_fields
+from argosy.local.schema.selectors import SelectorError, parse_fields, parse_labels
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"
@@ -180,17 +180,21 @@ def asked_of(request: Request, target: Target | None, verb: str) -> Attributes:
     if target is None:
         return Attributes(request.user, _PATH_VERBS.get(request.method, "get"), path=request.path)
     name = target.name
-    if verb in ("list", "watch", "deletecollection"):
-        name = _pinned_name(request.parameter("fieldSelector")) or name
+    if verb in ("list", "watch"):
+        name = _pinned_name(request) or name
     return Attributes(
         request.user, verb, target.group, target.plural, target.subresource, name, target.namespace
     )
 
 
-def _pinned_name(selector: str) -> str | None:
-    """The name that a field selector pins, for rules that name objects."""
+def _pinned_name(request: Request) -> str | None:
+    """The name that a field selector pins, for rules that name objects; none if a selector cannot be read."""
+    selector = request.parameter("fieldSelector")
     try:
-        return parse_fields(selector).exact("metadata.name") if selector else None
+        if not selector:
+            return None
+        parse_labels(request.parameter("labelSelector"))
+        return parse_fields(selector).exact("metadata.name")
     except SelectorError:
         return None
 

@@ -15,7 +15,7 @@ from argosy.local.apiserver.media import wanted_form
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.pagetokens import NOW, read_token, write_token
 from argosy.local.apiserver.registry import Served
-from argosy.local.apiserver.selection import read_selection
+from argosy.local.apiserver.selection import read_selection, read_selectors
 from argosy.local.apiserver.status import StatusError, bad_request, expired, not_found
 from argosy.local.apiserver.store import Store, Stored, TooOldError
 from argosy.local.schema.errors import FieldError, forbidden, not_supported
@@ -26,7 +26,7 @@ _PATIENCE = 3.0  # seconds that a read waits for a version still to come
 
 
 async def get_object(call: Call) -> Response:
-    form = wanted_form(call.request)
+    form = wanted_form(call.request, custom=call.served.custom is not None)
     rv = parse_version(call.request.parameter("resourceVersion"), alone=True)
     await wait_for_version(call.api.store, rv)
     stored = find(call)
@@ -46,11 +46,9 @@ def find(call: Call) -> Stored:
 
 async def list_objects(call: Call) -> Response:
     request, served, store = call.request, call.served, call.api.store
-    form = wanted_form(request)
+    form = wanted_form(request, custom=served.custom is not None, listed=True)
+    limit, token = check_list(request), request.parameter("continue")
     selection = read_selection(request, served, call.namespace)
-    limit, token = request.integer("limit") or 0, request.parameter("continue")
-    request.integer("timeoutSeconds")  # must be a number, though a list ends by itself
-    check_list_options(request)
     rv = parse_version(request.parameter("resourceVersion"))
     after = ""
     if token:
@@ -88,6 +86,15 @@ async def list_objects(call: Call) -> Response:
     if form == "metadata":
         return reply(forms.metadata_list(objects, metadata))
     return _list_response(objects, served, metadata)
+
+
+def check_list(request: Request) -> int:
+    """Refuse options of a list that cannot be read or do not go together; how many objects are wanted."""
+    request.integer("timeoutSeconds")  # must be a number, though a list ends by itself
+    limit = request.integer("limit") or 0
+    read_selectors(request)
+    check_list_options(request)
+    return max(limit, 0)
 
 
 def _list_response(objects: Sequence[Stored], served: Served, metadata: Json) -> Response:

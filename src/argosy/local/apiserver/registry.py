@@ -94,6 +94,11 @@ class Custom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return ()
         return text(self.scale, "specReplicasPath"), text(self.scale, "statusReplicasPath")
 
+    @property
+    def selector(self) -> str:
+        """Where an object that can be scaled tells which pods are its own."""
+        return text(self.scale, "labelSelectorPath")
+
 
 class Registry:
     def __init__(self) -> None:

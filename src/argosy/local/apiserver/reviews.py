@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from argosy.local.apiserver import shape
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.auth import Authenticator
-from argosy.local.apiserver.create import check_identity, read_checked
+from argosy.local.apiserver.create import read_admitted
 from argosy.local.apiserver.http import Response, User, reply
 from argosy.local.apiserver.options import invalid_error, user_agent_manager, write_options
 from argosy.local.apiserver.rbac import Authorizer, together
@@ -32,8 +32,7 @@ KINDS = frozenset(
 async def create_review(call: Call, authorizer: Authorizer, authenticator: Authenticator) -> Response:
     """Answer a review."""
     options = write_options(call.request, "CreateOptions")
-    review = check_identity(await read_checked(call, options), call)
-    review = shape.admit_fields(review, call.served, options.validation, call.request.warnings)
+    review = await read_admitted(call, options)
     metadata = part(review, "metadata")
     user = call.request.user
     match call.served.plural:

@@ -39,11 +39,7 @@ _NAME, _NAMESPACE = -1, -2
 
 def read_selection(request: Request, served: Served, namespace: str, name: str = "") -> Selection:
     """The selection of a request; `name` is that of a watch on a single object."""
-    try:
-        labels = parse_labels(request.parameter("labelSelector"))
-        terms = parse_fields(request.parameter("fieldSelector")).terms
-    except SelectorError as error:
-        raise bad_request(str(error)) from error
+    labels, terms = read_selectors(request)
     fields: list[tuple[int, bool, str]] = []
     pinned: str | None = name or None
     inside: str | None = (namespace or None) if served.namespaced else ""
@@ -54,6 +50,15 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
         else:
             fields.append((index, term.equal, term.value))
     return Selection(inside, labels, tuple(fields), pinned)
+
+
+def read_selectors(request: Request) -> tuple[LabelSelector, tuple[FieldTerm, ...]]:
+    """The selectors as they are written; whether a kind has the fields they name is another question."""
+    try:
+        labels = parse_labels(request.parameter("labelSelector"))
+        return labels, tuple(parse_fields(request.parameter("fieldSelector")).terms)
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
 
 
 def _index(served: Served, term: FieldTerm) -> int:
@@ -69,6 +74,8 @@ def _index(served: Served, term: FieldTerm) -> int:
     if served.custom is None and not served.field_paths:
         known = '"metadata.name", "metadata.namespace"' if served.namespaced else '"metadata.name"'
         raise bad_request(f'"{term.field}" is not a known field selector: only {known}')
+    if served.storage == "jobs.batch":
+        raise bad_request(f'field label "{term.field}" not supported for Job')
     raise bad_request(f"field label not supported: {term.field}")
 
 

@@ -10,6 +10,7 @@ from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.status import internal
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
+from argosy.local.schema.names import address_problems
 from argosy.local.schema.reading import parts, strings, text
 
 KUBERNETES_ADDRESS = "10.96.0.1"
@@ -44,14 +45,20 @@ def _cluster_address(call: Call, service: Json, spec: Json, old: Json | None) ->
         _check(call, service, wanted)
     else:
         wanted = _free(call)
+        if not text(service, "metadata", "name"):
+            problem = (
+                f'IPAddress.networking.k8s.io "{wanted}" is invalid: spec.parentRef.name: Required value'
+            )
+            error = invalid("spec.clusterIPs", [""], f"failed to allocate IP: {problem}")
+            raise invalid_error("", "Service", "", [error])
     spec["clusterIP"], spec["clusterIPs"] = wanted, [wanted]
 
 
 def _check(call: Call, service: Json, wanted: str) -> None:
-    try:
-        inside = ipaddress.ip_address(wanted) in ipaddress.ip_network(SERVICE_RANGE)
-    except ValueError:
-        inside = False
+    if problems := address_problems(wanted):
+        errors = [invalid("spec.clusterIPs[0]", wanted, problem) for problem in problems]
+        raise invalid_error("", "Service", text(service, "metadata", "name"), errors)
+    inside = ipaddress.ip_address(wanted) in ipaddress.ip_network(SERVICE_RANGE)
     problem = ""
     if not inside:
         problem = (

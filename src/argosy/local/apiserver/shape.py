@@ -3,6 +3,8 @@
 The one place where the handlers meet the schema library.
 """
 
+from collections.abc import Sequence
+
 from argosy.local.apiserver.facts import STATUS_KEEPS_LABELS
 from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.registry import Served
@@ -18,29 +20,46 @@ from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.metachecks import metadata_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.ownership import Filter, excluding, only, update_managed_fields
-from argosy.local.schema.reading import text
+from argosy.local.schema.reading import part, text
 from argosy.local.schema.scalechecks import scale_errors
+from argosy.local.schema.shapes import MergeError
+from argosy.local.schema.typed import typed_problems
 from argosy.local.schema.validation import validate as validate_custom
 from argosy.local.schema.validation import validate_status
 
 
 def admit_fields(
-    obj: Json, served: Served, validation: FieldValidation, warnings: list[str], *, patched: str | None = None
+    obj: Json,
+    served: Served,
+    validation: FieldValidation,
+    warnings: list[str],
+    *,
+    patched: str | None = None,
+    doubled: Sequence[str] = (),
+    applied: bool = False,
 ) -> Json:
-    """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read."""
+    """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read.
+
+    `doubled` are paths of fields that stood twice in the body, which is told together with unknown ones.
+    """
+    problems = [f'duplicate field "{path}"' for path in doubled]
     if served.custom is None:
         try:
             unknown = decode(obj, served.schema, served.kind)
         except DecodeError as error:
             raise _unreadable(served, str(error), patched) from error
-        report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
+        # What is unknown is not looked at, and so not seen to stand there twice.
+        problems = [f'duplicate field "{path}"' for path in doubled if patched or path not in unknown]
+        problems += [f'unknown field "{path}"' for path in unknown]
+        report(problems, served, validation, warnings, patched)
         apply_defaults(served.group, served.kind, obj)
         return obj
     try:
-        unknown = structural.admit(obj, served.schema)
+        unknown = structural.admit(obj, served.schema, keep_nulls=applied)
     except DecodeError as error:
         raise _unreadable(served, str(error), patched) from error
-    report([f'unknown field "{path}"' for path in unknown], served, validation, warnings, patched)
+    problems += [f'unknown field "{path}"' for path in unknown]
+    report(problems, served, validation, warnings, patched)
     return obj
 
 
@@ -51,10 +70,10 @@ def validate(obj: Json, served: Served, old: Json | None, subresource: str = "")
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
         )
         if subresource == "status":
-            replicas = scale_errors(obj, served.custom.replicas[1:])
-            return errors + validate_status(obj, served.schema, old, replicas)
-        replicas = scale_errors(obj, served.custom.replicas)
-        return errors + validate_custom(obj, served.schema, old, replicas)
+            replicas = scale_errors(obj, served.custom.replicas[1:], served.custom.selector)
+            return validate_status(obj, served.schema, old, [*errors, *replicas])
+        replicas = scale_errors(obj, served.custom.replicas, served.custom.selector)
+        return validate_custom(obj, served.schema, old, [*errors, *replicas])
     errors = validate_builtin(
         served.group, served.kind, obj, old, namespaced=served.namespaced, subresource=subresource
     )
@@ -78,18 +97,32 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
     return parsed if isinstance(parsed, list) else []
 
 
+def typed_where_dropped(obj: Json, served: Served, subresource: str) -> bool:
+    """Whether the part of a custom resource that this request may not write has the types of its schema."""
+    if served.custom is None or not served.has_status or subresource not in ("", "status"):
+        return True
+    dropped = {name: value for name, value in obj.items() if (name == "status") is not bool(subresource)}
+    dropped.pop("metadata", None)
+    return not typed_problems(dropped, served.schema)
+
+
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
-    """The new object with its fields attributed to who wrote them."""
-    return update_managed_fields(
-        old,
-        new,
-        manager=manager,
-        api_version=served.api_version,
-        time="" if subresource == "scale" else now_text(),  # Kubernetes gives these no time
-        schema=served.schema,
-        subresource=subresource,
-        resets=_resets(served, subresource),
-    )
+    """The new object with its fields attributed to who wrote them; to nobody when it has wrong types."""
+    try:
+        return update_managed_fields(
+            old,
+            new,
+            manager=manager,
+            api_version=served.api_version,
+            time="" if subresource == "scale" else now_text(),  # Kubernetes gives these no time
+            schema=served.schema,
+            subresource=subresource,
+            resets=_resets(served, subresource),
+        )
+    except MergeError:
+        metadata = part(new, "metadata")
+        metadata.pop("managedFields", None)
+        return new
 
 
 def track_apply(

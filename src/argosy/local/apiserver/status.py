@@ -100,6 +100,11 @@ def method_not_allowed() -> StatusError:
     )
 
 
+def method_not_supported(group: str, plural: str, verb: str) -> StatusError:
+    message = f'{verb} is not supported on resources of kind "{qualified(group, plural)}"'
+    return StatusError(405, "MethodNotAllowed", message, _about(group, plural, ""))
+
+
 def unsupported_media_type(offered: Sequence[str]) -> StatusError:
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
         offered

@@ -7,9 +7,9 @@ stored and nobody hears of it.
 import msgspec
 
 from argosy.local.apiserver import forms, shape
-from argosy.local.apiserver.admission import admit_update
+from argosy.local.apiserver.admission import admit_update, check_may_create
 from argosy.local.apiserver.api import Call, arranged
-from argosy.local.apiserver.create import check_identity, create, read_checked
+from argosy.local.apiserver.create import create, read_admitted
 from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.facts import (
@@ -23,30 +23,40 @@ from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.media import Form, wanted_form
 from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.owners import name_owners_once
 from argosy.local.apiserver.status import MODIFIED, StatusError, bad_request, conflict, not_found
 from argosy.local.apiserver.store import Stored
 from argosy.local.schema.errors import FieldError, forbidden, invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import part, strings, text
+from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 
 async def update_object(call: Call) -> Response:
-    form = wanted_form(call.request)
+    form = wanted_form(call.request, custom=call.served.custom is not None)
     options = write_options(call.request, "UpdateOptions")
-    obj = check_identity(await read_checked(call, options), call)
+    obj = await read_admitted(call, options)
     check_name(obj, call)
     served, name = call.served, call.target.name
     head = call.api.head(served, call.namespace, name)
     if head is None:
         if served.storage not in CREATED_BY_UPDATE or call.target.subresource:
             raise not_found(served.group, served.plural, name)
-        made = await create(call, obj, options)
+        check_may_create(call)
+        if uid := text(obj, "metadata", "uid"):
+            key = _storage_key(call, call.namespace, name, dry=options.dry_run)
+            raise conflict(served.group, served.plural, name, _other_uid(key, uid, ""))
+        # Kubernetes reads the version that such an object names, and then takes it for nothing.
+        version = str(ensure(obj, "metadata").pop("resourceVersion", ""))
+        if version and not version.isdigit():
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        made = await create(call, obj, options, admitted=True)
         return (
             reply(made, 201)
             if isinstance(made, dict)
             else Response(forms.render(made, served, form) + b"\n", 201)
         )
-    written = await update(call, head, obj, options)
+    written = await update(call, head, obj, options, admitted=True)
     return answer(written, call, form)
 
 
@@ -63,6 +73,10 @@ def check_name(obj: Json, call: Call) -> None:
         raise bad_request(why)
     if name != wanted:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
+    namespace = text(obj, "metadata", "namespace")
+    if namespace and call.namespace and namespace != call.namespace:
+        asked = f"the namespace on the request ({call.namespace})"
+        raise bad_request(f"the namespace of the object ({namespace}) does not match {asked}")
 
 
 async def update(
@@ -73,16 +87,28 @@ async def update(
     *,
     managed: bool = False,
     patched: str | None = None,
+    admitted: bool = False,
 ) -> Stored | Json:
-    """Store `obj` over `head`; a dry run answers what would have been stored."""
+    """Store `obj` over `head`; a dry run answers what would have been stored.
+
+    `managed` when its fields have owners already, `admitted` when it has been read under its schema.
+    """
     served, subresource = call.served, call.target.subresource
     old = head.decoded()
-    if served.group == "events.k8s.io":
-        obj = to_core(obj)
-    _check_version(call, head, old, obj, patched=patched is not None)
-    obj = shape.admit_fields(obj, served, options.validation, call.request.warnings, patched=patched)
+    if not admitted:
+        if served.group == "events.k8s.io":
+            obj = to_core(obj)
+        obj = shape.admit_fields(
+            obj, served, options.validation, call.request.warnings, patched=patched, applied=managed
+        )
+    _check_version(call, head, old, obj, patched=patched is not None, dry=options.dry_run)
+    name_owners_once(obj, call.request)
+    owned = managed or shape.typed_where_dropped(obj, served, subresource)
     _keep(obj, old, call)
-    if not managed:
+    if not owned:
+        # Kubernetes cannot tell who owns what in an object of wrong types, even where it drops them.
+        ensure(obj, "metadata").pop("managedFields", None)
+    elif not managed:
         obj = shape.track_update(old, obj, served, options.manager, subresource)
     obj = admit_update(call, obj, old)
     _count_generation(obj, old, call)
@@ -90,6 +116,8 @@ async def update(
         check_grant(call, obj, old)
     if errors := [*_finalizer_errors(obj, old), *shape.validate(obj, served, old, subresource)]:
         raise invalid_error(served.group, served.kind, head.name, errors)
+    if not subresource:
+        call.request.warnings += _new_warnings(call, obj, old)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
     if options.dry_run:
         return forms.as_served(obj, served)
@@ -103,20 +131,27 @@ async def update(
     return await call.api.put(served, obj)
 
 
-def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: bool) -> None:
+def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
+    """Of pods and jobs Kubernetes warns again only when their spec has changed."""
+    served = call.served
+    if served.custom is not None:
+        return list(finalizer_warnings(obj, old))
+    before, after = (part(one, "metadata").get("generation") for one in (old, obj))
+    if served.storage in COUNTS_GENERATIONS and before == after:
+        return []
+    return list(warnings(served.group, served.kind, obj, created=False))
+
+
+def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: bool, dry: bool) -> None:
     served = call.served
     uid, old_uid = text(obj, "metadata", "uid"), text(old, "metadata", "uid")
     if uid and uid != old_uid and not patched:
-        why = (
-            f"StorageError: invalid object, Code: 4, Key: {_storage_key(call, head)}, ResourceVersion: 0, "
-            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-            f"UID in object meta: {old_uid}"
-        )
-        raise conflict(served.group, served.plural, head.name, why)
+        key = _storage_key(call, head.namespace, head.name, dry=dry)
+        raise conflict(served.group, served.plural, head.name, _other_uid(key, uid, old_uid))
     version = text(obj, "metadata", "resourceVersion")
     if version in ("", "0"):
         needs = served.custom is not None or served.storage in NEEDS_VERSION
-        if needs and not patched:
+        if needs:
             error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid_error(served.group, served.plural, head.name, [error])
     elif version != str(head.rv):
@@ -125,13 +160,21 @@ def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: b
         raise conflict(served.group, served.plural, head.name, MODIFIED)
 
 
-def _storage_key(call: Call, head: Stored) -> str:
+def _other_uid(key: str, uid: str, found: str) -> str:
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+    )
+
+
+def _storage_key(call: Call, namespace: str, name: str, *, dry: bool) -> str:
     """The key in the words of Kubernetes' own store, which its messages name."""
     served = call.served
     steps = [served.group, served.plural] if served.custom else [served.plural]
     if served.storage == "services":
         steps.append("specs")
-    return "/".join(["/registry", *steps, *([head.namespace] if head.namespace else []), head.name])
+    root = "" if dry else "/registry"  # a dry run does not get as far as to the store
+    return "/".join([root, *steps, *([namespace] if namespace else []), name])
 
 
 _KEPT_METADATA = ("creationTimestamp", "generation", "resourceVersion")
@@ -150,10 +193,10 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
             obj["metadata"] = metadata = dict(old_metadata)
             if managed is not None:
                 metadata["managedFields"] = managed
-        else:
+        elif served.storage == "pods":
             _copy(metadata, old_metadata, "ownerReferences")
-            if served.storage in STATUS_KEEPS_LABELS:
-                _copy(metadata, old_metadata, "labels")
+        elif served.storage in STATUS_KEEPS_LABELS:
+            _copy(metadata, old_metadata, "labels")
     elif served.has_status:
         _copy(obj, old, "status")
     for field in _KEPT_METADATA:

@@ -14,7 +14,7 @@ from argosy.local.apiserver import forms
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import Form, wanted_form
-from argosy.local.apiserver.read import check_list_options, parse_version
+from argosy.local.apiserver.read import check_list, parse_version
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.selection import Selection, read_selection
 from argosy.local.apiserver.status import StatusError, expired
@@ -54,8 +54,8 @@ def event_line(event_type: str, data: bytes) -> bytes:
 
 async def watch_objects(call: Call, lines: Lines) -> Response:
     request, served = call.request, call.served
-    check_list_options(request)
-    form = wanted_form(request)
+    form = wanted_form(request, custom=served.custom is not None, listed=True)
+    check_list(request)
     watcher = Watcher(
         call=call,
         lines=lines,

@@ -28,6 +28,7 @@ from argosy.local.schema.ownership import (
     without_entries,
     without_fields,
 )
+from argosy.local.schema.reading import text
 from argosy.local.schema.shapes import MergeError, Shape, shape_of, shown
 from argosy.local.schema.typed import typed_problems
 
@@ -229,7 +230,7 @@ def _named(obj: Json) -> str:
     metadata = metadata_of(obj)
     group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
     place = f"{group}/{version}, Kind={obj.get('kind', '')}"
-    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {place}"
+    return f"{text(metadata, 'namespace')}/{text(metadata, 'name')}; {place}"
 
 
 def _annotations(obj: Json) -> Json:

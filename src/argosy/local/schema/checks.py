@@ -18,7 +18,7 @@ from argosy.local.schema.errors import (
 )
 from argosy.local.schema.jobchecks import job_change
 from argosy.local.schema.jobstatus import job_status_errors
-from argosy.local.schema.metachecks import immutable, map_errors, metadata_errors
+from argosy.local.schema.metachecks import STANDARD_FINALIZERS, immutable, map_errors, metadata_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import (
     address_problems,
@@ -28,7 +28,13 @@ from argosy.local.schema.names import (
     port_problems,
     qualified_name_problems,
 )
-from argosy.local.schema.podchecks import EFFECTS, PROTOCOLS, pod_spec_errors, pod_update_errors
+from argosy.local.schema.podchecks import (
+    EFFECTS,
+    PROTOCOLS,
+    new_pod_errors,
+    pod_spec_errors,
+    pod_update_errors,
+)
 from argosy.local.schema.quotachecks import quota, quota_status
 from argosy.local.schema.reading import part, parts, text, texts
 from argosy.local.schema.rolloutchecks import replica_status_errors
@@ -64,6 +70,8 @@ def validate_builtin(
         errors += _status_errors(group, kind, new, old)
     if subresource:
         return errors
+    if old is None and (group, kind) == ("", "Pod"):
+        errors += new_pod_errors(new)
     check = _CHECKS.get((group, kind))
     if check is not None:
         errors += check(new)
@@ -81,6 +89,25 @@ def _status_errors(group: str, kind: str, new: Json, old: Json) -> Iterator[Fiel
             yield from replica_status_errors(kind, new, old)
         case "", "ResourceQuota":
             yield from quota_status(new)
+        case "", "Namespace":
+            yield from _namespace_status(new)
+
+
+def _namespace_status(obj: Json) -> Iterator[FieldError]:
+    phase, going = text(obj, "status", "phase"), text(obj, "metadata", "deletionTimestamp")
+    if not going and phase != "Active":
+        yield invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
+    if going and phase != "Terminating":
+        yield invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
+
+
+def _namespace(obj: Json) -> Iterator[FieldError]:
+    for name in texts(obj, "spec", "finalizers"):
+        for problem in qualified_name_problems(name):
+            yield invalid("spec.finalizers", name, problem)
+        if "/" not in name and name not in STANDARD_FINALIZERS:
+            told = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid("spec.finalizers", name, told)
 
 
 def _pod(obj: Json) -> Iterator[FieldError]:
@@ -105,6 +132,11 @@ def _service(obj: Json) -> Iterator[FieldError]:
         yield not_supported("spec.type", kind, SERVICE_TYPES)
     if spec.get("sessionAffinity") not in ("ClientIP", "None"):
         yield not_supported("spec.sessionAffinity", spec.get("sessionAffinity", ""), ("ClientIP", "None"))
+    policy = spec.get("internalTrafficPolicy")
+    if policy is not None and policy not in ("Cluster", "Local"):
+        yield not_supported("spec.internalTrafficPolicy", policy, ("Cluster", "Local"))
+    if headless and kind in ("NodePort", "LoadBalancer"):
+        yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     addresses = texts(spec, "clusterIPs") or ([text(spec, "clusterIP")] if spec.get("clusterIP") else [])
     for index, address in enumerate(addresses):
         if address != "None" and kind != "ExternalName":
@@ -189,13 +221,20 @@ def _secret(obj: Json) -> Iterator[FieldError]:
             yield invalid(f"data[{key}]", key, problem)
     if sum(len(str(value)) * 3 // 4 for value in data.values()) > MAX_DATA_BYTES:
         yield too_long("data", MAX_DATA_BYTES)
-    for key in _SECRET_KEYS.get(text(obj, "type"), ()):
-        if key not in data:
-            yield required(f"data[{key}]")
+    yield from _secret_of_type(text(obj, "type"), data)
     account = "kubernetes.io/service-account.name"
     unnamed = not part(obj, "metadata", "annotations").get(account)
     if unnamed and text(obj, "type") == "kubernetes.io/service-account-token":
         yield required(f"metadata.annotations[{account}]")
+
+
+def _secret_of_type(kind: str, data: Json) -> Iterator[FieldError]:
+    for key in _SECRET_KEYS.get(kind, ()):
+        if key not in data or (kind == "kubernetes.io/ssh-auth" and not data[key]):
+            yield required(f"data[{key}]")
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
+        yield required("data[username]")
+        yield required("data[password]")
 
 
 def _frozen_change(new: Json, old: Json) -> Iterator[FieldError]:
@@ -313,6 +352,7 @@ def _claim(obj: Json) -> Iterator[FieldError]:
 
 _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
     ("", "Pod"): _pod,
+    ("", "Namespace"): _namespace,
     ("", "Service"): _service,
     ("", "ConfigMap"): _config_map,
     ("", "Secret"): _secret,

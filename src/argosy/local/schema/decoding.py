@@ -9,15 +9,18 @@ one pass and in place.
 import base64
 import binascii
 from collections.abc import Mapping
+from typing import cast
 
 from msgspec import UNSET
 
+from argosy.local.schema.gotimes import TimeError, canonical_time
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.quantities import NO_QUANTITY, QuantityError, canonical
 
 STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY, QUANTITY, INT_OR_STRING, ANYTHING, BYTES, TIME = range(11)
 QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
+_SMALL = 1 << 31
 _ZERO: tuple[object, ...] = ("", 0, False)
 _WORDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
@@ -26,11 +29,38 @@ class DecodeError(Exception):
     """A value of the wrong type; the text is what Go's decoder says."""
 
 
+class MismatchError(DecodeError):
+    """A value of another type than its field has."""
+
+
 def decode(obj: Json, schema: Schema, kind: str = "") -> list[str]:
     """Bring the object into the form that Kubernetes stores, in place; return the paths of unknown fields."""
     unknown: list[str] = []
-    _object(obj, _plan(schema), "", unknown, kind)
+    try:
+        _object(obj, _plan(schema), "", unknown, kind)
+    except MismatchError:
+        # Go goes on after a value of the wrong type, but not after a time or quantity that it cannot read.
+        _read_values(obj, schema)
+        raise
     return unknown
+
+
+def _read_values(value: object, schema: Schema) -> None:
+    """Raise DecodeError for the first value that its own type cannot read."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            child = schema.structure.properties.get(name) or schema.additional
+            if child is not None:
+                _read_values(item, child)
+    elif isinstance(value, list) and schema.items is not None:
+        for item in value:
+            _read_values(item, schema.items)
+    elif value is not None:
+        code = code_of(schema)
+        if code == TIME:
+            _time(value, schema, "value")
+        elif code == QUANTITY:
+            _quantity(value)
 
 
 class _Plan:
@@ -59,7 +89,7 @@ class _Field:
     def __init__(self, schema: Schema, omit: bool) -> None:
         self.schema = schema
         self.omit = omit
-        self.code = _code(schema)
+        self.code = code_of(schema)
         self._plan: _Plan | None = None
         self.items = (
             _Field(schema.items, omit=False) if self.code == ARRAY and schema.items is not None else None
@@ -83,7 +113,7 @@ def _plan(schema: Schema) -> _Plan:
     return plan
 
 
-def _code(schema: Schema) -> int:
+def code_of(schema: Schema) -> int:
     if schema.structure.reference == QUANTITY_NAME:
         return QUANTITY
     if schema.int_or_string:
@@ -120,7 +150,7 @@ def _object(obj: Json, plan: _Plan, path: str, unknown: list[str], owner: str) -
         if (
             (code == STRING and kind is str)
             or (code == BOOLEAN and kind is bool)
-            or (code == INTEGER and kind is int)
+            or (code == INTEGER and kind is int and -_SMALL <= cast("int", value) < _SMALL)
         ):
             if field.omit and not value:
                 drop = [key] if drop is None else [*drop, key]
@@ -201,31 +231,47 @@ def _nothing(field: _Field, unknown: list[str]) -> object:
 
 def _scalar(value: object, field: _Field, path: str, owner: str) -> object:
     code = field.code
-    if code in (STRING, TIME) and isinstance(value, str):
+    if code == STRING and isinstance(value, str):
         return value
+    if code == TIME:
+        return _time(value, field.schema, f"struct field {owner}.{_plain(path)}")
     if code == BYTES and isinstance(value, str):
         try:
             base64.b64decode(value, validate=True)
         except binascii.Error:
-            raise DecodeError(_base64_problem(value)) from None
+            raise DecodeError(base64_problem(value)) from None
         return value
     if code == NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
         return value
     if code == INTEGER and isinstance(value, float) and value.is_integer():
         return int(value)
     if code == INTEGER and isinstance(value, float):
-        raise DecodeError(
+        raise MismatchError(
             f"json: cannot unmarshal number {value} into Go struct field {owner}.{_plain(path)} of type "
-            f"{_go_type(field.schema)}"
+            f"{go_type(field.schema)}"
         )
-    if (code == INTEGER and isinstance(value, int) and not isinstance(value, bool)) or (
-        code == BOOLEAN and isinstance(value, bool)
-    ):
+    if code == INTEGER and isinstance(value, int) and not isinstance(value, bool):
+        bound = _SMALL if field.schema.format == "int32" else 1 << 63
+        if -bound <= value < bound:
+            return value
+        into = f"Go struct field {owner}.{_plain(path)} of type {go_type(field.schema)}"
+        raise MismatchError(f"json: cannot unmarshal number {value} into {into}")
+    if code == BOOLEAN and isinstance(value, bool):
         return value
     raise _mismatch(value, field, path, owner)
 
 
-def _base64_problem(value: str) -> str:
+def _time(value: object, schema: Schema, where: str) -> object:
+    if not isinstance(value, str):
+        word = _WORDS.get(type(value), "value")
+        raise DecodeError(f"json: cannot unmarshal {word} into Go {where} of type string")
+    try:
+        return canonical_time(value, micro=schema.structure.reference.endswith("MicroTime"))
+    except TimeError as error:
+        raise DecodeError(str(error)) from None
+
+
+def base64_problem(value: str) -> str:
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     wrong = next((index for index, char in enumerate(value) if char not in alphabet), len(value))
     return f"illegal base64 data at input byte {wrong}"
@@ -240,11 +286,11 @@ def _quantity(value: object) -> object:
         raise DecodeError(str(error)) from None
 
 
-def _mismatch(value: object, field: _Field, path: str, owner: str) -> DecodeError:
+def _mismatch(value: object, field: _Field, path: str, owner: str) -> MismatchError:
     word = _WORDS.get(type(value), "value")
-    return DecodeError(
+    return MismatchError(
         f"json: cannot unmarshal {word} into Go struct field {owner}.{_plain(path)} of type "
-        f"{_go_type(field.schema)}"
+        f"{go_type(field.schema)}"
     )
 
 
@@ -253,7 +299,7 @@ def _plain(path: str) -> str:
     return "".join(part.split("]", 1)[-1] for part in path.split("["))
 
 
-def _go_type(schema: Schema) -> str:
+def go_type(schema: Schema) -> str:
     reference = schema.structure.reference
     if reference == QUANTITY_NAME:
         return "resource.Quantity"
@@ -263,10 +309,10 @@ def _go_type(schema: Schema) -> str:
     if schema.go_type:
         return schema.go_type
     if schema.type == "array" and schema.items is not None:
-        return f"[]{_go_type(schema.items)}"
+        return f"[]{go_type(schema.items)}"
     if schema.type == "object":
         inner = schema.additional
-        return f"map[string]{_go_type(inner)}" if inner is not None else "map[string]interface {}"
+        return f"map[string]{go_type(inner)}" if inner is not None else "map[string]interface {}"
     names: Mapping[str, str] = {"boolean": "bool", "number": "float64", "string": "string"}
     if schema.type == "integer":
         return schema.format or "int"

@@ -184,4 +184,6 @@ def go_text(value: object) -> str:
 def quote(text: str) -> str:
     """A string as Go's %q prints it."""
     escaped = json.dumps(text, ensure_ascii=False)
-    return escaped.replace("\\b", "\\b").replace("\\u00", "\\x") if "\\u00" in escaped else escaped
+    if "\\u00" not in escaped:
+        return escaped
+    return escaped.replace("\\u0007", "\\a").replace("\\u000b", "\\v").replace("\\u00", "\\x")

@@ -82,10 +82,27 @@ def job_change(new: Json, old: Json) -> Iterator[FieldError]:
     yield from _completions_change(after, before)
     for field in ("selector", "template", "completionMode", "backoffLimitPerIndex", "managedBy"):
         if field == "template" and before.get("suspend") is True:
-            continue
-        yield from immutable(f"spec.{field}", after.get(field), before.get(field))
+            yield from _suspended_change(after, before)
+        else:
+            yield from immutable(f"spec.{field}", after.get(field), before.get(field))
     yield from immutable("spec.podFailurePolicy", _go_failure(after), _go_failure(before))
     yield from immutable("spec.successPolicy", _go_success(after), _go_success(before))
+
+
+def _suspended_change(after: Json, before: Json) -> Iterator[FieldError]:
+    """What may change in the template of a Job that waits: where its pods go and what they ask for."""
+    new, old = (_fixed_template(part(spec, "template", "spec")) for spec in (after, before))
+    yield from immutable("spec.template.spec", new, old)
+
+
+def _fixed_template(spec: Json) -> Json:
+    free = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+    fixed = {name: value for name, value in spec.items() if name not in free}
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            containers = parts(spec, field)
+            fixed[field] = [{k: v for k, v in one.items() if k != "resources"} for one in containers]
+    return fixed
 
 
 def index_errors(indexes: str, completions: int) -> tuple[int, str]:

@@ -138,7 +138,7 @@ def _finished(now: _State, before: _State, new: Json) -> Iterator[FieldError]:
         pods = part(new, "status", "uncountedTerminatedPods")
         shown = Ordered(Succeeded=pods.get("succeeded"), Failed=pods.get("failed"))
         yield invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job")
-    if now.ready > now.active and _changed(now, before, "ready", "active"):
+    if now.ready > max(now.active, 0) and _changed(now, before, "ready", "active"):
         yield invalid("status.ready", now.ready, "cannot set more ready pods than active")
 
 

@@ -186,7 +186,9 @@ def all_paths(value: object, shape: Shape) -> FieldSet:
 
 
 def merge(old: object, new: object, shape: Shape) -> object:
-    """Old with new laid over it."""
+    """Old with new laid over it; a null is nothing to lay over a map or list that is merged."""
+    if new is None and old and shape.kind in (MAP, SET, KEYED):
+        return old
     if isinstance(old, dict) and isinstance(new, dict) and shape.kind in (MAP, DEDUCED):
         if not old and not new:
             return new

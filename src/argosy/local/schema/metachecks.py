@@ -51,7 +51,8 @@ def metadata_errors(
     if metadata.get("ownerReferences"):
         errors += _owner_errors(metadata)
     if metadata.get("finalizers"):
-        errors += _finalizer_errors(metadata, custom)
+        # Leases, alone of the built-in kinds here, take any finalizer as custom resources do.
+        errors += _finalizer_errors(metadata, custom or group == "coordination.k8s.io")
     if old is not None:
         errors += _change_errors(metadata, part(old, "metadata"))
         # Kubernetes looks at the metadata of an update twice, and tells each error twice.
@@ -115,6 +116,9 @@ def _owner_errors(metadata: Json) -> Iterator[FieldError]:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 yield invalid(f"metadata.ownerReferences.{field}", "", _empty_owner(field))
+        version = text(owner, "apiVersion")
+        if version.count("/") > 1:  # cannot be read, and so has no version
+            yield invalid("metadata.ownerReferences.apiVersion", version, _empty_owner("apiVersion"))
         if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
             told = "/v1, Kind=Event is disallowed from being an owner"
             yield invalid("metadata.ownerReferences", _in_order(owner), told)

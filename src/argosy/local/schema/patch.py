@@ -110,9 +110,11 @@ def _move(document: object, operation: Json) -> object:
 
 def _copy(document: object, operation: Json) -> object:
     source, path = _source(operation), _path(operation)
-    value = _get(
-        document, source, f"copy operation does not apply: doc is missing from path: {source}: {MISSING}"
-    )
+    missing = f"copy operation does not apply: doc is missing from path: {source}: {MISSING}"
+    parent = _get(document, source.rpartition("/")[0], missing)
+    # Kubernetes' library does not mind that an object has no such field, and copies nothing.
+    absent = isinstance(parent, dict) and _keys(source)[-1] not in parent
+    value = None if absent else _get(document, source, missing)
     return _edit(document, path, "copy", lambda parent, key: _insert(parent, key, value, path))
 
 

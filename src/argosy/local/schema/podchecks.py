@@ -25,6 +25,13 @@ from argosy.local.schema.names import (
     qualified_name_problems,
     subdomain_problems,
 )
+from argosy.local.schema.podparts import (
+    container_part_errors,
+    field_source_errors,
+    item_errors,
+    node_affinity_errors,
+    security_errors,
+)
 from argosy.local.schema.quantities import value_of
 from argosy.local.schema.reading import part, text
 
@@ -81,10 +88,24 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
         yield invalid(
             f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"
         )
+    if spec.get("dnsPolicy") == "None" and not isinstance(spec.get("dnsConfig"), dict):
+        yield required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+    yield from security_errors(part(spec, "securityContext"), f"{path}.securityContext")
+    yield from node_affinity_errors(part(spec, "affinity", "nodeAffinity"), f"{path}.affinity.nodeAffinity")
+    for index, gate in enumerate(parts(spec, "schedulingGates")):
+        for problem in qualified_name_problems(text(gate, "name")):
+            yield invalid(f"{path}.schedulingGates[{index}]", text(gate, "name"), problem)
     if "nodeSelector" in spec:
         yield from map_errors(spec["nodeSelector"], f"{path}.nodeSelector")
     if "tolerations" in spec:
         yield from _toleration_errors(parts(spec, "tolerations"), f"{path}.tolerations")
+
+
+def new_pod_errors(pod: Json) -> Iterator[FieldError]:
+    """What is wrong only with a pod that is about to be made."""
+    spec = part(pod, "spec")
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
@@ -95,24 +116,37 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
             yield forbidden(f"spec.{field}", f"pod updates may not add or remove {word}")
             return
     deadline, previous = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    if isinstance(deadline, int) and deadline < 0:
+        yield invalid("spec.activeDeadlineSeconds", deadline, "must be between 0 and 2147483647, inclusive")
+        return
     if isinstance(deadline, int) and isinstance(previous, int) and deadline > previous:
         yield invalid("spec.activeDeadlineSeconds", deadline, "must be less than or equal to previous value")
         return
     if previous is not None and deadline is None:
         told = "must not update from a positive integer to nil value"
         yield invalid("spec.activeDeadlineSeconds", None, told)
-    if before.get("nodeName") and "tolerations" in before:
-        kept = parts(after, "tolerations")
-        if any(toleration not in kept for toleration in parts(before, "tolerations")):
+    if "tolerations" in before:
+        kept = [_lasting(toleration) for toleration in parts(after, "tolerations")]
+        if any(_lasting(toleration) not in kept for toleration in parts(before, "tolerations")):
             told = "existing toleration can not be modified except its tolerationSeconds"
             yield forbidden("spec.tolerations", told)
+    gates = [text(gate, "name") for gate in parts(before, "schedulingGates")]
+    for index, gate in enumerate(parts(after, "schedulingGates")):
+        if (name := text(gate, "name")) not in gates:
+            told = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", told)
     if _fixed(after, before) != _fixed(before, before):
         yield forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}")
 
 
+def _lasting(toleration: Json) -> Json:
+    """A toleration without how long it lasts."""
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
 def _fixed(spec: Json, before: Json) -> Json:
     """The part of a pod spec that never changes."""
-    skipped = ("activeDeadlineSeconds", "tolerations", "ephemeralContainers")
+    skipped = ("activeDeadlineSeconds", "tolerations", "ephemeralContainers", "schedulingGates")
     fixed = {key: value for key, value in spec.items() if key not in skipped}
     for field in ("containers", "initContainers"):
         if field in fixed:
@@ -121,7 +155,6 @@ def _fixed(spec: Json, before: Json) -> Json:
     if isinstance(period, int) and period < 0:
         fixed.pop("terminationGracePeriodSeconds", None)
     if before.get("schedulingGates"):
-        fixed.pop("schedulingGates", None)
         for field in ("nodeSelector", "affinity"):
             fixed.pop(field, None)
     return fixed
@@ -181,6 +214,7 @@ def _container_errors(container: Json, path: str, volumes: set[object], init: bo
     if resources:
         yield from resource_errors(resources, f"{path}.resources")
     restart = container.get("restartPolicy")
+    yield from container_part_errors(container, path, sidecar=not init or restart == "Always")
     if restart is not None and restart != "Always" and init:
         yield not_supported(f"{path}.restartPolicy", restart, ("Always",))
 
@@ -218,6 +252,8 @@ def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.name", name, problem)
     source = variable.get("valueFrom")
     if isinstance(source, dict):
+        if isinstance(source.get("fieldRef"), dict):
+            yield from field_source_errors(part(source, "fieldRef"), f"{path}.valueFrom.fieldRef")
         given = [key for key in source if source[key] is not None]
         if not given:
             yield invalid(f"{path}.valueFrom", "", _sources())
@@ -278,11 +314,19 @@ def _volume_errors(volumes: Sequence[Json], path: str) -> Iterator[FieldError]:
     names: set[object] = set()
     for index, volume in enumerate(volumes):
         where = f"{path}[{index}]"
-        kinds = [key for key in volume if key != "name"]
+        kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
         for extra in kinds[1:]:
             yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
         yield from _source_errors(volume, where)
         yield from _own_name_errors(volume, where, names)
+
+
+_VOLUMES = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap")
+
+
+def _volume_order(kind: str) -> int:
+    """Kubernetes looks at the kinds of volumes in an order of its own, and takes the first for meant."""
+    return _VOLUMES.index(kind) if kind in _VOLUMES else len(_VOLUMES)
 
 
 def _source_errors(volume: Json, path: str) -> Iterator[FieldError]:
@@ -290,6 +334,8 @@ def _source_errors(volume: Json, path: str) -> Iterator[FieldError]:
         source = volume.get(kind)
         if isinstance(source, dict) and not source.get(field):
             yield required(f"{path}.{kind}.{field}")
+        if isinstance(source, dict) and source.get("items"):
+            yield from item_errors(list(parts(source, "items")), f"{path}.{kind}.items")
     claim = volume.get("persistentVolumeClaim")
     if isinstance(claim, dict) and not claim.get("claimName"):
         yield required(f"{path}.persistentVolumeClaim.claimName")
@@ -309,7 +355,9 @@ def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[Field
         if operator not in ("", "Equal", "Exists"):
             yield not_supported(f"{where}.operator", operator, ("Equal", "Exists"))
         if operator == "Exists" and toleration.get("value"):
-            yield invalid(f"{where}.operator", toleration, "value must be empty when `operator` is 'Exists'")
+            yield invalid(
+                f"{where}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
+            )
         if effect and effect not in EFFECTS:
             yield not_supported(f"{where}.effect", effect, EFFECTS)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":

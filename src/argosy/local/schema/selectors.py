@@ -118,13 +118,15 @@ def selector_from(raw: Mapping[str, object] | None) -> LabelSelector:
 def parse_fields(text: str) -> FieldSelector:
     """Read a field selector such as `metadata.name=a,status.phase!=Running`; backslash escapes , and =."""
     terms: list[FieldTerm] = []
-    for part in _split_unescaped(text):
+    for part in sorted(_split_unescaped(text)):
         if not part:
             continue
         match = re.match(r"((?:[^\\=!]|\\.)*?)(!=|==|=)(.*)\Z", part, re.S)
         if match is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
         field, operator, value = match.groups()
+        if not field and not value and operator != "!=":
+            continue  # Kubernetes takes this for everything
         terms.append(FieldTerm(field, operator != "!=", re.sub(r"\\([\\,=])", r"\1", value)))
     return FieldSelector(tuple(terms))
 
@@ -205,6 +207,9 @@ def _values(tokens: list[str], position: int) -> tuple[frozenset[str], int]:
         found = tokens[position] if position < len(tokens) else ""
         raise SelectorError(f"found '{found}' expected: '('")
     position += 1
+    if position >= len(tokens) or (_is_symbol(tokens[position]) and tokens[position] not in (",", ")")):
+        found = tokens[position] if position < len(tokens) else ""
+        raise SelectorError(f"found '{found}', expected: ',', ')' or identifier")
     values: set[str] = set()
     expect_value = True
     while position < len(tokens):
@@ -221,7 +226,8 @@ def _values(tokens: list[str], position: int) -> tuple[frozenset[str], int]:
         else:
             values.add(word)
             expect_value = False
-    raise SelectorError("found '', expected: ',' or ')'")
+    end = "',', or identifier" if expect_value else "',' or ')'"
+    raise SelectorError(f"found '', expected: {end}")
 
 
 def _checked(requirement: Requirement) -> Requirement:

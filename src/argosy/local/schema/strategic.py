@@ -8,6 +8,7 @@ place as far as possible.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from argosy.local.schema.errors import quote
 from argosy.local.schema.model import ANY, Json, Schema
 
 DIRECTIVE = "$patch"
@@ -247,6 +248,31 @@ def _without_prefix(key: str, prefix: str, error: str) -> str:
     if head != prefix or not slash:
         raise PatchError(error)
     return rest
+
+
+GO_TYPES = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+"""What Go reads JSON into."""
+
+
+def go_syntax(value: object) -> str:
+    """A JSON value as Go would write it in a program."""
+    if isinstance(value, dict):
+        items = ", ".join(f"{quote(str(key))}:{go_syntax(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{items}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(go_syntax(item) for item in value)}}}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "interface {}(nil)"
+    return quote(value) if isinstance(value, str) else str(value)
 
 
 def go_map(value: object) -> str:

@@ -24,10 +24,13 @@ OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _TYPE_META = ("apiVersion", "kind", "metadata")
 
 
-def admit(obj: Json, schema: Schema) -> list[str]:
-    """Prune and default a custom resource in place; return the paths of unknown fields."""
+def admit(obj: Json, schema: Schema, *, keep_nulls: bool = False) -> list[str]:
+    """Prune and default a custom resource in place; return the paths of unknown fields.
+
+    What is applied keeps nulls where they are not allowed, and is refused for them.
+    """
     unknown = prune(obj, schema)
-    default(obj, schema)
+    default(obj, schema, keep_nulls=keep_nulls)
     return unknown
 
 
@@ -39,9 +42,9 @@ def prune(obj: Json, schema: Schema) -> list[str]:
     return unknown + sorted(found)
 
 
-def default(obj: Json, schema: Schema) -> None:
+def default(obj: Json, schema: Schema, *, keep_nulls: bool = False) -> None:
     """Drop nulls that are not allowed and fill in defaults, in place."""
-    _default_object(obj, schema)
+    _default_object(obj, schema, keep_nulls)
 
 
 def _prune_object(obj: Json, schema: Schema, path: str, unknown: list[str], *, root: bool = False) -> None:
@@ -90,7 +93,7 @@ def _coerce_metadata(obj: Json, prefix: str) -> list[str]:
     return [f"{prefix or 'metadata.'}{name}" for name in decode(metadata, schema)]
 
 
-def _default_object(obj: Json, schema: Schema) -> None:
+def _default_object(obj: Json, schema: Schema, keep_nulls: bool) -> None:
     properties = schema.properties
     for name, declared in _defaulted(schema):
         if obj.get(name) is None and not (declared.nullable and name in obj):
@@ -101,15 +104,15 @@ def _default_object(obj: Json, schema: Schema) -> None:
             continue
         value = obj[key]
         if value is None:
-            if not child.nullable and child.default is UNSET:
+            if not child.nullable and child.default is UNSET and not keep_nulls:
                 del obj[key]
         elif isinstance(value, dict):
-            _default_object(value, child)
+            _default_object(value, child, keep_nulls)
         elif isinstance(value, list):
-            _default_list(value, child)
+            _default_list(value, child, keep_nulls)
 
 
-def _default_list(values: list[object], schema: Schema) -> None:
+def _default_list(values: list[object], schema: Schema, keep_nulls: bool) -> None:
     items = schema.items
     if items is None:
         return
@@ -117,9 +120,9 @@ def _default_list(values: list[object], schema: Schema) -> None:
         if item is None and not items.nullable and items.default is not UNSET:
             values[index] = copy.deepcopy(items.default)
         elif isinstance(item, dict):
-            _default_object(item, items)
+            _default_object(item, items, keep_nulls)
         elif isinstance(item, list):
-            _default_list(item, items)
+            _default_list(item, items, keep_nulls)
 
 
 def _defaulted(schema: Schema) -> list[tuple[str, Schema]]:

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.shapes import KEYED, SET, MergeError, Shape, shape_of, shown
-from argosy.local.schema.strategic import go_map
+from argosy.local.schema.strategic import GO_TYPES, go_map, go_syntax
 
 
 def typed_problems(config: Json, schema: Schema) -> str:
     """The problems as one text, each with its path; empty when there are none."""
-    found = list(_problems(config, schema, "", is_open=False))
+    found = sorted(_problems(config, schema, "", is_open=False))
     if len(found) > 1:
         return "errors:\n" + "\n".join(f"  {problem}" for problem in found)
     return found[0] if found else ""
@@ -34,6 +34,10 @@ def _mismatch(value: object, schema: Schema) -> str:
         return ""
     if isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds):
         return ""
+    if word == "string":
+        return f"expected string, got &value.valueUnstructured{{Value:{go_syntax(value)}}}"
+    if word.startswith("numeric"):
+        return f"expected {word}, got {GO_TYPES.get(type(value), 'interface {}')}"
     return f"expected {word}, got &{{{go_map(value)}}}"
 
 

@@ -6,6 +6,7 @@ from argosy.local.schema.errors import FieldError, forbidden, invalid, not_suppo
 from argosy.local.schema.jobchecks import job_errors, restart_errors
 from argosy.local.schema.metachecks import immutable, map_errors
 from argosy.local.schema.model import Json
+from argosy.local.schema.names import label_problems
 from argosy.local.schema.podchecks import pod_spec_errors
 from argosy.local.schema.reading import part, parts, text
 from argosy.local.schema.rolloutchecks import rollout_errors
@@ -127,14 +128,46 @@ def stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
 def job(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
     yield from _job_spec(spec, "spec")
+    yield from _indexed_name(obj)
     manual = spec.get("manualSelector") is True
     selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
-    uid = text(obj, "metadata", "uid")
-    own = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    if not manual and uid and selector != own:
-        yield invalid("spec.selector", selector, "`selector` not auto-generated")
-    if selector is not None and not _selects(selector, labels):
+    prepared = bool(text(obj, "metadata", "uid"))
+    if selector is None and prepared:
+        yield required("spec.selector")
+    elif wrong := list(map_errors(part(selector, "matchLabels"), "spec.selector.matchLabels")):
+        yield from wrong
+        return
+    elif prepared and not manual:
+        yield from _generated(obj, selector, labels if isinstance(labels, dict) else {})
+    if (selector is None and prepared) or (selector is not None and not _selects(selector, labels)):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def _indexed_name(obj: Json) -> Iterator[FieldError]:
+    """The pods of an Indexed job are called by its name and an index, which must make a host name."""
+    spec, name = part(obj, "spec"), text(obj, "metadata", "name")
+    completions = spec.get("completions")
+    if spec.get("completionMode") != "Indexed" or not isinstance(completions, int) or completions <= 0:
+        return
+    longest = f"{name}-{completions - 1}"
+    if label_problems(longest):
+        told = f"will not able to create pod with invalid DNS label: {longest}"
+        yield invalid("metadata.name", name, told)
+
+
+def _generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError]:
+    """The labels by which a job finds its pods, and its selector, are the server's to say."""
+    uid, name = text(obj, "metadata", "uid"), text(obj, "metadata", "name")
+    own = {"controller-uid": uid, "job-name": name}
+    own |= {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
+    for key, value in own.items():
+        where = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            yield required(where, f"must be '{value}'")
+        elif labels[key] != value:
+            yield invalid(where, labels, f"must be '{value}'")
+    if not _selects(selector, own):
+        yield invalid("spec.selector", selector, "`selector` not auto-generated")
 
 
 def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:

@@ -1,0 +1,78 @@
+"""What Kubernetes warns of in objects that it takes all the same."""
+
+from collections.abc import Iterator
+
+from argosy.local.schema.metachecks import STANDARD_FINALIZERS
+from argosy.local.schema.model import Json
+from argosy.local.schema.names import label_problems
+from argosy.local.schema.reading import part, parts, strings, text
+
+
+def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str]:
+    """Warnings about an object that is about to be stored."""
+    match group, kind:
+        case "", "Pod":
+            if created:
+                yield from _name(obj, "this is used in the Pod's hostname")
+            yield from _pod_spec(part(obj, "spec"), "spec")
+        case "batch", "Job":
+            if created:
+                yield from _name(obj, "this is used in Pod names and hostnames")
+            yield from _pod_spec(part(obj, "spec", "template", "spec"), "spec.template.spec")
+        case "", "Service":
+            yield from _service(part(obj, "spec"))
+
+
+def finalizer_warnings(obj: Json, old: Json | None) -> Iterator[str]:
+    """Finalizers that a custom resource is newly given, and that anybody else may use."""
+    told = (
+        "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+    )
+    known = {*STANDARD_FINALIZERS, *strings(old or {}, "metadata", "finalizers")}
+    for name in sorted({*strings(obj, "metadata", "finalizers")} - known):
+        if "/" not in name:
+            yield f'metadata.finalizers: "{name}": {told}'
+
+
+def _name(obj: Json, why: str) -> Iterator[str]:
+    if problems := label_problems(text(obj, "metadata", "name")):
+        told = f"{why}, which can result in surprising behavior; a DNS label is recommended"
+        yield f"metadata.name: {told}: [{' '.join(problems)}]"
+
+
+def _pod_spec(spec: Json, path: str) -> Iterator[str]:
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(parts(spec, field)):
+            yield from _variables(container, f"{path}.{field}[{index}]")
+    period = spec.get("terminationGracePeriodSeconds")
+    if isinstance(period, int) and period < 0:
+        told = "must be >= 0; negative values are invalid and will be treated as 1"
+        yield f"{path}.terminationGracePeriodSeconds: {told}"
+
+
+def _variables(container: Json, path: str) -> Iterator[str]:
+    """A variable set twice, unless the second adds to the first."""
+    seen: set[str] = set()
+    for index, variable in enumerate(parts(container, "env")):
+        name, value = text(variable, "name"), text(variable, "value")
+        reference = f"$({name})"
+        if name in seen and ("valueFrom" in variable or value == reference or reference not in value):
+            told = f'hides previous definition of "{name}", which may be dropped when using apply'
+            yield f"{path}.env[{index}]: {told}"
+        seen.add(name)
+
+
+def _service(spec: Json) -> Iterator[str]:
+    kind = text(spec, "type")
+    if kind == "ClusterIP" and spec.get("clusterIP") == "None":
+        for field in ("loadBalancerIP", "externalIPs"):
+            if spec.get(field):
+                yield f"spec.{field} is ignored for headless services"
+        if spec.get("sessionAffinity") != "None":
+            yield "spec.SessionAffinity is ignored for headless services"
+    elif spec.get("externalIPs") and kind != "ExternalName":
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if kind == "ExternalName" and spec.get("externalIPs"):
+        yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
+    if kind != "ExternalName" and spec.get("externalName"):
+        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
