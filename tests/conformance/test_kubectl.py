@@ -194,7 +194,7 @@ def test_a_deployment_rolls_out_and_back(talking: Tenant) -> None:
         said = talking.kubectl("logs", "-l", "app=web", "--tail=-1", code=None).stdout
         return word in said.split()
 
-    command = ("--", "sh", "-c", "echo ${WORD:-first}; exec sleep 600")
+    command = ("--", "sh", "-c", "trap exit TERM; echo ${WORD:-first}; sleep 600 & wait")
     talking.kubectl("create", "deployment", "web", f"--image={IMAGE}", "--replicas=2", *command)
     patch = '{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}'
     talking.kubectl("patch", "deployment", "web", "-p", patch)
