@@ -35,6 +35,8 @@ SECOND_LOOKS = 3
 class Command:
     arguments: tuple[str, ...]
     is_pytest: bool = False
+    where: tuple[str, ...] = ()
+    """In which files pytest looks for tests; in all by default."""
     spread: tuple[str, ...] = ()
     """How pytest deals the tests out to processes."""
 
@@ -53,8 +55,8 @@ def tests(marks: str, *spread: str) -> Command:
 
 def conformance(marks: str, *spread: str) -> Command:
     """The suite that also runs on the local control plane, on a real cluster."""
-    words = ("-m", "pytest", "-q", "tests/conformance", "--on", "cluster", "-m", marks)
-    return Command(words, is_pytest=True, spread=spread)
+    words = ("-m", "pytest", "-q", "--on", "cluster", "-m", marks)
+    return Command(words, is_pytest=True, where=("tests/conformance",), spread=spread)
 
 
 PARALLEL = ("-n", str(max(3, min(8, os.cpu_count() or 3))), "--dist", "worksteal")
@@ -183,7 +185,7 @@ def _run_tests(command: Command, deadline: float, skipped: Counter[str], unstead
     with tempfile.TemporaryDirectory() as scratch:
         account = Path(scratch) / "account.xml"
         words = [sys.executable, *command.arguments, f"--junitxml={account}"]
-        code = _call([*words, *command.spread], deadline)
+        code = _call([*words, *command.spread, *command.where], deadline)
         if account.exists():
             skipped.update(_skips(account))
         if code == NO_TESTS:

@@ -47,7 +47,7 @@ def outcome(stages: ModuleType, *bodies: str, seconds: float = 60) -> tuple[str,
     """What failed, and which tests were unsteady."""
     text = "".join(textwrap.dedent(body.format(n=number)) for number, body in enumerate(bodies))
     (stages.ROOT / "tests" / "test_made.py").write_text("import pytest, time\n" + text)
-    command = stages.Command(("-m", "pytest", "-q", "-m", "not long"), is_pytest=True)
+    command = stages.Command(("-m", "pytest", "-q", "-m", "not long"), is_pytest=True, where=("tests",))
     unsteady: list[str] = []
     return stages._run_tests(command, time.monotonic() + seconds, Counter(), unsteady), unsteady
 
