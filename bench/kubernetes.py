@@ -53,7 +53,7 @@ class Sizes(Struct, frozen=True):
     """W2: how long the pods of a job run after the last of them has come up."""
     late_seconds: float = 2.5
     """How long is waited for what the operator still writes after the last thing that was waited for."""
-    idle_seconds: float = 15.0
+    idle_seconds: float = 10.0
     workloads: tuple[str, ...] = ("w1", "w2", "w3", "w4")
 
     @classmethod

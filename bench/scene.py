@@ -16,6 +16,8 @@ from msgspec import Struct
 from argosy.dialects.trainingrun import TrainingRunDialect
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
+from argosy.engine.errors import NotFound
+from argosy.engine.objects import Fetchable
 from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Namespace, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
@@ -93,11 +95,17 @@ class Scene:
 
     async def clear(self) -> None:
         """Take away all that was made; there is nobody else to do it."""
-        for kind in (TrainingRun, SeenPod, Service):
-            await self.client.request(
-                "DELETE", kind.resource.path(None, self.namespace), query={"gracePeriodSeconds": "0"}
-            )
+        await self._delete(SeenRun, [run.metadata.name for run in self.runs])
+        await self._delete(SeenPod, [pod.metadata.name for pod in self.pods])
+        await self.client.request("DELETE", Service.resource.path(None, self.namespace))
         await self.until(lambda: not len(self.pods) and not len(self.runs), "all is gone")
+
+    async def _delete(self, kind: type[Fetchable], names: Sequence[str]) -> None:
+        async def one(number: int) -> None:
+            with contextlib.suppress(NotFound):
+                await self.client.delete(kind, names[number], self.namespace, grace_seconds=0)
+
+        await per_second(len(names), one, 64)
 
     def _pod(self, change: Change[SeenPod]) -> None:
         self._changed.set()
