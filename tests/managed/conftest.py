@@ -43,12 +43,14 @@ class Planes:
                     f"{server.name}: {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
                 )
 
-    def same(self, *words: str, stdin: str = "", code: int | None = 0) -> str:
-        """Run a command on both; what it told must be the same, and is returned."""
+    def same(self, *words: str, stdin: str = "", code: int | None = 0, ordered: bool = True) -> str:
+        """Run a command on both; what it told must be the same, in any order if need be, and is returned."""
         told = []
         for server in self.servers:
             done = self._run(server, words, stdin)
-            told.append(f"{normal(done.stdout)}{normal(done.stderr)}(ended with {done.returncode})")
+            lines = normal(done.stdout).splitlines()
+            shown = "\n".join(lines if ordered else sorted(lines))
+            told.append(f"{shown}\n{normal(done.stderr)}(ended with {done.returncode})")
             assert code in (None, done.returncode), f"{server.name}: {told[-1]}"
         assert told[1] == told[0]
         return told[0]

@@ -59,19 +59,3 @@ def test_orphans_stay(planes: Planes) -> None:
         "pods", shown=lambda items: [dig(i, "metadata.ownerReferences") for i in items], want=[None]
     )
     planes.eventually("pods", shown=lambda items: [dig(i, "metadata.finalizers") for i in items], want=[None])
-
-
-def test_a_cluster_role_gathers_the_rules_of_others(planes: Planes) -> None:
-    name = planes.namespace
-    planes.same("create", "clusterrole", name, f"--aggregation-rule=of={name}")
-    for part, resource in (("b", "pods"), ("a", "secrets")):
-        planes.say("create", "clusterrole", f"{name}-{part}", "--verb=get", f"--resource={resource}")
-        planes.say("label", "clusterrole", f"{name}-{part}", f"of={name}")
-    selection = ("clusterroles", f"--field-selector=metadata.name={name}")
-    rules = [[{"apiGroups": [""], "resources": [r], "verbs": ["get"]} for r in ("secrets", "pods")]]
-    planes.eventually(*selection, shown=lambda items: [item["rules"] for item in items], want=rules)
-    planes.same("create", "rolebinding", "b", f"--clusterrole={name}", "--user=bob")
-    planes.until("auth", "can-i", "get", "secrets", "--as=bob")
-    planes.same("auth", "can-i", "get", "secrets", "--as=bob")
-    planes.same("auth", "can-i", "get", "configmaps", "--as=bob", code=1)
-    planes.say("delete", "clusterrole", name, f"{name}-a", f"{name}-b")

@@ -63,8 +63,13 @@ def deployments(items: list[Json]) -> object:
 
 
 def _status(item: Json) -> object:
-    """The status without its times; conditions in the order of their types."""
+    """The status without its times; conditions in the order of their types.
+
+    How many steps a rollout takes is chance, and so is how often a set was written: the generation says only
+    whether the last one was seen.
+    """
     status = json.loads(normal(json.dumps(item["status"])))
+    status["observedGeneration"] = status.get("observedGeneration") == dig(item, "metadata.generation")
     conditions = [
         {key: value for key, value in condition.items() if not key.startswith("last")}
         for condition in status.pop("conditions", [])

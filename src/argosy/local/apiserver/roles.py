@@ -46,7 +46,15 @@ def cluster_roles() -> list[Json]:
         ),
         _role(
             "system:service-account-issuer-discovery",
-            [_paths(["get"], "/.well-known/openid-configuration", "/openid/v1/jwks")],
+            [
+                _paths(
+                    ["get"],
+                    "/.well-known/openid-configuration",
+                    "/.well-known/openid-configuration/",
+                    "/openid/v1/jwks",
+                    "/openid/v1/jwks/",
+                )
+            ],
         ),
     ]
 
