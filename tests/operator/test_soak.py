@@ -15,7 +15,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, ServiceAccount
-from argosy.kinds.labels import OPERATOR_NAMESPACE
+from argosy.kinds.labels import MANAGED_BY, MANAGER, OPERATOR_NAMESPACE
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.builders import pod_template, run
 from argosy.testing.servers import Server, free_port
@@ -128,7 +128,7 @@ async def test_five_thousand_jobs_leave_nothing_behind(real_apiserver: Server) -
     server, port = real_apiserver, free_port()
     known = ("--kubeconfig", str(server.kubeconfig))
     operator = ("argosy", "operator", *known, "--no-leader-elect", "--health", f"127.0.0.1:{port}")
-    simulator = ("argosy.testing.simulate", *known, "--nodes", "20", "--schedule")
+    simulator = ("argosy.testing.simulate", *known, "--nodes", "20", "--schedule", "--remove")
     sizes: list[Size] = []
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
         await prepare(client)
@@ -145,7 +145,7 @@ async def test_five_thousand_jobs_leave_nothing_behind(real_apiserver: Server) -
                 sys.stdout.write(f"after {start + ROUND} jobs: {sizes[-1]}\n")
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-        assert not (await client.list(Pod, "default")).items
+        assert not (await client.list(Pod, "default", labels=f"{MANAGED_BY}={MANAGER}")).items
     first, last = sizes[0], sizes[-1]
     assert last["process_resident_memory_bytes"] <= 1.1 * first["process_resident_memory_bytes"]
     assert last["process_open_fds"] <= first["process_open_fds"] + 8
