@@ -398,6 +398,6 @@ class TrainingRun(Struct, frozen=True):
     status: Annotated[
         TrainingRunStatus,
         # The operator alone writes it, and always all of it. To keep for each field who owns it would take a
-        # third of the object's size, and of what a write of it costs the API server.
+        # third of the object's size, and a quarter of what a write of it costs the API server.
         Meta(extra_json_schema={"x-kubernetes-map-type": "atomic"}),
     ] = TrainingRunStatus()
