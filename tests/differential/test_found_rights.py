@@ -10,11 +10,13 @@ from argosy.testing.manifests import (
     DEFINITIONS,
     JOBS,
     NAMESPACES,
+    PODS,
     SERVICES,
     WIDGETS,
     config_map,
     definition,
     job,
+    pod,
     service,
     widget,
 )
@@ -24,6 +26,9 @@ ONE = f"{CONFIG_MAPS}/a"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
 LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
+ODD_MAP = {"type": "object", "x-kubernetes-map-type": "x"}
+PRINTS = ("message", "details.causes.*.message")
+"""Texts that show values of Go's own structs."""
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "00000000-0000-0000-0000-00000000000a"}
 SPACE = f"{NAMESPACES}/$ns-x"
 MADE = post(CONFIG_MAPS, config_map(), shown=False)
@@ -90,6 +95,39 @@ CASES: dict[str, list[Step]] = {
         post(WIDGETS, widget(), shown=False),
         patch(f"{WIDGETS}/a", {"apiVersion": "v2"}),
         patch(f"{WIDGETS}/a", {"kind": "Gadget"}),
+    ],
+    "the address of a service is kept for its name": [
+        post(SERVICES, {**service(), "metadata": {"name": "a/b"}}, hide=PRINTS),
+    ],
+    "metadata of a custom resource is read in order": [
+        *DEFINED,
+        post(WIDGETS, widget(metadata={"generateName": 1, "annotations": {"note": 1}})),
+    ],
+    "metadata of a wrong type in a patch": [
+        *DEFINED,
+        post(WIDGETS, widget(), shown=False),
+        patch(f"{WIDGETS}/a", {"metadata": "text"}, hide=PRINTS),
+        patch(
+            f"{WIDGETS}/a",
+            {"metadata": {"creationTimestamp": 1, "deletionGracePeriodSeconds": "5"}},
+            hide=PRINTS,
+        ),
+    ],
+    "a toleration of everything is added to, not replaced": [
+        post(PODS, pod(), shown=False),
+        patch(f"{PODS}/a", {"spec": {"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]}}),
+        patch(f"{PODS}/a", {"spec": {"tolerations": [{}]}}),
+    ],
+    "a map is granular or atomic": [
+        post(
+            DEFINITIONS,
+            definition(
+                {"type": "object", "properties": {"a": {"type": "object", "x-kubernetes-map-type": "x"}}}
+            ),
+        ),
+    ],
+    "a dry run of an update that would create keeps the version": [
+        put(f"{LEASES}/a?dryRun=All", {**LEASE, "metadata": {"name": "a", "resourceVersion": "7"}}),
     ],
     "all that is wrong with what is applied is told in order": [
         apply(ONE, {**config_map(), "data": {"k": 1.5}, "binaryData": {"b": 1}}),

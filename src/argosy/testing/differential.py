@@ -149,12 +149,14 @@ def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Js
         return replay(caller, namespace, steps)
 
 
-def replay(caller: "Caller", namespace: str, steps: Sequence[Step]) -> list[Json]:
+def replay(
+    caller: "Caller", namespace: str, steps: Sequence[Step], prepared: Sequence[Step] | None = None
+) -> list[Json]:
     """The same over connections that stay open: for many transcripts one after the other."""
     saved: dict[str, Json] = {"ns": namespace}
     normaliser = Normaliser(caller.server.url)
     answers: list[Json] = []
-    for step in [*_preparation(namespace), *steps]:
+    for step in [*(preparation(namespace) if prepared is None else prepared), *steps]:
         if step.act is not None:
             step.act(caller.server)
             continue
@@ -174,7 +176,7 @@ def replay(caller: "Caller", namespace: str, steps: Sequence[Step]) -> list[Json
     return answers
 
 
-def _preparation(namespace: str) -> tuple[Step, ...]:
+def preparation(namespace: str) -> tuple[Step, ...]:
     """A namespace with a ServiceAccount, which pods need and a controller would make.
 
     Our server makes that and a ConfigMap by itself; both go, so that the two servers begin alike.
@@ -201,6 +203,8 @@ class Caller:
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.patience = _SECONDS
+        """How long to repeat a step whose condition does not hold."""
         self._context = ssl.create_default_context(cafile=str(server.ca_file))
         self._connections: dict[str, http.client.HTTPSConnection] = {}
         self._open: dict[str, tuple[http.client.HTTPSConnection, http.client.HTTPResponse]] = {}
@@ -221,7 +225,7 @@ class Caller:
         """Send one step; repeated until its condition holds, if it has one."""
         if step.live:
             return self._listen(step) if step.path else self._heard(step)
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + self.patience
         while True:
             answer = self._watch(step) if step.events is not None else self._request(step)
             if _is_early(answer) and time.monotonic() < deadline:

@@ -10,6 +10,7 @@ import re
 _UUID = re.compile(r"\b(?!0{8}-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_CLUSTER_IP = re.compile(r"10\.96\.\d+\.\d+")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _WEB_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _VERSIONS_TOO_OLD = re.compile(r"too old resource version: \d+ \(\d+\)")
@@ -101,6 +102,8 @@ class Normaliser:
         if key == "continue" and text:
             return "<continue>"
         if key in ("clusterIP", "clusterIPs", "cells") and text.startswith("10."):
+            return "<cluster ip>"
+        if _CLUSTER_IP.fullmatch(text):
             return "<cluster ip>"
         if _TIME.fullmatch(text):
             return "<time>"

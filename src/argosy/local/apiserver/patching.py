@@ -93,7 +93,7 @@ def _admitted(
     if refusal := wrong_kind(obj, call):
         if served.custom is not None and isinstance(obj.get("metadata"), dict):
             refusal = _renamed(call, obj)
-        elif served.custom is None:
+        else:
             why = refusal.message.partition(f"cannot be handled as a {served.kind}: ")[2]
             refusal = invalid_error("", "", "", [invalid("patch", shown, why)])
         raise refusal
@@ -203,6 +203,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     live = forms.as_served(head.decoded(), served) if head else None
     uid = text(config, "metadata", "uid")
     if live is None and call.target.subresource:
+        check_name(config, call)
         raise not_found(served.group, served.plural, name)
     if live is None and uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"

@@ -105,17 +105,12 @@ def add_tolerations(spec: Json) -> None:
     tolerations = parts(spec, "tolerations")
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(
-            text(t, "key") in (key, "") and text(t, "effect") in ("NoExecute", "") and _tolerates(t, key)
-            for t in tolerations
+            text(t, "key") in (key, "") and text(t, "effect") in ("NoExecute", "") for t in tolerations
         ):
             tolerations.append(
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _WAIT_SECONDS}
             )
     spec["tolerations"] = tolerations
-
-
-def _tolerates(toleration: Json, key: str) -> bool:
-    return text(toleration, "key") == key or text(toleration, "operator") == "Exists"
 
 
 def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:

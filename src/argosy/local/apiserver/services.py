@@ -45,13 +45,22 @@ def _cluster_address(call: Call, service: Json, spec: Json, old: Json | None) ->
         _check(call, service, wanted)
     else:
         wanted = _free(call)
-        if not text(service, "metadata", "name"):
-            problem = (
-                f'IPAddress.networking.k8s.io "{wanted}" is invalid: spec.parentRef.name: Required value'
-            )
-            error = invalid("spec.clusterIPs", [""], f"failed to allocate IP: {problem}")
-            raise invalid_error("", "Service", "", [error])
+        _check_owner(text(service, "metadata", "name"), wanted)
     spec["clusterIP"], spec["clusterIPs"] = wanted, [wanted]
+
+
+def _check_owner(name: str, address: str) -> None:
+    """Kubernetes keeps an object for each address, which names its service, before it looks at that one."""
+    problem = "Required value" if not name else ""
+    for part in ("/", "%"):
+        if part in name:
+            problem = f"Invalid value: \"{name}\": may not contain '{part}'"
+    if name in (".", ".."):
+        problem = f"Invalid value: \"{name}\": may not be '{name}'"
+    if problem:
+        held = f'IPAddress.networking.k8s.io "{address}"'
+        told = f"failed to allocate IP: {held} is invalid: spec.parentRef.name: {problem}"
+        raise invalid_error("", "Service", name, [invalid("spec.clusterIPs", [""], told)])
 
 
 def _check(call: Call, service: Json, wanted: str) -> None:

@@ -51,6 +51,10 @@ async def update_object(call: Call) -> Response:
         if version and not version.isdigit():
             raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
         made = await create(call, obj, options, admitted=True)
+        if isinstance(made, dict) and version:
+            ensure(made, "metadata")["resourceVersion"] = (
+                version  # a dry run does not get as far as to drop it
+            )
         return (
             reply(made, 201)
             if isinstance(made, dict)

@@ -40,25 +40,26 @@ def decode(obj: Json, schema: Schema, kind: str = "") -> list[str]:
         _object(obj, _plan(schema), "", unknown, kind)
     except MismatchError:
         # Go goes on after a value of the wrong type, but not after a time or quantity that it cannot read.
-        _read_values(obj, schema)
+        _read_values(obj, schema, "", kind)
         raise
     return unknown
 
 
-def _read_values(value: object, schema: Schema) -> None:
+def _read_values(value: object, schema: Schema, path: str, owner: str) -> None:
     """Raise DecodeError for the first value that its own type cannot read."""
     if isinstance(value, dict):
+        owner = schema.structure.reference.rsplit(".", 1)[-1] or owner
         for name, item in value.items():
             child = schema.structure.properties.get(name) or schema.additional
             if child is not None:
-                _read_values(item, child)
+                _read_values(item, child, f"{path}.{name}" if path else name, owner)
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
-            _read_values(item, schema.items)
+            _read_values(item, schema.items, path, owner)
     elif value is not None:
         code = code_of(schema)
         if code == TIME:
-            _time(value, schema, "value")
+            _time(value, schema, f"struct field {owner}.{path}")
         elif code == QUANTITY:
             _quantity(value)
 

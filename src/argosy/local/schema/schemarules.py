@@ -86,6 +86,9 @@ def _regexp(error: re.error, pattern: str) -> str:
 
 
 def _list_rules(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
+    map_type = raw.get("x-kubernetes-map-type")
+    if map_type is not None and map_type not in ("atomic", "granular"):
+        yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
     list_type, keys = raw.get("x-kubernetes-list-type"), raw.get("x-kubernetes-list-map-keys")
     if list_type is not None and raw.get("type") != "array":
         shown = raw.get("type", "")

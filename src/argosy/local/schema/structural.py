@@ -9,6 +9,7 @@ together.
 
 import copy
 
+import msgspec
 from msgspec import UNSET
 
 from argosy.local.schema.builtin import definition
@@ -90,7 +91,13 @@ def _coerce_metadata(obj: Json, prefix: str) -> list[str]:
     if not isinstance(metadata, dict):
         return []
     schema = definition(OBJECT_META)
-    return [f"{prefix or 'metadata.'}{name}" for name in decode(metadata, schema)]
+    try:
+        unknown = decode(metadata, schema)
+    except DecodeError:
+        # Kubernetes writes metadata with its fields in order before it reads it as what it is.
+        decode(msgspec.json.decode(msgspec.json.encode(metadata, order="sorted")), schema)
+        raise
+    return [f"{prefix or 'metadata.'}{name}" for name in unknown]
 
 
 def _default_object(obj: Json, schema: Schema, keep_nulls: bool) -> None:

@@ -51,13 +51,13 @@ def change(scene: Scene) -> list[Step]:
         return [patch(NAME, *draw.pick(_REFUSED), hide=("status", *_GO_VALUES))]
     mark = f"c{len(scene.saves)}"
     scene.save(scene.kind())
-    more: Json = {"type": "object", "properties": {mark: {"type": "string", "default": mark}}}
+    more: Json = {"type": "object", "properties": {mark: {"type": "string"}}}
     spec = merged(merged(SPEC, more), draw.pick(_SPECS))
     versions = [version(one.api_version.split("/")[1], spec) for one in scene.kinds]
     for one in versions[1:]:
         one["storage"] = False
-    # The new default tells that the new schema is used; the object it is tried with is not kept.
-    probe = scene.kinds[0].object("probe", [{"spec": {"title": "ab"}}])
+    # A field that is not dropped tells that the new schema is used; the object it is tried with is not kept.
+    probe = scene.kinds[0].object("probe", [{"spec": {"title": "ab", mark: "x"}}])
     tried = [
         post(
             f"{one.collection}?dryRun=All",
@@ -108,7 +108,7 @@ CLEANED = (delete(NAME, shown=False),)
 _SPECS: tuple[Json, ...] = (
     {"properties": {"size": {"type": "integer", "minimum": 2, "maximum": 10}}},
     {"properties": {"colour": {"type": "string", "enum": ["red", "green", "blue"], "default": "blue"}}},
-    {"properties": {"added": {"type": "string", "default": "new"}}},
+    {"properties": {"added": {"type": "string"}}},
     {"required": ["size", "title"]},
     {
         "properties": {

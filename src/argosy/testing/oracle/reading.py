@@ -78,7 +78,7 @@ def list_all(scene: Scene) -> list[Step]:
     accept = draw.weighted(forms, (70, 15, 8, 7))
     if accept == TABLE and draw.chance(30):
         asked["includeObject"] = draw.pick(("Object", "None", "Metadata", "Nonsense"))
-    step = get(kind.collection + query(**asked), accept=accept, save=(saved := scene.save(kind)))
+    step = get(kind.collection + query(**asked), accept=accept, save=(saved := scene.save_list(kind)))
     if "limit" in asked:
         rest = {name: asked[name] for name in ("labelSelector", "fieldSelector", "limit") if name in asked}
         scene.pages.append((saved, f"{kind.collection}{query(**rest)}"))
@@ -101,7 +101,7 @@ def _version(scene: Scene, kind: Kind, asked: dict[str, str]) -> list[Step]:
     draw = scene.draw
     if not draw.chance(25):
         return []
-    asked["resourceVersion"] = draw.pick((scene.version(kind), scene.version(kind), "0", "x", "-1"))
+    asked["resourceVersion"] = draw.pick((scene.moment(kind), scene.moment(kind), "0", "x", "-1"))
     if draw.chance(50):
         asked["resourceVersionMatch"] = draw.pick(
             ("NotOlderThan", "Exact", "NotOlderThan", "Exact", "Nonsense")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from argosy.testing.differential import Caller, Step, replay
+from argosy.testing.differential import Caller, Step, preparation, replay
 from argosy.testing.oracle import sequences
 from argosy.testing.oracle.account import Account, Disagreement
 from argosy.testing.oracle.settling import settled
@@ -56,6 +56,11 @@ class Lane:
         """Define the kind that sequences share."""
         list(self._pool.map(define, self._callers))
 
+    def hurry(self, *, patience: float) -> None:
+        """Wait no longer than that for what steps wait for."""
+        for caller in self._callers:
+            caller.patience = patience
+
     def ask(self, steps: Sequence[Step]) -> Answers:
         """Both servers' answers, in a fresh namespace."""
         namespace = f"o{secrets.token_hex(5)}"
@@ -65,9 +70,21 @@ class Lane:
 
 def _answers(caller: Caller, namespace: str, steps: Sequence[Step]) -> list[Json]:
     try:
-        return [settled(answer) for answer in replay(caller, namespace, steps)]
+        answers = replay(caller, namespace, steps, _prepared(namespace, steps))
+        return [settled(answer) for answer in answers]
     except TimeoutError as error:
         return [str(error).replace(namespace, "$ns")]
+
+
+def _prepared(namespace: str, steps: Sequence[Step]) -> list[Step]:
+    """What these steps need of what every namespace is given: most need nothing but the namespace."""
+    paths = " ".join(step.path for step in steps)
+    first, *rest = preparation(namespace)
+    needed = {
+        "serviceaccounts": "/pods" in paths or "/serviceaccounts" in paths,
+        "configmaps": "/configmaps" in paths,
+    }
+    return [first, *(step for step in rest if any(needed[kind] and kind in step.path for kind in needed))]
 
 
 Found = Callable[[Disagreement, Lane], None]

@@ -16,6 +16,8 @@ class Scene:
         self.made: list[tuple[Kind, str]] = []
         self.saves: list[tuple[str, Kind]] = []
         """Answers that later steps may refer to, each of an object of that kind unless it was refused."""
+        self.lists: list[tuple[str, Kind]] = []
+        """Saved lists. Their versions are those of all objects together: good only to read from."""
         self.pages: list[tuple[str, str]] = []
         """Saved pages of lists, with the query that asked for them."""
         self.defined = True
@@ -54,7 +56,20 @@ class Scene:
         chosen = found[-1] if self.draw.chance(60) else self.draw.pick(found)
         return f"${chosen}.{path}"
 
+    def save_list(self, kind: Kind) -> str:
+        self._count += 1
+        self.lists.append((f"s{self._count}", kind))
+        return f"s{self._count}"
+
+    def moment(self, kind: Kind) -> str:
+        """A version to read from."""
+        lists = [name for name, of in self.lists if of is kind]
+        if lists and self.draw.chance(30):
+            return f"${self.draw.pick(lists)}.metadata.resourceVersion"
+        return self.version(kind)
+
     def version(self, kind: Kind) -> str:
+        """A version that an object had."""
         return self.saved("metadata.resourceVersion", kind) or "0"
 
     def value(self, field: Field, wrong: int) -> object:

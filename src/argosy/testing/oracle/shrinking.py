@@ -1,5 +1,6 @@
 """Cuts a disagreement down: fewer steps, then smaller bodies, as long as the servers still disagree."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from argosy.testing.oracle.runner import Answers, Lane
 from argosy.testing.paths import Json
 
 _TRIES = 60
+_SECONDS = 60.0
+_PATIENCE, _NORMAL_PATIENCE = 2.0, 15.0
 Disagrees = Callable[[Sequence[Step]], bool]
 
 
@@ -21,16 +24,20 @@ def cut_down(disagreement: Disagreement, lane: Lane) -> tuple[list[Step], Answer
         answers = lane.ask(candidate)
         return sign(candidate, answers.want, answers.got).startswith(place)
 
+    # Without the steps before it, what a step waits for may never come.
+    lane.hurry(patience=_PATIENCE)
     steps = shrink(disagreement.sequence.steps, disagrees)
-    return steps, lane.ask(steps)
+    answers = lane.ask(steps)
+    lane.hurry(patience=_NORMAL_PATIENCE)
+    return steps, answers
 
 
 def shrink(steps: Sequence[Step], disagrees: Disagrees) -> list[Step]:
     """The fewest and smallest steps that can be found in reasonable time."""
-    tries = iter(range(_TRIES))
+    tries, end = iter(range(_TRIES)), time.monotonic() + _SECONDS
 
     def still(candidate: Sequence[Step]) -> bool:
-        return next(tries, None) is not None and disagrees(candidate)
+        return next(tries, None) is not None and time.monotonic() < end and disagrees(candidate)
 
     found = _fewer(list(steps), still)
     return _smaller(found, still)

@@ -49,14 +49,14 @@ def _beginning(scene: Scene, kind: Kind, asked: dict[str, str]) -> None:
     draw = scene.draw
     match draw.weighted(("version", "nothing", "zero", "initial", "odd"), (60, 10, 10, 12, 4)):
         case "version":
-            asked["resourceVersion"] = scene.version(kind)
+            asked["resourceVersion"] = scene.moment(kind)
         case "zero":
             asked["resourceVersion"] = "0"
         case "initial":
             asked["sendInitialEvents"] = draw.pick(("true", "true", "false"))
             asked["resourceVersionMatch"] = "NotOlderThan" if draw.chance(90) else "Exact"
             if draw.chance(30):
-                asked["resourceVersion"] = scene.version(kind)
+                asked["resourceVersion"] = scene.moment(kind)
         case "odd":
             asked["resourceVersion"] = draw.pick(("x", "-1"))
         case _:
