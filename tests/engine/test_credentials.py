@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -6,20 +6,7 @@ import pytest
 
 from argosy.engine.credentials import ExecPlugin, TokenFile
 from argosy.engine.errors import Unauthorized
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.time = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time.timestamp()
-
-    def pass_(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
+from argosy.testing.manualclock import ManualClock
 
 
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
@@ -28,9 +15,9 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
     credentials = TokenFile(path, clock=clock)
     assert (await credentials.current()).token == "one"
     path.write_text("two")
-    clock.pass_(30)
+    clock.advance(30)
     assert (await credentials.current()).token == "one"
-    clock.pass_(31)
+    clock.advance(31)
     assert (await credentials.current()).token == "two"
 
 
@@ -50,7 +37,7 @@ async def test_a_token_file_that_vanishes_for_a_moment_keeps_its_last_token(tmp_
     credentials = TokenFile(path, clock=clock)
     await credentials.current()
     path.unlink()
-    clock.pass_(100)
+    clock.advance(100)
     assert (await credentials.current()).token == "one"
 
 
@@ -80,7 +67,7 @@ async def test_an_exec_plugin_runs_again_when_what_it_gave_is_about_to_expire(tm
     for _ in range(3):
         assert (await credentials.current()).token == "t"
     assert len(runs(tmp_path)) == 1
-    clock.pass_(295)
+    clock.advance(295)
     await credentials.current()
     assert len(runs(tmp_path)) == 2
 

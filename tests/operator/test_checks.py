@@ -1,7 +1,6 @@
 """What makes a replica unready, and what unhealthy."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import cast
 
@@ -16,20 +15,7 @@ from argosy.operator.serving import Serving
 from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault
 from argosy.testing.lines import captured_lines
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def now(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def advance(self, seconds: float) -> None:
-        self.seconds += seconds
+from argosy.testing.manualclock import ManualClock
 
 
 def serving(missing: str = "", age: float = 0.0, queue: float = 0.0) -> Serving:

@@ -1,7 +1,5 @@
 """What a pass sees: pods by their owner, nodes that do not answer, deletions that no watch brought yet."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from argosy.engine.client import Client
@@ -12,26 +10,16 @@ from argosy.kinds.kubernetes import Node, NodeStatus, Pod, PodSpec, PodStatus, S
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE_GRACE, Caches
 from argosy.reconcile.memory import Memory
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
-
-    def monotonic(self) -> float:
-        return self.seconds
+from argosy.testing.manualclock import ManualClock
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def caches(clock: FakeClock) -> Caches:
+def caches(clock: ManualClock) -> Caches:
     return Caches(Client(Connection(server="https://127.0.0.1:1")), clock)
 
 
@@ -63,12 +51,12 @@ def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, wa
     assert caches.observe("job", Memory(uid="job")).nodes_down == want
 
 
-def test_a_node_that_is_not_known_yet_is_given_a_while(caches: Caches, clock: FakeClock) -> None:
+def test_a_node_that_is_not_known_yet_is_given_a_while(caches: Caches, clock: ManualClock) -> None:
     memory = Memory(uid="job")
     caches.pods.put(pod(node="n1"))
     assert caches.observe("job", memory).nodes_down == set()
-    clock.seconds += memory.look_at or 0.0
-    assert clock.seconds == NODE_GRACE
+    assert memory.look_at == clock.seconds + NODE_GRACE
+    clock.advance(NODE_GRACE)
     assert caches.observe("job", memory).nodes_down == {"n1"}
     caches.nodes.put(node("True"))
     assert caches.observe("job", memory).nodes_down == set()

@@ -27,20 +27,10 @@ from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import Reconciler
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import RunBuilder, run
+from argosy.testing.manualclock import ManualClock
 from argosy.workload.record import Record
 
 KEY = Key("default", "mnist")
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def now(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 class LoopClock:
@@ -56,7 +46,7 @@ class LoopClock:
 class Api:
     """Keeps what is written and says what happened, one line a write."""
 
-    def __init__(self, clock: FakeClock) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.version = 100
         self.takes = 0.0
@@ -122,7 +112,7 @@ class Silent:
 
 class Stage:
     def __init__(self, builder: RunBuilder, clock: Clock | None = None) -> None:
-        self.clock, self.silent = FakeClock(), Silent()
+        self.clock, self.silent = ManualClock(), Silent()
         self.api = Api(self.clock)
         self.passes = 0
         clock = clock or self.clock

@@ -3,24 +3,20 @@
 All of it looks at one control plane only, so that tests of several may run on one machine at once.
 """
 
-import asyncio
 import contextlib
 import signal
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from argosy.engine.cache import Cache, Change
-from argosy.engine.client import Client
-from argosy.engine.kubeconfig import Connection
+from argosy.engine.cache import Change
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.local.node import cgroups, pods, uplink
 from argosy.local.processes import Process, Run, read_run
 from argosy.testing.controlplane import ControlPlane
-from argosy.testing.until import connections_closed
+from argosy.testing.lookout import watching
 
 
 def wait_for(condition: Callable[[], object], why: str | Callable[[], str], seconds: float = 30.0) -> None:
@@ -68,47 +64,20 @@ def kill_everything(plane: ControlPlane) -> None:
 @contextlib.contextmanager
 def no_twins(plane: ControlPlane) -> Iterator[None]:
     """Watches all the while that no two pods of one (role, index) are alive at once."""
-    watcher = _TwinWatcher(plane.state.kubeconfig)
-    thread = threading.Thread(target=lambda: asyncio.run(watcher.run()))
-    thread.start()
-    try:
-        assert watcher.synced.wait(30), "the watcher of pods did not come up"
+    twins = _Twins()
+    with watching(plane.state.kubeconfig, Pod, twins.changed, labels=JOB):
         yield
-    finally:
-        watcher.stop()
-        thread.join(30)
-    assert watcher.twins == []
-    assert watcher.seen, "the watcher saw no pod at all"
+    assert twins.found == []
+    assert twins.seen, "the watch saw no pod at all"
 
 
-class _TwinWatcher:
-    def __init__(self, kubeconfig: Path) -> None:
-        self._kubeconfig = kubeconfig
+class _Twins:
+    def __init__(self) -> None:
         self._live: dict[tuple[str, ...], set[str]] = defaultdict(set)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()
-        self.synced = threading.Event()
-        self.twins: list[str] = []
+        self.found: list[str] = []
         self.seen: set[str] = set()
 
-    async def run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        async with Client(Connection.from_kubeconfig(self._kubeconfig)) as client:
-            cache = Cache(client, Pod, labels=JOB)
-            cache.subscribe(self._changed)
-            task = asyncio.create_task(cache.run())
-            await cache.wait_synced()
-            self.synced.set()
-            await self._stopping.wait()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await connections_closed()
-
-    def stop(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-
-    def _changed(self, change: Change[Pod]) -> None:
+    def changed(self, change: Change[Pod]) -> None:
         pod = change.new or change.old
         assert pod is not None
         labels = pod.metadata.labels
@@ -120,7 +89,7 @@ class _TwinWatcher:
         else:
             live.discard(pod.metadata.uid)
         if len(live) > 1:
-            self.twins.append(f"{'/'.join(place)}: {sorted(live)}")
+            self.found.append(f"{'/'.join(place)}: {sorted(live)}")
 
 
 def _is_live(pod: Pod) -> bool:

@@ -9,19 +9,15 @@ beginning to its end.
 """
 
 import argparse
-import asyncio
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.engine.cache import Cache, Change
-from argosy.engine.client import Client
-from argosy.engine.kubeconfig import Connection
+from argosy.engine.cache import Change
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.badday import wait_for
-from argosy.testing.until import connections_closed
+from argosy.testing.lookout import watching
 
 ENDED = ("Succeeded", "Failed")
 
@@ -62,51 +58,14 @@ class Transcript:
 def transcribing(kubeconfig: Path, namespace: str, name: str) -> Iterator[Transcript]:
     """Watch a run that is made inside the with block; when the block is left it must have ended."""
     transcript = Transcript()
-    watcher = _Watcher(kubeconfig, namespace, name, transcript.see)
-    thread = threading.Thread(target=lambda: asyncio.run(watcher.run()))
-    thread.start()
-    try:
-        assert watcher.synced.wait(30), "the watcher of runs did not come up"
+
+    def changed(change: Change[TrainingRun]) -> None:
+        if change.new is not None:
+            transcript.see(change.new)
+
+    with watching(kubeconfig, TrainingRun, changed, namespace=namespace, fields=f"metadata.name={name}"):
         yield transcript
         wait_for(lambda: transcript.ended, lambda: f"the run has not ended:\n{transcript}")
-    finally:
-        watcher.stop()
-        thread.join(30)
-
-
-class _Watcher:
-    """Runs in a thread of its own, so that the test may run commands meanwhile."""
-
-    def __init__(
-        self, kubeconfig: Path, namespace: str, name: str, see: Callable[[TrainingRun], None]
-    ) -> None:
-        self._where = kubeconfig, namespace, name
-        self._see = see
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()
-        self.synced = threading.Event()
-
-    async def run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        kubeconfig, namespace, name = self._where
-        async with Client(Connection.from_kubeconfig(kubeconfig)) as client:
-            cache = Cache(client, TrainingRun, namespace=namespace, fields=f"metadata.name={name}")
-            cache.subscribe(self._changed)
-            task = asyncio.create_task(cache.run())
-            await cache.wait_synced()
-            self.synced.set()
-            await self._stopping.wait()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await connections_closed()
-
-    def stop(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-
-    def _changed(self, change: Change[TrainingRun]) -> None:
-        if change.new is not None:
-            self._see(change.new)
 
 
 def main() -> None:
