@@ -107,9 +107,9 @@ def test_a_deployment_is_rolled_out_back_and_forth(planes: Planes) -> None:
     planes.rolled_out("web")
     settled(planes)
     planes.same("scale", "deployment/web", "--current-replicas=4", "--replicas=1", code=1)
-    planes.same(
-        "get", "deployments,replicasets", "--no-headers", "-o", "custom-columns=K:.kind,R:.status.replicas"
-    )
+    for kind in ("deployments", "replicasets"):  # names of sets, and so their order, are each server's own
+        columns = "custom-columns=K:.kind,R:.status.replicas"
+        planes.same("get", kind, "--sort-by=.status.replicas", "--no-headers", "-o", columns)
     planes.same("scale", "deployment/web", "--replicas=0")
     settled(planes)
 
