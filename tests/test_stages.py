@@ -68,7 +68,7 @@ def test_one_that_fails_again_fails_the_stage(stages: ModuleType) -> None:
 
 
 def test_many_failures_get_no_second_look(stages: ModuleType) -> None:
-    assert outcome(stages, *[FAILS_ONCE] * 4) == ("-m pytest ended with 1", [])
+    assert outcome(stages, *[FAILS_ONCE] * 6) == ("-m pytest ended with 1", [])
 
 
 def test_over_time_is_a_failure(stages: ModuleType) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from argosy.local.processes import Options, Process, Run, read_run, strays
+from argosy.testing.badday import wait_for
 
 
 @pytest.fixture
@@ -57,6 +58,7 @@ def test_our_processes_are_found_by_the_folder_they_were_told(tmp_path: Path) ->
         )
     ]
     try:
+        wait_for(lambda: len(strays(tmp_path)) >= 2, "a new process shows its words a moment after its start")
         assert strays(tmp_path) == [Process.of(sleeper.pid) for sleeper in sleepers[:2]]
     finally:
         for sleeper in sleepers:

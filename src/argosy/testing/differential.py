@@ -307,12 +307,19 @@ def _events(response: http.client.HTTPResponse, step: Step) -> list[Json]:
             if not line:
                 events.append("(the server ended the watch)")
                 break
+            if _is_by_the_way(line) and step.last != "BOOKMARK":
+                continue
             events.append(_decoded(line))
             if step.last and step.last in _names(events[-1]):
                 break
     except (TimeoutError, http.client.IncompleteRead):
         events.append(f"(no further event within {_SECONDS:.0f} s)")
     return events
+
+
+def _is_by_the_way(line: bytes) -> bool:
+    """A bookmark that a server may send whenever it likes, not the one behind what was there at first."""
+    return line.startswith(b'{"type":"BOOKMARK"') and b"k8s.io/initial-events-end" not in line
 
 
 def _names(event: Json) -> tuple[Json, ...]:
