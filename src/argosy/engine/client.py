@@ -4,13 +4,12 @@ Every method raises errors typed by what the caller does about them. How request
 again, and why nothing is written after the deadline, is told in `sender`.
 """
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
 from types import TracebackType
 from typing import Generic, Self, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from msgspec import Struct
 
@@ -25,9 +24,8 @@ from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Fetchable, T
 from argosy.engine.scale import Scale
 from argosy.engine.sender import Sender
+from argosy.engine.targets import Query, accepted, path_of, selection, target_of
 from argosy.engine.transport import HttpTransport, Transport
-
-Query = Mapping[str, str]
 
 
 class PatchType(Enum):
@@ -90,7 +88,7 @@ class Client:
         await self._transport.close()
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
-        return self._codec(kind).object(await self.request("GET", _path(kind, name, namespace)))
+        return self._codec(kind).object(await self.request("GET", path_of(kind, name, namespace)))
 
     async def list(
         self,
@@ -103,7 +101,7 @@ class Client:
         resource_version: str | None = None,
     ) -> Listed[T]:
         """All objects, page by page. Version "0" means from the server's cache, none the latest."""
-        query = _selection(labels, fields)
+        query = selection(labels, fields)
         if resource_version is not None:
             query["resourceVersion"] = resource_version
         try:
@@ -113,8 +111,8 @@ class Client:
             return await self._pages(kind, namespace, query)
 
     async def _pages(self, kind: type[T], namespace: str | None, query: dict[str, str]) -> Listed[T]:
-        codec, path = self._codec(kind), _path(kind, None, namespace)
-        headers = {"Accept": _accept(kind, "List")}
+        codec, path = self._codec(kind), path_of(kind, None, namespace)
+        headers = {"Accept": accepted(kind, "List")}
         page = codec.page(await self.request("GET", path, query=query, headers=headers))
         items, undecodable = page.items, page.undecodable
         # The first page fixes the version; asking for one together with a token is refused.
@@ -139,7 +137,7 @@ class Client:
         query = f"{self._manager}&dryRun=All" if dry_run else self._manager
         if strict:
             query += "&fieldValidation=Strict"
-        path = _path(kind, None, namespace, of_one=True)
+        path = path_of(kind, None, namespace, of_one=True)
         return self._codec(kind).object(
             await self.request("POST", path, query=query, body=encode_body(body, kind))
         )
@@ -149,7 +147,7 @@ class Client:
     ) -> T:
         """PUT a whole object; refused with `Conflict` if its resourceVersion is no longer the latest."""
         encoded = encode_body(body, kind)
-        path = _path(kind, _name_of(body), namespace, subresource)
+        path = path_of(kind, _name_of(body), namespace, subresource)
         return self._codec(kind).object(await self.request("PUT", path, query=self._manager, body=encoded))
 
     async def patch(
@@ -165,7 +163,7 @@ class Client:
     ) -> T:
         """With `metadata.resourceVersion` in a merge patch: refused when that version is not the latest."""
         body = encode_body(patch, kind if type is PatchType.APPLY else None)
-        answer = await self._patch(_path(kind, name, namespace, subresource), body, type, force)
+        answer = await self._patch(path_of(kind, name, namespace, subresource), body, type, force)
         return self._codec(kind).object(answer)
 
     async def apply(
@@ -208,16 +206,16 @@ class Client:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
             options["propagationPolicy"] = propagation
-        await self.request("DELETE", _path(kind, name, namespace), body=encode_body(options))
+        await self.request("DELETE", path_of(kind, name, namespace), body=encode_body(options))
 
     async def get_scale(self, kind: type[Fetchable], name: str, namespace: str | None = None) -> Scale:
-        return self._codec(Scale).object(await self.request("GET", _path(kind, name, namespace, "scale")))
+        return self._codec(Scale).object(await self.request("GET", path_of(kind, name, namespace, "scale")))
 
     async def patch_scale(
         self, kind: type[Fetchable], name: str, replicas: int, namespace: str | None = None
     ) -> Scale:
         body = encode_body({"spec": {"replicas": replicas}})
-        path = _path(kind, name, namespace, "scale")
+        path = path_of(kind, name, namespace, "scale")
         return self._codec(Scale).object(await self._patch(path, body, PatchType.MERGE, force=False))
 
     async def watch(
@@ -261,15 +259,15 @@ class Client:
 
         `idle_seconds` is the watchdog: without a whole event for that long the watch ends in `Unavailable`.
         """
-        query = _selection(labels, fields) | {"watch": "true", "allowWatchBookmarks": "true"}
+        query = selection(labels, fields) | {"watch": "true", "allowWatchBookmarks": "true"}
         if resource_version:
             query["resourceVersion"] = resource_version
         if send_initial_events:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if timeout_seconds is not None:
             query["timeoutSeconds"] = str(timeout_seconds)
-        target = _target(_path(kind, None, namespace), query)
-        opener = self._sender.stream(target, {**self._headers, "Accept": _accept(kind)})
+        target = target_of(path_of(kind, None, namespace), query)
+        opener = self._sender.stream(target, {**self._headers, "Accept": accepted(kind)})
         return streams.watch(self._codec(kind), opener, idle_seconds)
 
     def logs(
@@ -301,7 +299,7 @@ class Client:
             "run": run,
         }
         part = f"log/{uid}" if uid else "log"
-        target = _target(streams.pod_path(pod, namespace, part), streams.log_query(options))
+        target = target_of(streams.pod_path(pod, namespace, part), streams.log_query(options))
         return streams.chunks(self._sender.stream(target, {**self._headers, "Accept": "*/*"}))
 
     async def exec(
@@ -341,7 +339,7 @@ class Client:
         given = self._headers if encoded is None else self._with_body
         if headers:
             given = {**given, **headers}
-        return await self._sender.send(method, _target(path, query), given, encoded)
+        return await self._sender.send(method, target_of(path, query), given, encoded)
 
     async def _patch(self, path: str, body: bytes, type: PatchType, force: bool) -> bytes:
         query = f"{self._manager}&force=true" if force else self._manager
@@ -352,47 +350,6 @@ class Client:
         if codec is None:
             codec = self._codecs[kind] = Codec(kind)
         return cast("Codec[T]", codec)
-
-
-def _path(
-    kind: type[Fetchable],
-    name: str | None,
-    namespace: str | None,
-    subresource: str | None = None,
-    *,
-    of_one: bool = False,
-) -> str:
-    if of_one and kind.resource.namespaced and not namespace:
-        raise ValueError(f"{kind.resource.kind}: a namespace is needed to create one")
-    return kind.resource.path(_quoted(name), _quoted(namespace), subresource)
-
-
-def _quoted(part: str | None) -> str | None:
-    if not part or PLAIN.fullmatch(part):
-        return part
-    return quote(part, safe=":@")
-
-
-PLAIN = re.compile(r"[a-z0-9:@.-]+")
-"""What needs no quoting, as almost every name; quoting takes ten times as long as seeing that."""
-
-
-def _target(path: str, query: Query | str | None) -> str:
-    if not query:
-        return path
-    return f"{path}?{query if isinstance(query, str) else urlencode(query)}"
-
-
-def _selection(labels: str, fields: str) -> dict[str, str]:
-    query = {"labelSelector": labels, "fieldSelector": fields}
-    return {name: value for name, value in query.items() if value}
-
-
-def _accept(kind: type[Fetchable], suffix: str = "") -> str:
-    """A struct that holds metadata alone is asked for as metadata alone: Secrets stay where they are."""
-    if getattr(kind, "__struct_fields__", None) == ("metadata",):
-        return f"application/json;as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1,application/json"
-    return "application/json"
 
 
 def _name_of(body: Body) -> str:
