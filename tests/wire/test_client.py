@@ -12,7 +12,7 @@ import pytest
 
 from argosy.testing.eventually import eventually
 from argosy.wire.client import Answer, Client
-from argosy.wire.connection import READ_BUFFER
+from argosy.wire.connection import READ_BUFFER, Connection
 from argosy.wire.failures import CutOffError, GarbledError
 from argosy.wire.origin import Origin
 
@@ -585,3 +585,16 @@ async def test_a_unix_socket_is_dialled_instead_of_the_host(tmp_path: Path) -> N
         assert len(server.peers) == 1
     with pytest.raises(FileNotFoundError):
         await get(Client(Origin.from_url("http://server", unix_socket=str(tmp_path / "none"))))
+
+
+async def test_a_connection_whose_tls_was_closed_twice_can_be_given_up() -> None:
+    """In Python 3.11.2 such a transport raises when it is aborted."""
+
+    class ClosedTwice(asyncio.Transport):
+        def abort(self) -> None:
+            raise AttributeError("'NoneType' object has no attribute '_abort'")
+
+    connection = Connection(None)
+    connection.connection_made(ClosedTwice())
+    connection.abort()
+    assert connection.stale()

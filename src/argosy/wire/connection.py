@@ -10,6 +10,7 @@ import asyncio
 import select
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import TypeVar, cast
 
@@ -100,7 +101,8 @@ class Connection(RoomyProtocol):
     def fail(self, error: BaseException) -> None:
         self.disarm()
         self._remember(error)
-        self.transport.abort()
+        with suppress(AttributeError):  # Python 3.11.2 has none left to abort once TLS was closed twice
+            self.transport.abort()
         self._wake()
 
     def abort(self) -> None:
