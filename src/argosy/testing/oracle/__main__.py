@@ -16,6 +16,7 @@ from argosy.testing import servers
 from argosy.testing.oracle import runner
 from argosy.testing.oracle.account import Disagreement, described
 from argosy.testing.oracle.runner import Lane
+from argosy.testing.oracle.sequences import make
 from argosy.testing.oracle.shrinking import cut_down
 
 
@@ -23,7 +24,8 @@ def main() -> int:
     options = _parser().parse_args()
     end = time.monotonic() + (options.seconds or float("inf"))
     asked = range(options.start, options.start + options.count)
-    numbers = itertools.takewhile(lambda _: time.monotonic() < end, asked)
+    wanted = (number for number in asked if _about(options.about, options.seed, number))
+    numbers = itertools.takewhile(lambda _: time.monotonic() < end, wanted)
     with (
         TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder,
         servers.real_apiserver(Path(folder) / "real") as judge,
@@ -34,6 +36,14 @@ def main() -> int:
         _say(f"{count:5} {way}")
     _say(f"seed {options.seed}: {account}")
     return 1 if account.problem else 0
+
+
+def _about(resources: list[str], seed: int, number: int) -> bool:
+    """Whether the sequence asks for one of these resources; for any if none is named."""
+    if not resources:
+        return True
+    asked = {part for step in make(seed, number).steps for part in step.path.split("?")[0].split("/")}
+    return not asked.isdisjoint(resources)
 
 
 class _Printer:
@@ -56,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=500, help="how many sequences (default %(default)s)")
     parser.add_argument("--start", type=int, default=0, help="the number of the first one (default 0)")
     parser.add_argument("--seconds", type=float, help="begin no more after so long")
+    parser.add_argument("--about", nargs="*", default=[], help="only sequences with one of these resources")
     parser.add_argument("--lanes", type=int, default=2, help="how many at a time (default %(default)s)")
     return parser
 
