@@ -105,6 +105,7 @@ def main() -> int:
     if REQUIRE_ALL:
         _install_packages()
         _install_mpi()
+        _install_frameworks()
     skipped: Counter[str] = Counter()
     results = [_run(stage, skipped) for stage in wanted] if not problem or not REQUIRE_ALL else []
     _report(results, skipped, left_out, problem)
@@ -154,6 +155,13 @@ def _install_mpi() -> None:
     began = time.monotonic()
     subprocess.run([sys.executable, "-m", "argosy.testing.mpi"], cwd=ROOT, check=False)
     _say(f"implementations of MPI: prepared in {time.monotonic() - began:.1f} s")
+
+
+def _install_frameworks() -> None:
+    """What the examples name in their requirements, each in an environment of its own."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-m", "argosy.testing.environments"], cwd=ROOT, check=False)
+    _say(f"frameworks of the examples: prepared in {time.monotonic() - began:.1f} s")
 
 
 def _works(command: tuple[str, ...]) -> bool:

@@ -19,7 +19,7 @@ from argosy.testing.tenants import tenant as make_tenant
 
 HERE = Path(__file__).parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
-RARER = ("Open MPI 5", "Intel MPI")
+RARER = ("Open MPI 5", "Intel MPI", "examples/standalone", "examples/jax", "examples/dask")
 """On a cluster, where all takes longer, these are left to `scripts/test --long`."""
 PATIENCE = 240
 """Seconds for one test."""

@@ -79,6 +79,23 @@ WRONG: dict[str, tuple[str, Options, str]] = {
         {"port": 1},
         "spec.options.port: there is no such option; framework custom has none",
     ),
+    "no port for JAX": (
+        "jax",
+        {"port": 0},
+        "spec.options.port: 0 is not possible; must be an integer from 1 to 65535",
+    ),
+    "ports of Dask that are none": (
+        "dask",
+        {"port": -1, "masterPort": "any", "threadsPerWorker": 0},
+        "spec.options.port: -1 is not possible; must be an integer from 1 to 65535; "
+        'spec.options.masterPort: "any" is not possible; must be an integer from 1 to 65535; '
+        "spec.options.threadsPerWorker: 0 is not possible; must be an integer from 1 to 1024",
+    ),
+    "an option for pods that are left alone": (
+        "standalone",
+        {"port": 1},
+        "spec.options.port: there is no such option; framework standalone has none",
+    ),
     "two at once": (
         "pytorch",
         {"port": 0, "maxRestart": 3},

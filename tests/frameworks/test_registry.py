@@ -1,6 +1,7 @@
 """Every built-in adapter is held to the conformance kit, which is what a foreign one would be held to."""
 
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from typing import ClassVar
 
 import pytest
@@ -8,9 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.custom import Custom
-from argosy.frameworks.mpi import Mpi
-from argosy.frameworks.pytorch import PyTorch
-from argosy.frameworks.registry import installed
+from argosy.frameworks.registry import GROUP, OURS, installed
 from argosy.testing.frameworks import check_framework
 from argosy.testing.workloads import role, workload
 from argosy.workload.model import Elastic, Problem, Role, Rules, Workload
@@ -26,6 +25,13 @@ CASES = {
     "mpi, launcher alone": ("mpi", replace(workload(LAUNCHER), options={"launcherAsWorker": True})),
     "mpi, with another role": ("mpi", workload(LAUNCHER, WORKER, role("board", 1, policy=None))),
     "custom": ("custom", workload(role("ps", 2, policy=None), WORKER)),
+    "standalone": ("standalone", workload(WORKER, role("board", 1, policy=None))),
+    "jax": ("jax", workload(WORKER, role("board", 1, policy=None))),
+    "dask": ("dask", workload(role("scheduler", 1, policy=None), WORKER, LAUNCHER)),
+    "dask, with a leader": (
+        "dask",
+        workload(role("scheduler", 1, policy=None), role("leadworker", 1, policy=None), WORKER, LAUNCHER),
+    ),
     "custom, large": ("custom", workload(role("worker", 600, policy=None))),
 }
 
@@ -35,8 +41,13 @@ def test_conformance(name: str, job: Workload) -> None:
     check_framework(installed()[name], replace(job, framework=name))
 
 
+def test_every_one_is_in_the_table() -> None:
+    assert {name for name, _ in CASES.values()} == {own.name for own in OURS}
+
+
 def test_entry_points_name_what_is_built_in() -> None:
-    assert {type(installed()[name]) for name in ("custom", "mpi", "pytorch")} == {Custom, Mpi, PyTorch}
+    points = {point.name: point.load() for point in entry_points(group=GROUP)}
+    assert {name: points.get(name) for name in (own.name for own in OURS)} == {own.name: own for own in OURS}
 
 
 class Loose(Struct):

@@ -87,6 +87,22 @@ def record_of(case: Case) -> Record:
     return record
 
 
+def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
+    """Else a chain of roles would tell of a wait or not, as it happens."""
+    chain = workload(
+        role("scheduler", 1),
+        replace(role("worker", 1), depends_on=(Dependency("scheduler"),)),
+        replace(role("launcher", 1), depends_on=(Dependency("worker"),)),
+    )
+    record = Record(
+        phase=Phase.STARTING, since=NOW, roles={"scheduler": RoleRecord(phase=Phase.RUNNING, size=1)}
+    )
+    released = Observed(pods=(*pods("R", "scheduler"), pod(0, "Pending", held=True), HELD))
+    after = waits.waiting(chain, record, released, Gate(), Missing(), NOW)
+    assert after.waiting
+    assert after.waiting.reason == "PodsStarting"
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_cause(case: Case) -> None:
     observed = Observed(pods=case.pods, outcomes=case.outcomes)

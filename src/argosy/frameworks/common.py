@@ -1,10 +1,10 @@
 """What several adapters need: reading options, GPUs in a template, the usual policies."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.kinds.quantity import parse_quantity
@@ -12,6 +12,7 @@ from argosy.workload.model import Dependency, Json, Problem, Quorum, Role, RoleP
 
 O = TypeVar("O", bound=Struct)  # noqa: E741 - the options of a framework
 
+PortNumber = Annotated[int, Meta(ge=1, le=65535)]
 GPU_SUFFIXES = ("/gpu", "/gpus")
 
 
@@ -53,11 +54,24 @@ def with_defaults(
     return replace(role, policy=policy, depends_on=wants)
 
 
+def with_usual_roles(workload: Workload) -> Workload:
+    """The workload with the usual policy in every role that has none."""
+    return replace(workload, roles={name: with_defaults(role) for name, role in workload.roles.items()})
+
+
 def required(workload: Workload, name: str) -> list[Problem]:
     """A problem if a role that the framework cannot do without is not there."""
     if name in workload.roles:
         return []
     return [Problem("spec.roles", f"framework {workload.framework} needs a role {name!r}")]
+
+
+def at_most_one(workload: Workload, name: str) -> list[Problem]:
+    """A problem if there are several pods of a role that there can be only one of."""
+    role = workload.roles.get(name)
+    if role is None or role.replicas == 1:
+        return []
+    return [Problem(f"spec.roles.{name}.replicas", f"there is one {name}, not {role.replicas}; write 1")]
 
 
 def _whole(amount: object) -> int:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import with_defaults
+from argosy.frameworks.common import with_usual_roles
 from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
 
 LARGEST_LIST = 500
@@ -28,7 +27,7 @@ class Custom:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        return replace(workload, roles={name: with_defaults(role) for name, role in workload.roles.items()})
+        return with_usual_roles(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from ()

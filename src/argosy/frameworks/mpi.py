@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, Injection
-from argosy.frameworks.common import options_of, required, slots, with_defaults
+from argosy.frameworks.common import at_most_one, options_of, required, slots, with_defaults
 from argosy.workload.model import Dependency, Phase, Problem, Resize, Role, Rules, Scope, Workload
 
 LAUNCHER, WORKER = "launcher", "worker"
@@ -63,10 +63,7 @@ class Mpi:
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from required(workload, LAUNCHER)
-        launcher = workload.roles.get(LAUNCHER)
-        if launcher and launcher.replicas != 1:
-            said = f"there is one launcher, not {launcher.replicas}; write 1"
-            yield Problem("spec.roles.launcher.replicas", said)
+        yield from at_most_one(workload, LAUNCHER)
         if WORKER not in workload.roles and not options_of(workload, Options).launcher_as_worker:
             said = "without a role 'worker' the launcher must take the ranks; write true"
             yield Problem("spec.options.launcherAsWorker", said)

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import options_of, required, slots, with_defaults
+from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, slots, with_usual_roles
 from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
 
 MASTER, WORKER = "master", "worker"
@@ -22,7 +21,7 @@ MASTER, WORKER = "master", "worker"
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     procs_per_node: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Processes in a pod; if unset, the role's slots, its GPUs, else 1."""
-    port: Annotated[int, Meta(ge=1, le=65535)] = 29500
+    port: PortNumber = 29500
     """Port at which rank 0 is met."""
     max_restarts: Annotated[int, Meta(ge=0, le=10_000)] = 100
     """How often torchrun forms the group anew before it gives up (elastic only)."""
@@ -33,16 +32,12 @@ class PyTorch:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        return replace(workload, roles={name: with_defaults(role) for name, role in workload.roles.items()})
+        return with_usual_roles(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from required(workload, WORKER) if MASTER not in workload.roles else ()
-        master = workload.roles.get(MASTER)
-        if master and master.replicas != 1:
-            yield Problem(
-                "spec.roles.master.replicas", f"there is one master, not {master.replicas}; write 1"
-            )
-        if master and _elastic(workload):
+        yield from at_most_one(workload, MASTER)
+        if MASTER in workload.roles and _elastic(workload):
             said = "an elastic group meets at a worker; take the role away or take elastic away"
             yield Problem("spec.roles.master", said)
 

@@ -10,10 +10,14 @@ from importlib.metadata import entry_points
 
 from argosy.frameworks.base import Framework
 from argosy.frameworks.custom import Custom
+from argosy.frameworks.dask import Dask
+from argosy.frameworks.jax import Jax
 from argosy.frameworks.mpi import Mpi
 from argosy.frameworks.pytorch import PyTorch
+from argosy.frameworks.standalone import Standalone
 
 GROUP = "argosy.frameworks"
+OURS: tuple[type[Framework], ...] = (Custom, Dask, Jax, Mpi, PyTorch, Standalone)
 
 
 def find_framework(name: str) -> Framework | None:
@@ -29,4 +33,4 @@ def installed() -> Mapping[str, Framework]:
             found[point.name] = point.load()()
         except Exception:  # noqa: S112 - a foreign package may fail in any way
             continue
-    return {**found, **{own.name: own for own in (Custom(), Mpi(), PyTorch())}}
+    return {**found, **{own.name: own() for own in OURS}}

@@ -1,7 +1,8 @@
 """The examples of this repository, as runs that have what they need on any node of a test cluster.
 
 What the examples say of themselves is `argosy run --here`: the containers see the current folder and
-environment. A node's image has no PyTorch and no Open MPI, so they see the machine's own as well.
+environment. That is the project's, or one made of the example's own requirements. A node's image has no
+PyTorch and no Open MPI, so they see the machine's own as well.
 """
 
 import subprocess
@@ -13,6 +14,7 @@ from typing import Final, cast
 import yaml
 
 from argosy.cli.here import Manifest, see_here
+from argosy.testing import environments
 from argosy.testing.commands import REPOSITORY, environment
 from argosy.testing.mpi import SYSTEM
 
@@ -22,6 +24,9 @@ WANTED: Final[Mapping[str, str]] = {
     "examples/pytorch/elastic.yaml": "found the slope",
     "examples/custom/run.yaml": "all have counted",
     "examples/mpi/openmpi.yaml": "pi is about 3.14",
+    "examples/standalone/run.yaml": "rate 0.3: found the slope",
+    "examples/jax/run.yaml": "found the slope",
+    "examples/dask/run.yaml": "16 parts on dask-worker-0 and dask-worker-1",
 }
 """What each says when it went well."""
 _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
@@ -30,6 +35,8 @@ _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
 
 def missing(example: str) -> str:
     """Why an example cannot run on this machine; empty when it can."""
+    if own := environments.of_example(example):
+        return own.missing
     module = _NEEDED.get(Path(example).parts[1])
     if module is None:
         return ""
@@ -42,7 +49,8 @@ def missing(example: str) -> str:
 def manifest(example: str) -> Manifest:
     """The run of an example, as `argosy run --here` submits it, with the machine's software mounted."""
     document = yaml.safe_load((REPOSITORY / example).read_text())
-    prefix = Path(sys.prefix)
+    own = environments.of_example(example)
+    prefix = own.prefix if own else Path(sys.prefix)
     seen = see_here(document, REPOSITORY, prefix, prefix / "bin" / "python", environment())
     for role in cast("Manifest", cast("Manifest", seen["spec"])["roles"]).values():
         _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]))

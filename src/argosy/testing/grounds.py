@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.testing import badday, commands, mpi
+from argosy.testing import badday, commands, environments, mpi
 from argosy.testing.assets import DEFAULT
 from argosy.testing.cluster import lifecycle
 from argosy.testing.cluster.components import Settings
@@ -166,8 +166,8 @@ def turn(owner: int, *, alone: bool) -> Iterator[None]:
 
 
 def _shown() -> tuple[str, ...]:
-    """What pods mount of this machine: the clone, its Python, and implementations of MPI."""
-    folders = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix), mpi.cache()}
+    """What pods mount of this machine: the clone, its Python, implementations of MPI, and frameworks."""
+    folders = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix), mpi.cache(), environments.cache()}
     return tuple(str(path) for path in sorted(folders) if path.is_dir() and path != Path("/usr"))
 
 

@@ -99,17 +99,18 @@ def _cause(
 
 def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> tuple[str, str] | None:
     """The role that another waits for; told only once nothing else is on its way, so that it is told or not
-    however fast pods start beside each other."""
-    waits = {role.name: role.depends_on for role in workload.roles.values() if role.depends_on}
+    however fast pods start beside each other. A pod that is held and lacks nothing is on its way."""
     coming = [pod for pod in pods if pod.phase == "Pending"]
-    if not all(pod.held and pod.role in waits for pod in coming):
+    lacking = {
+        name: want
+        for name, role in workload.roles.items()
+        for want in reversed(role.depends_on or ())
+        if not reached(record.role(want.role).phase, want.phase)
+    }
+    if not coming or not all(pod.held and pod.role in lacking for pod in coming):
         return None
-    held = {pod.role for pod in coming}
-    for name, wants in waits.items():
-        for want in wants:
-            if name in held and not reached(record.role(want.role).phase, want.phase):
-                return "WaitingForRole", f"{name} waits for {want.role} to be {want.phase}"
-    return None
+    name = coming[0].role
+    return "WaitingForRole", f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
 
 
 def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:

@@ -1,0 +1,104 @@
+"""Virtual environments for the examples that need a framework: made once, in the cache of the user.
+
+What goes into one is the example's own `requirements.txt`, in full; from other contents another environment
+is made. It has its stamp when it is complete, and a lock makes a second maker wait for the first. It is made
+where it stays, since the programs in it know their place.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from argosy.testing.commands import REPOSITORY
+
+_STAMP = "argosy-stamp"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the examples of one folder need."""
+
+    name: str
+
+    @property
+    def requirements(self) -> Path:
+        return REPOSITORY / "examples" / self.name / "requirements.txt"
+
+    @property
+    def prefix(self) -> Path:
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        content = hashlib.sha256(self.requirements.read_bytes()).hexdigest()[:12]
+        return cache() / f"{self.name}-{python}-{content}"
+
+    @property
+    def python(self) -> Path:
+        return self.prefix / "bin" / "python"
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be used; empty when it can."""
+        if (self.prefix / _STAMP).exists():
+            return ""
+        return f"{self.name} is not installed; python -m argosy.testing.environments {self.name} does it"
+
+    def install(self) -> None:
+        """Make it, if it is not there."""
+        cache().mkdir(parents=True, exist_ok=True)
+        with (cache() / f"{self.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.missing:
+                shutil.rmtree(self.prefix, ignore_errors=True)
+                self._make()
+                (self.prefix / _STAMP).touch()
+
+    def _make(self) -> None:
+        wanted = ("--no-deps", "-r", self.requirements)
+        if uv := shutil.which("uv"):
+            _run(uv, "venv", "-q", "--python", sys.executable, self.prefix)
+            _run(uv, "pip", "install", "-q", "--python", self.python, *wanted)
+        else:
+            _run(sys.executable, "-m", "venv", self.prefix)
+            _run(self.python, "-m", "pip", "install", "-q", *wanted)
+
+
+def of_example(example: str) -> Environment | None:
+    """The environment of an example, by its path; none if it makes do with what is there."""
+    found = Environment(Path(example).parts[1])
+    return found if found.requirements.exists() else None
+
+
+def every() -> list[Environment]:
+    found = (REPOSITORY / "examples").glob("*/requirements.txt")
+    return [Environment(path.parent.name) for path in sorted(found)]
+
+
+def cache() -> Path:
+    """Where the environments are."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "argosy" / "frameworks"
+
+
+def _run(*words: str | Path) -> None:
+    subprocess.run([str(word) for word in words], check=True)
+
+
+def main(names: list[str]) -> int:
+    """Install those named, or all; one that cannot be had does not keep the others."""
+    failed = 0
+    for environment in every():
+        if not names or environment.name in names:
+            try:
+                environment.install()
+            except (OSError, subprocess.CalledProcessError) as error:
+                sys.stderr.write(f"{environment.name}: {error}\n")
+                failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,123 @@
+import pytest
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection, Port
+from argosy.frameworks.dask import Dask
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Dependency, Phase, Resize, Role, Scope, Workload
+
+DASK = Dask()
+SUFFIX = "ns.svc.cluster.local"
+SCHEDULER, LEAD, WORKER, LAUNCHER = (
+    role("scheduler", 1, policy=None),
+    role("leadworker", 1, policy=None),
+    role("worker", 2, policy=None),
+    role("launcher", 1, policy=None),
+)
+ADDRESS = f"tcp://job-scheduler-0.job-scheduler.{SUFFIX}:8786"
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    usual = (SCHEDULER, WORKER, LAUNCHER)
+    return DASK.defaults(replace(workload(*(roles or usual)), framework="dask", options=options))
+
+
+def injection(made: Workload, name: str, index: int = 0) -> Injection:
+    return DASK.inject(made, made.roles[name], index)
+
+
+@pytest.mark.parametrize("name", ["scheduler", "worker", "launcher"])
+def test_all_find_the_scheduler(name: str) -> None:
+    assert injection(job(), name).env["DASK_SCHEDULER_ADDRESS"] == ADDRESS
+
+
+COMMANDS = {
+    "the scheduler": ("scheduler", {}, ("dask", "scheduler", "--port", "8786")),
+    "the scheduler at another port": ("scheduler", {"port": 99}, ("dask", "scheduler", "--port", "99")),
+    "a worker": ("worker", {}, ("dask", "worker")),
+    "a worker with threads": ("worker", {"threadsPerWorker": 3}, ("dask", "worker", "--nthreads", "3")),
+    "the launcher has its own": ("launcher", {}, ()),
+}
+
+
+@pytest.mark.parametrize(("name", "options", "want"), COMMANDS.values(), ids=COMMANDS.keys())
+def test_commands(name: str, options: dict[str, object], want: tuple[str, ...]) -> None:
+    assert injection(job(**options), name).default_command == want
+
+
+def test_slots_are_processes() -> None:
+    made = job(SCHEDULER, replace(WORKER, slots=4), LAUNCHER)
+    assert injection(made, "worker").default_command == ("dask", "worker", "--nworkers", "4")
+
+
+def test_the_scheduler_has_a_port() -> None:
+    assert injection(job(), "scheduler").ports == (Port("scheduler", 8786),)
+
+
+def ring(made: Workload, name: str, index: int) -> tuple[str, str, str, str]:
+    env = injection(made, name, index).env
+    return env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"], env["MASTER_PORT"]
+
+
+def test_all_but_the_scheduler_are_numbered_the_leader_first() -> None:
+    made = job(SCHEDULER, LEAD, WORKER, LAUNCHER)
+    master = f"job-leadworker-0.job-leadworker.{SUFFIX}"
+    assert [ring(made, *place) for place in (("leadworker", 0), ("worker", 1), ("launcher", 0))] == [
+        ("0", "4", "0.0.0.0", "23456"),
+        ("2", "4", master, "23456"),
+        ("3", "4", master, "23456"),
+    ]
+    assert "RANK" not in injection(made, "scheduler").env
+
+
+def test_without_a_leader_the_first_worker_is_rank_0() -> None:
+    made = job(masterPort=7)
+    assert ring(made, "worker", 0) == ("0", "3", "0.0.0.0", "7")
+    assert ring(made, "launcher", 0) == ("2", "3", f"job-worker-0.job-worker.{SUFFIX}", "7")
+
+
+def test_they_start_one_after_the_other() -> None:
+    made = job(LAUNCHER, WORKER, LEAD, SCHEDULER)
+    assert {name: one.depends_on for name, one in made.roles.items()} == {
+        "scheduler": (),
+        "leadworker": (Dependency("scheduler", Phase.RUNNING),),
+        "worker": (Dependency("leadworker", Phase.RUNNING),),
+        "launcher": (Dependency("worker", Phase.RUNNING),),
+    }
+
+
+def test_a_users_own_dependency_is_kept() -> None:
+    own = (Dependency("scheduler", Phase.STARTING),)
+    made = job(SCHEDULER, WORKER, replace(LAUNCHER, depends_on=own))
+    assert made.roles["launcher"].depends_on == own
+
+
+def test_rules() -> None:
+    rules = DASK.rules(job())
+    assert rules.succeeded_when == (("launcher",),)
+    assert rules.failed_when == (("scheduler",), ("worker",), ("launcher",))
+    assert (rules.restart_scope, rules.resize) == (Scope.POD, Resize.LIVE)
+
+
+PROBLEMS = {
+    "no scheduler": ((WORKER, LAUNCHER), "spec.roles: framework dask needs a role 'scheduler'"),
+    "no launcher": ((SCHEDULER, WORKER), "spec.roles: framework dask needs a role 'launcher'"),
+    "nobody to work": ((SCHEDULER, LAUNCHER), "spec.roles: framework dask needs a role 'worker'"),
+    "two schedulers": (
+        (role("scheduler", 2), WORKER, LAUNCHER),
+        "spec.roles.scheduler.replicas: there is one scheduler, not 2; write 1",
+    ),
+    "two leaders": (
+        (SCHEDULER, role("leadworker", 2), LAUNCHER),
+        "spec.roles.leadworker.replicas: there is one leadworker, not 2; write 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("roles", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(roles: tuple[Role, ...], want: str) -> None:
+    assert [str(problem) for problem in DASK.check(job(*roles))] == [want]
+
+
+def test_a_leader_may_work_alone() -> None:
+    assert list(DASK.check(job(SCHEDULER, LEAD, LAUNCHER))) == []

@@ -1,0 +1,47 @@
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection, Port
+from argosy.frameworks.jax import Jax
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Resize, Role, Scope, Workload
+
+JAX = Jax()
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    return JAX.defaults(replace(workload(*roles), framework="jax", options=options))
+
+
+def injection(made: Workload, name: str, index: int) -> Injection:
+    return JAX.inject(made, made.roles[name], index)
+
+
+def test_every_process_knows_its_number_and_where_the_first_one_is() -> None:
+    assert injection(job(role("worker", 3), port=5), "worker", 2).env == {
+        "JAX_COORDINATOR_ADDRESS": "job-worker-0.job-worker.ns.svc.cluster.local:5",
+        "JAX_NUM_PROCESSES": "3",
+        "JAX_PROCESS_ID": "2",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def test_the_first_one_has_the_coordinators_port() -> None:
+    made = job(role("worker", 2))
+    assert injection(made, "worker", 0).ports == (Port("coordinator", 1234),)
+    assert injection(made, "worker", 1).ports == ()
+
+
+def test_other_roles_take_no_part() -> None:
+    made = job(role("worker", 2), role("board", 1))
+    assert injection(made, "board", 0) == Injection()
+    assert JAX.rules(made).succeeded_when == (("worker",),)
+
+
+def test_a_group_that_lost_one_starts_anew() -> None:
+    rules = JAX.rules(job(role("worker", 2)))
+    assert (rules.restart_scope, rules.resize) == (Scope.JOB, Resize.RESTART)
+
+
+def test_without_workers_there_is_nothing_to_run() -> None:
+    found = [str(problem) for problem in JAX.check(job(role("chief")))]
+    assert found == ["spec.roles: framework jax needs a role 'worker'"]
