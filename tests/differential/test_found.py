@@ -6,6 +6,7 @@ import pytest
 
 from argosy.testing.differential import (
     APPLY,
+    GO_PRINTS,
     JSON_PATCH,
     STRATEGIC,
     Step,
@@ -21,20 +22,23 @@ from argosy.testing.manifests import (
     CONFIG_MAPS,
     DEFINITIONS,
     JOBS,
+    LEASES,
     NAMESPACES,
     PODS,
+    SECRETS,
     SERVICES,
     WIDGETS,
     config_map,
     definition,
     job,
+    lease,
+    owner,
     pod,
+    secret,
     service,
     widget,
 )
 
-SECRETS = "/api/v1/namespaces/$ns/secrets"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
 ONE = f"{CONFIG_MAPS}/a"
 JOB = f"{JOBS}/a"
 POD = f"{PODS}/a"
@@ -48,22 +52,6 @@ DEFINED = (
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 TWICE = '{"kind":"X","apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}'
 BACK = [{"key": "k", "path": "../p"}]
-GO_PRINTS = ("message", "details.causes.*.message")
-"""Texts that show values of Go's own structs."""
-
-
-def secret(kind: str, **data: str) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "type": kind, "data": data}
-
-
-def lease(**metadata: object) -> dict[str, object]:
-    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    return {**kind, "metadata": {"name": "a", **metadata}, "spec": {"holderIdentity": "me"}}
-
-
-def owner(**changes: object) -> dict[str, object]:
-    uid = "00000000-0000-0000-0000-00000000000a"
-    return {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid, **changes}
 
 
 READING: dict[str, list[Step]] = {

@@ -4,11 +4,23 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import APPLY, JSON_PATCH, Step, apply, delete, get, patch, post, put
+from argosy.testing.differential import (
+    APPLY,
+    GO_PRINTS,
+    JSON_PATCH,
+    Step,
+    apply,
+    delete,
+    get,
+    patch,
+    post,
+    put,
+)
 from argosy.testing.manifests import (
     CONFIG_MAPS,
     DEFINITIONS,
     JOBS,
+    LEASES,
     NAMESPACES,
     PODS,
     SERVICES,
@@ -16,6 +28,8 @@ from argosy.testing.manifests import (
     config_map,
     definition,
     job,
+    lease,
+    owner,
     pod,
     service,
     widget,
@@ -24,12 +38,7 @@ from argosy.testing.servers import READER
 
 ONE = f"{CONFIG_MAPS}/a"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
-LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
 ODD_MAP = {"type": "object", "x-kubernetes-map-type": "x"}
-PRINTS = ("message", "details.causes.*.message")
-"""Texts that show values of Go's own structs."""
-OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "00000000-0000-0000-0000-00000000000a"}
 SPACE = f"{NAMESPACES}/$ns-x"
 MADE = post(CONFIG_MAPS, config_map(), shown=False)
 DEFINED = (
@@ -65,7 +74,7 @@ CASES: dict[str, list[Step]] = {
     "what apply or an update makes must be allowed to be created": [
         *CHANGES,
         apply(ONE, config_map(), user=READER),
-        put(f"{LEASES}/a", LEASE, user=READER),
+        put(f"{LEASES}/a", lease(), user=READER),
         MADE,
         apply(f"{ONE}?force=true", config_map(), user=READER),
     ],
@@ -87,7 +96,7 @@ CASES: dict[str, list[Step]] = {
     ],
     "the status of a job is written with its metadata": [
         post(JOBS, job(), shown=False),
-        patch(f"{JOBS}/a", {"metadata": {"ownerReferences": [OWNER]}}, shown=False),
+        patch(f"{JOBS}/a", {"metadata": {"ownerReferences": [owner()]}}, shown=False),
         put(f"{JOBS}/a/status", job()),
     ],
     "a patch cannot give a custom resource another kind": [
@@ -97,7 +106,7 @@ CASES: dict[str, list[Step]] = {
         patch(f"{WIDGETS}/a", {"kind": "Gadget"}),
     ],
     "the address of a service is kept for its name": [
-        post(SERVICES, {**service(), "metadata": {"name": "a/b"}}, hide=PRINTS),
+        post(SERVICES, {**service(), "metadata": {"name": "a/b"}}, hide=GO_PRINTS),
     ],
     "metadata of a custom resource is read in order": [
         *DEFINED,
@@ -106,11 +115,11 @@ CASES: dict[str, list[Step]] = {
     "metadata of a wrong type in a patch": [
         *DEFINED,
         post(WIDGETS, widget(), shown=False),
-        patch(f"{WIDGETS}/a", {"metadata": "text"}, hide=PRINTS),
+        patch(f"{WIDGETS}/a", {"metadata": "text"}, hide=GO_PRINTS),
         patch(
             f"{WIDGETS}/a",
             {"metadata": {"creationTimestamp": 1, "deletionGracePeriodSeconds": "5"}},
-            hide=PRINTS,
+            hide=GO_PRINTS,
         ),
     ],
     "a toleration of everything is added to, not replaced": [
@@ -127,10 +136,11 @@ CASES: dict[str, list[Step]] = {
         ),
     ],
     "a dry run of an update that would create keeps the version": [
-        put(f"{LEASES}/a?dryRun=All", {**LEASE, "metadata": {"name": "a", "resourceVersion": "7"}}),
+        put(f"{LEASES}/a?dryRun=All", {**lease(), "metadata": {"name": "a", "resourceVersion": "7"}}),
     ],
-    "all that is wrong with what is applied is told in order": [
-        apply(ONE, {**config_map(), "data": {"k": 1.5}, "binaryData": {"b": 1}}),
+    "what is applied has the types of its kind": [
+        apply(ONE, {**config_map(), "data": {"k": 1.5}}),
+        apply(ONE, {**config_map(), "binaryData": {"b": 1}}),
         apply(ONE, {**config_map(), "metadata": []}),
     ],
     "a refusal is told in YAML to those who want that": [get(ONE, user=READER, accept="application/yaml")],
@@ -146,13 +156,14 @@ CASES: dict[str, list[Step]] = {
     ],
     "an update that creates cannot have a uid, nor a version that is no number": [
         put(
-            f"{LEASES}/a", {**LEASE, "metadata": {"name": "a", "uid": "00000000-0000-0000-0000-000000000009"}}
+            f"{LEASES}/a",
+            lease(uid="00000000-0000-0000-0000-000000000009"),
         ),
-        put(f"{LEASES}/a", {**LEASE, "metadata": {"name": "a", "resourceVersion": "abc"}}),
+        put(f"{LEASES}/a", lease(resourceVersion="abc")),
     ],
     "a lease takes any finalizer": [
-        post(LEASES, {**LEASE, "metadata": {"name": "a", "finalizers": ["hold"]}}),
-        post(LEASES, {**LEASE, "metadata": {"name": "b", "finalizers": ["bad one!"]}}),
+        post(LEASES, {**lease(), "metadata": {"name": "a", "finalizers": ["hold"]}}),
+        post(LEASES, {**lease(), "metadata": {"name": "b", "finalizers": ["bad one!"]}}),
     ],
     "a custom resource's finalizer is better qualified": [
         *DEFINED,

@@ -32,6 +32,8 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
+GO_PRINTS = ("message", "details.causes.*.message")
+"""To hide: texts that show values of Go's own structs."""
 _SECONDS = 15.0
 
 

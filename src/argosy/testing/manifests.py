@@ -5,6 +5,8 @@ Json = dict[str, object]
 CONFIG_MAPS = "/api/v1/namespaces/$ns/configmaps"
 PODS = "/api/v1/namespaces/$ns/pods"
 SERVICES = "/api/v1/namespaces/$ns/services"
+SECRETS = "/api/v1/namespaces/$ns/secrets"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
 NAMESPACES = "/api/v1/namespaces"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
 JOBS = "/apis/batch/v1/namespaces/$ns/jobs"
@@ -40,6 +42,21 @@ def service(name: str = "a", **spec: object) -> Json:
         "metadata": {"name": name},
         "spec": {"ports": [{"port": 80}], "selector": {"app": "a"}, **spec},
     }
+
+
+def secret(kind: str = "Opaque", **data: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "type": kind, "data": data}
+
+
+def lease(**metadata: object) -> Json:
+    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return {**kind, "metadata": {"name": "a", **metadata}, "spec": {"holderIdentity": "me"}}
+
+
+def owner(**changes: object) -> Json:
+    """A reference to an owner that is not there."""
+    uid = "00000000-0000-0000-0000-00000000000a"
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid, **changes}
 
 
 def deployment(name: str = "a", **spec: object) -> Json:

@@ -2,27 +2,34 @@
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.objects import ensure
-from argosy.local.apiserver.podadmission import add_tolerations, admit_pod
+from argosy.local.apiserver.podadmission import add_tolerations, admit_pod, known_as
 from argosy.local.apiserver.rbac import asked_of, denied
-from argosy.local.apiserver.services import admit_service
+from argosy.local.apiserver.services import begin_create, begin_update
 from argosy.local.apiserver.status import forbidden, not_found
 from argosy.local.apiserver.times import now_text
 from argosy.local.schema.defaults import apply_defaults, prepare_for_create, prepare_for_update
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import part, text
+from argosy.local.schema.servicechecks import drop_by_type
 
 
-def check_namespace(call: Call, name: str) -> None:
+def admit(call: Call, obj: Json) -> None:
+    """Admission of a new object, which comes before its name is made up."""
+    if call.served.namespaced:
+        _check_namespace(call, obj)
+    if call.served.storage == "pods":
+        admit_pod(call, obj)
+
+
+def _check_namespace(call: Call, obj: Json) -> None:
     """Nothing is created in a namespace that is missing or on its way out."""
     served, namespace = call.served, call.namespace
-    if not served.namespaced:
-        return
     stored = call.api.store.head("namespaces", "", namespace)
     if stored is None:
         raise not_found("", "namespaces", namespace)
     if b'"deletionTimestamp"' in stored.data and text(stored.decoded(), "metadata", "deletionTimestamp"):
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
-        error = forbidden(served.group, served.plural, name, why)
+        error = forbidden(served.group, served.plural, known_as(obj), why)
         assert error.details is not None
         cause = {
             "reason": "NamespaceTerminating",
@@ -33,13 +40,10 @@ def check_namespace(call: Call, name: str) -> None:
         raise error
 
 
-def admit_create(call: Call, obj: Json) -> Json:
-    """Complete a new object."""
-    match call.served.storage:
-        case "pods":
-            admit_pod(call, obj)
-        case "services":
-            admit_service(call, obj, None)
+def begin(call: Call, obj: Json, *, dry: bool) -> Json:
+    """Complete a new object; in a dry run nothing is taken for it."""
+    if call.served.storage == "services":
+        begin_create(call, obj, dry=dry)
     if call.served.builtin is not None:
         prepare_for_create(call.served.group, call.served.kind, obj, time=now_text())
     if call.served.storage == "jobs.batch":
@@ -47,8 +51,8 @@ def admit_create(call: Call, obj: Json) -> Json:
     return obj
 
 
-def admit_update(call: Call, obj: Json, old: Json) -> Json:
-    """Complete a changed object."""
+def admit_update(call: Call, obj: Json, old: Json, *, dry: bool) -> Json:
+    """Complete a changed object; in a dry run nothing is taken for it."""
     if call.served.builtin is not None:
         prepare_for_update(call.served.group, call.served.kind, obj, old)
     if call.served.storage == "jobs.batch":
@@ -61,8 +65,15 @@ def admit_update(call: Call, obj: Json, old: Json) -> Json:
         case "pods" if not call.target.subresource:
             add_tolerations(ensure(obj, "spec"))
         case "services" if call.target.subresource != "status":
-            admit_service(call, obj, old)
+            begin_update(call, obj, old, dry=dry)
+            drop_by_type(obj, old)
     return obj
+
+
+def settle(call: Call, obj: Json) -> None:
+    """Take away what Kubernetes checks, and then shows nobody."""
+    if call.served.storage == "services" and text(obj, "spec", "type") == "ExternalName":
+        part(obj, "spec").pop("internalTrafficPolicy", None)
 
 
 def check_may_create(call: Call) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 
 from argosy.local.apiserver import forms, shape
-from argosy.local.apiserver.admission import admit_create, check_namespace
+from argosy.local.apiserver.admission import admit, begin, check_may_create, settle
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import duplicate_fields, go_kind, read_object
 from argosy.local.apiserver.escalation import check_grant
@@ -37,11 +37,18 @@ async def create_object(call: Call) -> Response:
 
 
 async def create(
-    call: Call, obj: Json, options: WriteOptions, *, managed: bool = False, admitted: bool = False
+    call: Call,
+    obj: Json,
+    options: WriteOptions,
+    *,
+    managed: bool = False,
+    admitted: bool = False,
+    unasked: bool = False,
 ) -> Stored | Json:
     """Store a new object; a dry run answers what would have been stored.
 
-    `managed` when its fields have owners already, `admitted` when it has been read under its schema.
+    `managed` when its fields have owners already, `admitted` when it has been read under its schema,
+    `unasked` when an update or apply makes it where nothing was, which takes the right to create it.
     """
     served = call.served
     if not admitted:
@@ -50,31 +57,30 @@ async def create(
     name_owners_once(obj, call.request)
     if text(metadata, "resourceVersion").isdigit() and text(metadata, "resourceVersion") != "0":
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-    generate = text(metadata, "generateName") if not text(metadata, "name") else ""
-    for _ in range(_NAME_TRIES):
-        if generate:
-            metadata["name"] = generated_name(generate)
-        if not generate or call.api.head(served, call.namespace, text(metadata, "name")) is None:
-            break
-    check_namespace(call, text(metadata, "name"))
     fresh_metadata(metadata)
     prepare(obj, served)
     if not managed:
         obj = shape.track_update(None, obj, served, options.manager, "")
-    if served.storage == "namespaces":
-        ensure(ensure(obj, "metadata"), "labels")["kubernetes.io/metadata.name"] = text(metadata, "name")
-    obj = admit_create(call, obj)
+    admit(call, obj)
+    _generate_name(call, obj)
     name = text(obj, "metadata", "name")
+    if served.storage == "namespaces":
+        ensure(ensure(obj, "metadata"), "labels")["kubernetes.io/metadata.name"] = name
+    obj = begin(call, obj, dry=options.dry_run)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
     if errors := shape.validate(obj, served, None):
         raise invalid_error(served.group, served.kind, name, errors)
+    if unasked:
+        check_may_create(call)
+    settle(call, obj)
     charged = charges(call, name)
     call.request.warnings += warnings(served.group, served.kind, obj, created=True)
     if served.custom is not None:
         call.request.warnings += finalizer_warnings(obj, None)
     if (there := call.api.head(served, call.namespace, name)) is not None:
-        refusal = already_exists(served.group, served.plural, name)
+        generated = bool(metadata.get("generateName"))
+        refusal = already_exists(served.group, served.plural, name, generated=generated)
         if text(there.decoded(), "metadata", "deletionTimestamp"):
             refusal.message = f"object is being deleted: {refusal.message}"
         raise refusal
@@ -87,6 +93,18 @@ async def create(
     if served.storage == "namespaces":
         await furnish(call.api, name)
     return stored
+
+
+def _generate_name(call: Call, obj: Json) -> None:
+    """A name for an object that has only the beginning of one."""
+    metadata = ensure(obj, "metadata")
+    prefix = text(metadata, "generateName")
+    if not prefix or text(metadata, "name"):
+        return
+    for _ in range(_NAME_TRIES):
+        metadata["name"] = generated_name(prefix)
+        if call.api.head(call.served, call.namespace, text(metadata, "name")) is None:
+            return
 
 
 async def read_admitted(call: Call, options: WriteOptions) -> Json:

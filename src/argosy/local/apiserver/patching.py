@@ -5,7 +5,6 @@ import copy
 import msgspec
 
 from argosy.local.apiserver import forms, shape
-from argosy.local.apiserver.admission import check_may_create
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import (
     doubled_keys,
@@ -85,7 +84,7 @@ def _admitted(
             raise invalid_error("", "", "", [invalid("patch", shown, str(error))]) from error
     elif served.custom is None and not obj.get("apiVersion"):
         # Kubernetes then takes it for its own inner form, in which nothing has the name it has here.
-        unknown = [f'unknown field "{name}"' for name in sorted(obj) if name != "kind"]
+        unknown = [f'unknown field "{name}"' for name in sorted(obj) if name not in ("apiVersion", "kind")]
         shape.report(unknown, served, options.validation, call.request.warnings, shown)
         check_name({}, call)
     if why := kind_problem(obj):
@@ -101,7 +100,13 @@ def _admitted(
         obj = to_core(obj)
     try:
         obj = shape.admit_fields(
-            obj, served, options.validation, call.request.warnings, patched=shown, doubled=doubled
+            obj,
+            served,
+            options.validation,
+            call.request.warnings,
+            patched=shown,
+            doubled=doubled,
+            ordered=kind != JSON_PATCH,
         )
     except StatusError:
         # Kubernetes writes the patched object with its fields in order, and tells of the first that is wrong.
@@ -212,12 +217,11 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     merged = shape.track_apply(live, config, served, options.manager, force, call.target.subresource)
     _tell_doubles(raw, options, call)
     _convert(merged, config, call)
-    check_name(merged, call)
     check_place(merged, call)
+    check_name(merged, call)
     if head is None:
-        check_may_create(call)
         ensure(merged, "metadata").pop("resourceVersion", None)
-        return await create(call, merged, options, managed=True), True
+        return await create(call, merged, options, managed=True, unasked=True), True
     return await update(call, head, merged, options, managed=True, patched=""), False
 
 

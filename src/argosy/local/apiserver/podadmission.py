@@ -22,13 +22,18 @@ def admit_pod(call: Call, pod: Json) -> None:
     add_tolerations(spec)
 
 
+def known_as(obj: Json) -> str:
+    """What admission calls a new object, whose name may not be made up yet."""
+    return text(obj, "metadata", "name") or text(obj, "metadata", "generateName") or "Unknown"
+
+
 def _service_account(call: Call, pod: Json, spec: Json) -> None:
     name = text(spec, "serviceAccountName") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
     stored = call.api.store.head("serviceaccounts", call.namespace, name)
     if stored is None:
         why = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden("", "pods", text(pod, "metadata", "name"), why)
+        raise forbidden("", "pods", known_as(pod), why)
     account = stored.decoded()
     wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
     if wanted is not False:
@@ -80,7 +85,7 @@ def _priority(call: Call, pod: Json, spec: Json) -> None:
         stored = collection.get("", name)
         if stored is None:
             why = f"no PriorityClass with name {name} was found"
-            raise forbidden("", "pods", text(pod, "metadata", "name"), why)
+            raise forbidden("", "pods", known_as(pod), why)
         found = stored.decoded()
         value, policy = number(found, "value"), text(found, "preemptionPolicy") or policy
     elif len(collection):
@@ -95,7 +100,7 @@ def _priority(call: Call, pod: Json, spec: Json) -> None:
             f"the integer value of priority ({given}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
-        raise forbidden("", "pods", text(pod, "metadata", "name"), why)
+        raise forbidden("", "pods", known_as(pod), why)
     spec["priority"] = value
     spec.setdefault("preemptionPolicy", policy)
 

@@ -3,6 +3,7 @@
 The one place where the handlers meet the schema library.
 """
 
+import re
 from collections.abc import Sequence
 
 from argosy.local.apiserver.facts import STATUS_KEEPS_LABELS
@@ -37,10 +38,12 @@ def admit_fields(
     patched: str | None = None,
     doubled: Sequence[str] = (),
     applied: bool = False,
+    ordered: bool = False,
 ) -> Json:
     """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read.
 
-    `doubled` are paths of fields that stood twice in the body, which is told together with unknown ones.
+    `doubled` are paths of fields that stood twice in the body, which is told together with unknown ones;
+    `ordered` when Kubernetes would read the fields by their names, whatever their order here.
     """
     problems = [f'duplicate field "{path}"' for path in doubled]
     if served.custom is None:
@@ -48,6 +51,8 @@ def admit_fields(
             unknown = decode(obj, served.schema, served.kind)
         except DecodeError as error:
             raise _unreadable(served, str(error), patched) from error
+        if ordered:
+            unknown.sort(key=_by_names)
         # What is unknown is not looked at, and so not seen to stand there twice.
         problems = [f'duplicate field "{path}"' for path in doubled if patched or path not in unknown]
         problems += [f'unknown field "{path}"' for path in unknown]
@@ -61,6 +66,10 @@ def admit_fields(
     problems += [f'unknown field "{path}"' for path in unknown]
     report(problems, served, validation, warnings, patched)
     return obj
+
+
+def _by_names(path: str) -> list[tuple[int, str]]:
+    return [(int(index or -1), name) for index, name in re.findall(r"\[(\d+)\]|([^.\[]+)", path)]
 
 
 def validate(obj: Json, served: Served, old: Json | None, subresource: str = "") -> list[FieldError]:

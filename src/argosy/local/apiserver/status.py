@@ -64,9 +64,13 @@ def page_not_found() -> StatusError:
     return StatusError(404, "NotFound", message, {})
 
 
-def already_exists(group: str, plural: str, name: str) -> StatusError:
-    message = f'{qualified(group, plural)} "{name}" already exists'
-    return StatusError(409, "AlreadyExists", message, _about(group, plural, name))
+def already_exists(group: str, plural: str, name: str, *, generated: bool = False) -> StatusError:
+    """`generated` when the name may be one that the server made, so that another try may help."""
+    message, details = f'{qualified(group, plural)} "{name}" already exists', _about(group, plural, name)
+    if generated:
+        message += ", the server was not able to generate a unique name for the object"
+        details["retryAfterSeconds"] = 1
+    return StatusError(409, "AlreadyExists", message, details)
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> StatusError:

@@ -7,7 +7,7 @@ stored and nobody hears of it.
 import msgspec
 
 from argosy.local.apiserver import forms, shape
-from argosy.local.apiserver.admission import admit_update, check_may_create
+from argosy.local.apiserver.admission import admit_update, settle
 from argosy.local.apiserver.api import Call, arranged
 from argosy.local.apiserver.create import create, read_admitted
 from argosy.local.apiserver.escalation import check_grant
@@ -37,12 +37,12 @@ async def update_object(call: Call) -> Response:
     options = write_options(call.request, "UpdateOptions")
     obj = await read_admitted(call, options)
     check_name(obj, call)
+    name_owners_once(obj, call.request)
     served, name = call.served, call.target.name
     head = call.api.head(served, call.namespace, name)
     if head is None:
         if served.storage not in CREATED_BY_UPDATE or call.target.subresource:
             raise not_found(served.group, served.plural, name)
-        check_may_create(call)
         if uid := text(obj, "metadata", "uid"):
             key = _storage_key(call, call.namespace, name, dry=options.dry_run)
             raise conflict(served.group, served.plural, name, _other_uid(key, uid, ""))
@@ -50,7 +50,7 @@ async def update_object(call: Call) -> Response:
         version = str(ensure(obj, "metadata").pop("resourceVersion", ""))
         if version and not version.isdigit():
             raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
-        made = await create(call, obj, options, admitted=True)
+        made = await create(call, obj, options, admitted=True, unasked=True)
         if isinstance(made, dict) and version:
             ensure(made, "metadata")["resourceVersion"] = (
                 version  # a dry run does not get as far as to drop it
@@ -105,8 +105,8 @@ async def update(
         obj = shape.admit_fields(
             obj, served, options.validation, call.request.warnings, patched=patched, applied=managed
         )
-    _check_version(call, head, old, obj, patched=patched is not None, dry=options.dry_run)
     name_owners_once(obj, call.request)
+    _check_version(call, head, old, obj, patched=patched is not None, dry=options.dry_run)
     owned = managed or shape.typed_where_dropped(obj, served, subresource)
     _keep(obj, old, call)
     if not owned:
@@ -114,12 +114,13 @@ async def update(
         ensure(obj, "metadata").pop("managedFields", None)
     elif not managed:
         obj = shape.track_update(old, obj, served, options.manager, subresource)
-    obj = admit_update(call, obj, old)
+    obj = admit_update(call, obj, old, dry=options.dry_run)
     _count_generation(obj, old, call)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, old)
     if errors := [*_finalizer_errors(obj, old), *shape.validate(obj, served, old, subresource)]:
         raise invalid_error(served.group, served.kind, head.name, errors)
+    settle(call, obj)
     if not subresource:
         call.request.warnings += _new_warnings(call, obj, old)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}

@@ -9,41 +9,37 @@ from collections.abc import Callable, Iterator, Mapping
 from argosy.local.schema.errors import (
     FieldError,
     Ordered,
-    duplicate,
     forbidden,
     invalid,
     not_supported,
     required,
     too_long,
 )
-from argosy.local.schema.jobchecks import job_change
 from argosy.local.schema.jobstatus import job_status_errors
-from argosy.local.schema.metachecks import STANDARD_FINALIZERS, immutable, map_errors, metadata_errors
+from argosy.local.schema.metachecks import STANDARD_FINALIZERS, immutable, metadata_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import (
-    address_problems,
     config_key_problems,
-    label_problems,
-    port_name_problems,
-    port_problems,
     qualified_name_problems,
 )
 from argosy.local.schema.podchecks import (
     EFFECTS,
-    PROTOCOLS,
     new_pod_errors,
     pod_spec_errors,
     pod_update_errors,
 )
+from argosy.local.schema.podstatuschecks import pod_status_errors
 from argosy.local.schema.quotachecks import quota, quota_status
 from argosy.local.schema.reading import part, parts, text, texts
 from argosy.local.schema.rolloutchecks import replica_status_errors
+from argosy.local.schema.servicechecks import service_change, service_errors, service_status_errors
 from argosy.local.schema.workloadchecks import (
     at_least,
     cron_job,
     daemon_set,
     deployment,
     job,
+    job_update,
     replica_set,
     selector_change,
     stateful_change,
@@ -52,7 +48,6 @@ from argosy.local.schema.workloadchecks import (
 
 RBAC = "rbac.authorization.k8s.io"
 MAX_DATA_BYTES = 1024 * 1024
-SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 def validate_builtin(
@@ -89,6 +84,10 @@ def _status_errors(group: str, kind: str, new: Json, old: Json) -> Iterator[Fiel
             yield from replica_status_errors(kind, new, old)
         case "", "ResourceQuota":
             yield from quota_status(new)
+        case "", "Pod":
+            yield from pod_status_errors(new, old)
+        case "", "Service":
+            yield from service_status_errors(new)
         case "", "Namespace":
             yield from _namespace_status(new)
 
@@ -116,80 +115,6 @@ def _pod(obj: Json) -> Iterator[FieldError]:
 
 def _pod_change(new: Json, old: Json) -> Iterator[FieldError]:
     return pod_update_errors(new, old)
-
-
-def _service(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    kind, ports = text(spec, "type"), parts(spec, "ports")
-    headless = spec.get("clusterIP") == "None"
-    if not ports and kind != "ExternalName" and not headless:
-        yield required("spec.ports")
-    if kind == "ExternalName" and not spec.get("externalName"):
-        yield required("spec.externalName")
-    yield from _service_ports(ports, kind)
-    yield from map_errors(spec.get("selector"), "spec.selector")
-    if kind not in SERVICE_TYPES:
-        yield not_supported("spec.type", kind, SERVICE_TYPES)
-    if spec.get("sessionAffinity") not in ("ClientIP", "None"):
-        yield not_supported("spec.sessionAffinity", spec.get("sessionAffinity", ""), ("ClientIP", "None"))
-    policy = spec.get("internalTrafficPolicy")
-    if policy is not None and policy not in ("Cluster", "Local"):
-        yield not_supported("spec.internalTrafficPolicy", policy, ("Cluster", "Local"))
-    if headless and kind in ("NodePort", "LoadBalancer"):
-        yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
-    addresses = texts(spec, "clusterIPs") or ([text(spec, "clusterIP")] if spec.get("clusterIP") else [])
-    for index, address in enumerate(addresses):
-        if address != "None" and kind != "ExternalName":
-            for problem in address_problems(address):
-                yield invalid(f"spec.clusterIPs[{index}]", address, problem)
-
-
-def _service_ports(ports: list[Json], kind: str) -> Iterator[FieldError]:
-    names: set[str] = set()
-    taken: set[tuple[object, object]] = set()
-    for index, port in enumerate(ports):
-        where = f"spec.ports[{index}]"
-        name = text(port, "name")
-        if not name and len(ports) > 1:
-            yield required(f"{where}.name")
-        elif name:
-            for problem in label_problems(name):
-                yield invalid(f"{where}.name", name, problem)
-            if name in names:
-                yield duplicate(f"{where}.name", name)
-            names.add(name)
-        for problem in port_problems(port.get("port")):
-            yield invalid(f"{where}.port", port.get("port"), problem)
-        if port.get("protocol") not in PROTOCOLS:
-            yield not_supported(f"{where}.protocol", port.get("protocol", ""), PROTOCOLS)
-        target = port.get("targetPort")
-        problems = port_name_problems(target) if isinstance(target, str) else port_problems(target)
-        for problem in problems:
-            yield invalid(f"{where}.targetPort", target, problem)
-        if port.get("nodePort") and kind == "ClusterIP":
-            yield forbidden(f"{where}.nodePort", "may not be used when `type` is 'ClusterIP'")
-    for index, port in enumerate(ports):
-        key = (port.get("protocol"), port.get("port"))
-        if key in taken:
-            shown = Ordered(
-                Name="",
-                Protocol=port.get("protocol"),
-                AppProtocol=None,
-                Port=port.get("port"),
-                TargetPort=0,
-                NodePort=0,
-            )
-            yield duplicate(f"spec.ports[{index}]", shown)
-        taken.add(key)
-
-
-def _service_change(new: Json, old: Json) -> Iterator[FieldError]:
-    after, before = part(new, "spec"), part(old, "spec")
-    named = "ExternalName" in (text(before, "type"), text(after, "type"))
-    address = after.get("clusterIP")
-    if not named and before.get("clusterIP") and address != before.get("clusterIP"):
-        shown = texts(after, "clusterIPs") or [text(after, "clusterIP")]
-        yield invalid("spec.clusterIPs[0]", shown, "may not change once set")
 
 
 def _config_map(obj: Json) -> Iterator[FieldError]:
@@ -353,7 +278,7 @@ def _claim(obj: Json) -> Iterator[FieldError]:
 _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
     ("", "Pod"): _pod,
     ("", "Namespace"): _namespace,
-    ("", "Service"): _service,
+    ("", "Service"): service_errors,
     ("", "ConfigMap"): _config_map,
     ("", "Secret"): _secret,
     ("", "Node"): _node,
@@ -376,14 +301,14 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
 
 _CHANGES: Mapping[tuple[str, str], Callable[[Json, Json], Iterator[FieldError]]] = {
     ("", "Pod"): _pod_change,
-    ("", "Service"): _service_change,
+    ("", "Service"): service_change,
     ("", "ConfigMap"): _frozen_change,
     ("", "Secret"): _frozen_change,
     ("apps", "Deployment"): selector_change,
     ("apps", "ReplicaSet"): selector_change,
     ("apps", "DaemonSet"): selector_change,
     ("apps", "StatefulSet"): stateful_change,
-    ("batch", "Job"): job_change,
+    ("batch", "Job"): job_update,
     (RBAC, "RoleBinding"): _binding_change,
     (RBAC, "ClusterRoleBinding"): _binding_change,
 }

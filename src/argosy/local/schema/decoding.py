@@ -25,6 +25,11 @@ _ZERO: tuple[object, ...] = ("", 0, False)
 _WORDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
+def json_kind(value: object) -> str:
+    """A value's type in the words of Go's decoder."""
+    return _WORDS.get(type(value), "value")
+
+
 class DecodeError(Exception):
     """A value of the wrong type; the text is what Go's decoder says."""
 
@@ -264,8 +269,7 @@ def _scalar(value: object, field: _Field, path: str, owner: str) -> object:
 
 def _time(value: object, schema: Schema, where: str) -> object:
     if not isinstance(value, str):
-        word = _WORDS.get(type(value), "value")
-        raise DecodeError(f"json: cannot unmarshal {word} into Go {where} of type string")
+        raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go {where} of type string")
     try:
         return canonical_time(value, micro=schema.structure.reference.endswith("MicroTime"))
     except TimeError as error:
@@ -273,9 +277,19 @@ def _time(value: object, schema: Schema, where: str) -> object:
 
 
 def base64_problem(value: str) -> str:
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    wrong = next((index for index, char in enumerate(value) if char not in alphabet), len(value))
+    """What Go says of the first byte that is wrong; of an unfinished group, that is its first."""
+    wrong = next((index for index, char in enumerate(value) if char not in _BASE64), len(value))
+    if wrong == len(value):
+        wrong -= wrong % 4
+    elif value[wrong] == "=" and wrong % 4 == 2 and value[wrong + 1 :] == "":
+        wrong = len(value)
+    elif value[wrong] == "=" and wrong % 4 > 1:
+        # Padding where it may be: what comes after it is wrong.
+        wrong = wrong + 1 if wrong % 4 == 3 else wrong + 2 * (value[wrong + 1] == "=")
     return f"illegal base64 data at input byte {wrong}"
+
+
+_BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 def _quantity(value: object) -> object:
@@ -288,9 +302,8 @@ def _quantity(value: object) -> object:
 
 
 def _mismatch(value: object, field: _Field, path: str, owner: str) -> MismatchError:
-    word = _WORDS.get(type(value), "value")
     return MismatchError(
-        f"json: cannot unmarshal {word} into Go struct field {owner}.{_plain(path)} of type "
+        f"json: cannot unmarshal {json_kind(value)} into Go struct field {owner}.{_plain(path)} of type "
         f"{go_type(field.schema)}"
     )
 

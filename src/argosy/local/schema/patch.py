@@ -4,6 +4,7 @@ None of them changes its arguments: what a patch touches is copied, the rest is 
 Errors are `PatchError`s whose text is the message a client of kube-apiserver gets.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -114,7 +115,8 @@ def _copy(document: object, operation: Json) -> object:
     parent = _get(document, source.rpartition("/")[0], missing)
     # Kubernetes' library does not mind that an object has no such field, and copies nothing.
     absent = isinstance(parent, dict) and _keys(source)[-1] not in parent
-    value = None if absent else _get(document, source, missing)
+    # A copy of its own, so that reading the one does not change the other.
+    value = None if absent else copy.deepcopy(_get(document, source, missing))
     return _edit(document, path, "copy", lambda parent, key: _insert(parent, key, value, path))
 
 
@@ -146,13 +148,16 @@ _OPERATIONS = {
 
 
 def _edit(document: object, path: str, name: str, change: object) -> object:
-    """The document with containers along the path copied and `change(parent, key)` done to the last one."""
+    """The document with containers along the path copied and `change(parent, key)` done to the last one.
+
+    As in Kubernetes, objects along the path have their fields in order then, and others as they were.
+    """
     keys = _keys(path)
     missing = f"{name} operation does not apply: doc is missing path: {_shown(name, path)}: {MISSING}"
     if not keys:
         raise PatchError(missing)
     root = _shallow(document, missing)
-    parent = root
+    parent, touched = root, [root]
     for key in keys[:-1]:
         if isinstance(parent, dict):
             if key not in parent:
@@ -162,8 +167,14 @@ def _edit(document: object, path: str, name: str, change: object) -> object:
             index = _index(parent, key, missing)
             child = parent[index] = _shallow(parent[index], missing)
         parent = child
+        touched.append(child)
     assert callable(change)
     change(parent, keys[-1])
+    for container in touched:
+        if isinstance(container, dict):
+            ordered = sorted(container.items())
+            container.clear()
+            container.update(ordered)
     return root
 
 

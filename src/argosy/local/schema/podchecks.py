@@ -317,7 +317,7 @@ def _volume_errors(volumes: Sequence[Json], path: str) -> Iterator[FieldError]:
         kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
         for extra in kinds[1:]:
             yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
-        yield from _source_errors(volume, where)
+        yield from _source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
         yield from _own_name_errors(volume, where, names)
 
 

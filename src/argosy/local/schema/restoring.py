@@ -11,14 +11,17 @@ from argosy.local.schema.decoding import (
     ARRAY,
     BOOLEAN,
     BYTES,
+    INT_OR_STRING,
     INTEGER,
     NUMBER,
     OBJECT,
     STRING,
+    TIME,
     DecodeError,
     base64_problem,
     code_of,
     go_type,
+    json_kind,
 )
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.strategic import GO_TYPES
@@ -53,6 +56,10 @@ def _restored(value: object, schema: Schema) -> object:
         return [_restored(item, items) if items and item is not None else item for item in value]
     if code in (STRING, INTEGER, NUMBER, BOOLEAN):
         return _scalar(value, code, schema)
+    if code == TIME and not isinstance(value, str):
+        raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go value of type string")
+    if code == INT_OR_STRING and (isinstance(value, bool) or not isinstance(value, int | str)):
+        raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go value of type int32")
     if code == BYTES and not isinstance(value, str):
         raise DecodeError(f"cannot restore slice from {_GO_KINDS[type(value)]}")
     if code == BYTES:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
-from argosy.local.schema.jobchecks import job_errors, restart_errors
+from argosy.local.schema.jobchecks import job_change, job_errors, restart_errors
 from argosy.local.schema.metachecks import immutable, map_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import label_problems
 from argosy.local.schema.podchecks import pod_spec_errors
 from argosy.local.schema.reading import part, parts, text
 from argosy.local.schema.rolloutchecks import rollout_errors
-from argosy.local.schema.selectors import SelectorError, selector_from
+from argosy.local.schema.selectors import selector_from
 
 
 def at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
@@ -45,7 +45,8 @@ def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -
 
 
 def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
-    """What is wrong with the expressions of a label selector."""
+    """What is wrong with a label selector."""
+    yield from map_errors(part(selector, "matchLabels"), f"{path}.matchLabels")
     for index, expression in enumerate(parts(selector, "matchExpressions")):
         where, operator = f"{path}.matchExpressions[{index}]", text(expression, "operator")
         if operator in ("In", "NotIn") and not expression.get("values"):
@@ -58,14 +59,14 @@ def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
 
 
 def _selects(selector: object, labels: object) -> bool:
+    """Whether a selector matches; one that cannot be read is refused for that, and compared with nothing."""
     if selector is None:
         return False
     if isinstance(selector, dict) and not any(selector.values()):
         return True
-    try:
-        found = selector_from(selector if isinstance(selector, dict) else None)
-    except SelectorError:
-        return False
+    if any(selector_errors(selector, "")):
+        return True
+    found = selector_from(selector if isinstance(selector, dict) else None)
     present = {k: str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
     return found.matches(present)
 
@@ -127,19 +128,28 @@ def stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
 
 def job(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
-    yield from _job_spec(spec, "spec")
     yield from _indexed_name(obj)
-    manual = spec.get("manualSelector") is True
+    manual, made = spec.get("manualSelector") is True, bool(text(obj, "metadata", "uid"))
+    if spec.get("selector") is not None and made and not manual:
+        yield from _generated(obj, spec["selector"], part(spec, "template", "metadata", "labels"))
+    yield from _whole_job_spec(obj)
+
+
+def job_update(new: Json, old: Json) -> Iterator[FieldError]:
+    """What may not change about a job; Kubernetes looks at its spec for a second time with that."""
+    yield from _whole_job_spec(new)
+    yield from job_change(new, old)
+
+
+def _whole_job_spec(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _job_spec(spec, "spec")
     selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
-    prepared = bool(text(obj, "metadata", "uid"))
-    if selector is None and prepared:
+    made = bool(text(obj, "metadata", "uid"))
+    if selector is None and made:
         yield required("spec.selector")
-    elif wrong := list(map_errors(part(selector, "matchLabels"), "spec.selector.matchLabels")):
-        yield from wrong
-        return
-    elif prepared and not manual:
-        yield from _generated(obj, selector, labels if isinstance(labels, dict) else {})
-    if (selector is None and prepared) or (selector is not None and not _selects(selector, labels)):
+    yield from selector_errors(selector, "spec.selector")
+    if (selector is None and made) or (selector is not None and not _selects(selector, labels)):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 

@@ -1,0 +1,198 @@
+"""What the oracle found about the built-in kinds, and was mended."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from argosy.testing.differential import GO_PRINTS, JSON_PATCH, STRATEGIC, Step, apply, get, patch, post, put
+from argosy.testing.manifests import (
+    JOBS,
+    LEASES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    job,
+    lease,
+    owner,
+    pod,
+    secret,
+    service,
+)
+from argosy.testing.servers import READER
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns"
+JOB = f"{JOBS}/a"
+LEASE = f"{LEASES}/a"
+POD = f"{PODS}/a"
+SERVICE = f"{SERVICES}/a"
+RUN = post(PODS, pod(), shown=False)
+TWICE = [owner(), owner()]
+
+
+def changes_only(resource: str) -> tuple[Step, ...]:
+    """Let the reader change that resource, and not create it."""
+    group: dict[str, object] = {"apiGroup": "rbac.authorization.k8s.io"}
+    rule = {"apiGroups": ["*"], "resources": [resource], "verbs": ["get", "update", "patch"]}
+    return (
+        post(f"{RBAC}/roles", {"metadata": {"name": "r"}, "rules": [rule]}, shown=False),
+        post(
+            f"{RBAC}/rolebindings",
+            {
+                "metadata": {"name": "r"},
+                "roleRef": {**group, "kind": "Role", "name": "r"},
+                "subjects": [{**group, "kind": "User", "name": READER.name}],
+            },
+            shown=False,
+        ),
+        get(f"{LEASES}/none", user=READER, until_code=404, shown=False),
+    )
+
+
+SERVING: dict[str, list[Step]] = {
+    "a service that becomes another name gives its addresses away": [
+        post(SERVICES, service()),
+        patch(SERVICE, {"spec": {"type": "ExternalName", "externalName": "example.com"}}),
+        get(SERVICE),
+        patch(SERVICE, {"spec": {"type": "ClusterIP"}}),
+    ],
+    "a name in place of addresses must be one, and have none": [
+        post(SERVICES, service(type="ExternalName", externalName="not a name!")),
+        post(SERVICES, service(type="ExternalName", externalName="example.com.", clusterIP="10.96.7.7")),
+        post(SERVICES, service(type="ExternalName", externalName="x", internalTrafficPolicy="Nonsense")),
+        post(SERVICES, service(type="ExternalName", externalName="x", internalTrafficPolicy="Local")),
+    ],
+    "a service that is no longer on every node gives its node ports away": [
+        apply(SERVICE, service(type="NodePort")),
+        apply(SERVICE, service()),
+        patch(SERVICE, {"spec": {"type": "NodePort"}}),
+        patch(SERVICE, {"spec": {"$retainKeys": ["ports"]}}, STRATEGIC),
+    ],
+    "node ports stay with the names of their ports": [
+        post(SERVICES, service(type="NodePort", ports=[{"port": 80, "name": "x"}]), shown=False),
+        put(SERVICE, service(type="NodePort", ports=[{"port": 81, "name": "x"}, {"port": 82, "name": "y"}])),
+    ],
+    "a service without address and selector may be of both families": [
+        post(SERVICES, service(clusterIP="None", selector=None)),
+        patch(SERVICE, {"spec": {"selector": {"app": "a"}}}),
+        patch(SERVICE, {"spec": {"selector": {"app": "a"}, "ipFamilyPolicy": "SingleStack"}}),
+    ],
+    "families that are not here": [
+        post(SERVICES, service(ipFamilies=["IPv6"])),
+        post(SERVICES, service(ipFamilyPolicy="RequireDualStack")),
+        post(SERVICES, service(ipFamilies=["IPv4", "IPv4"], ipFamilyPolicy="Nonsense")),
+        post(SERVICES, service(ipFamilies=["IPv4", "IPv6"])),
+    ],
+    "addresses of services": [
+        post(SERVICES, service(clusterIP="nonsense", sessionAffinity="Nonsense")),
+        post(SERVICES, service(clusterIPs=["None"])),
+        post(SERVICES, service(), shown=False),
+        patch(SERVICE, {"spec": {"clusterIP": "None"}}, hide=GO_PRINTS),
+        put(SERVICE, service(externalTrafficPolicy="Local")),
+    ],
+    "only what is balanced has a balancer": [
+        post(SERVICES, service(), shown=False),
+        patch(f"{SERVICE}/status", {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}}),
+    ],
+}
+
+RUNNING: dict[str, list[Step]] = {
+    "the addresses of a pod must be addresses": [
+        RUN,
+        put(f"{POD}/status", {**pod(), "status": {"podIP": "nonsense"}}),
+        patch(f"{POD}/status", {"status": {"podIP": "nonsense"}}, STRATEGIC),
+        patch(f"{POD}/status", {"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}),
+        patch(
+            f"{POD}/status", {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]}}, hide=GO_PRINTS
+        ),
+        patch(f"{POD}/status", {"status": {"hostIPs": [{"ip": "10.0.0.1"}]}}),
+    ],
+    "the words of a pod's status": [
+        RUN,
+        patch(f"{POD}/status", {"status": {"qosClass": "Guaranteed"}}),
+        patch(f"{POD}/status", {"status": {"conditions": [{"type": "bad type!", "status": "True"}]}}),
+        patch(f"{POD}/status", {"status": {"observedGeneration": -1, "nominatedNodeName": "Bad_Node"}}),
+    ],
+    "of two kinds of a volume only the first is looked at": [
+        post(JOBS, job(), shown=False),
+        post(PODS, pod(volumes=[{"name": "v", "configMap": {}, "emptyDir": {}}])),
+    ],
+    "a pod that is refused before it has a name": [
+        post(PODS, {"kind": "Pod", "spec": {"priority": 5}}),
+        post(PODS, {"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": {"priority": 5}}),
+        post(
+            PODS, {"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": {"serviceAccountName": "none"}}
+        ),
+    ],
+    "a job with a bad selector still lacks its labels": [
+        post(JOBS, job(), shown=False),
+        put(JOB, job(selector={"matchLabels": {"bad key!": "1"}}), hide=GO_PRINTS),
+        put(JOB, job(selector={"matchExpressions": [{"key": "x", "operator": "No"}]}), hide=GO_PRINTS),
+    ],
+    "a name that could have been generated is taken": [
+        post(JOBS, job(), shown=False),
+        post(JOBS, {**job(), "metadata": {"name": "a", "generateName": "g-"}}),
+    ],
+}
+
+READING: dict[str, list[Step]] = {
+    "owners that are named twice are told of before anything else": [
+        put(POD, pod(metadata={"ownerReferences": TWICE})),
+        post(LEASES, lease(), shown=False),
+        put(LEASE, lease(ownerReferences=TWICE, resourceVersion="1")),
+    ],
+    "an update that creates is read and checked before it is allowed": [
+        *changes_only("leases"),
+        put(LEASE, lease(resourceVersion="nonsense"), user=READER),
+        put(LEASE, {**lease(), "spec": {"leaseDurationSeconds": -1}}, user=READER),
+        apply(LEASE, {**lease(), "spec": {"leaseDurationSeconds": -1}}, user=READER),
+        put(LEASE, lease(), user=READER),
+        apply(LEASE, lease(), user=READER),
+    ],
+    "an applied object of another namespace": [
+        apply(JOB, {**job(), "metadata": {"name": "a", "namespace": "default"}}),
+    ],
+    "a time that is none, applied and patched": [
+        apply(POD, pod(metadata={"creationTimestamp": 1})),
+        RUN,
+        patch(POD, {"metadata": {"creationTimestamp": 1}}, STRATEGIC, hide=GO_PRINTS),
+        patch(POD, {"spec": {"tolerations": [{"tolerationSeconds": {}}]}}, STRATEGIC, hide=GO_PRINTS),
+    ],
+    "unknown fields after a patch come in order": [
+        RUN,
+        patch(f"{POD}?dryRun=All", {"spec": {"zz": 1, "aa": 1}, "nonsense": 1}),
+        patch(f"{POD}?dryRun=All", {"spec": {"zz": 1, "containers": [{"name": "main", "aa": 1}]}}, STRATEGIC),
+        patch(
+            f"{POD}?dryRun=All",
+            [{"op": "add", "path": "/spec/zz", "value": 1}, {"op": "add", "path": "/nonsense", "value": 1}],
+            JSON_PATCH,
+        ),
+    ],
+    "what is copied by a patch is a copy": [
+        RUN,
+        patch(
+            POD,
+            [{"op": "copy", "from": "/spec/tolerations", "path": "/spec/volumes"}],
+            JSON_PATCH,
+            hide=GO_PRINTS,
+        ),
+    ],
+    "a patch that leaves no version": [
+        post(SECRETS, secret(), shown=False),
+        patch(f"{SECRETS}/a", {"apiVersion": "", "kind": "Secret"}),
+    ],
+    "base64 that ends early": [
+        post(SECRETS, secret(k="9")),
+        post(SECRETS, secret(k="aGVsbG8")),
+        post(SECRETS, secret(k="aGVsbA=")),
+        post(SECRETS, secret(k="aGVsbG8=x")),
+        post(SECRETS, secret(), shown=False),
+        patch(f"{SECRETS}/a", {"data": {"k": "9"}}, STRATEGIC, hide=("message",)),
+    ],
+}
+
+CASES = {**SERVING, **RUNNING, **READING}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_found_builtin(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)
