@@ -4,7 +4,18 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import GO_PRINTS, JSON_PATCH, STRATEGIC, Step, apply, get, patch, post, put
+from argosy.testing.differential import (
+    GO_PRINTS,
+    JSON_PATCH,
+    STRATEGIC,
+    Step,
+    apply,
+    delete,
+    get,
+    patch,
+    post,
+    put,
+)
 from argosy.testing.manifests import (
     JOBS,
     LEASES,
@@ -131,6 +142,10 @@ RUNNING: dict[str, list[Step]] = {
     "a name that could have been generated is taken": [
         post(JOBS, job(), shown=False),
         post(JOBS, {**job(), "metadata": {"name": "a", "generateName": "g-"}}),
+    ],
+    "a service goes with the finalizers that its deletion takes away": [
+        post(SERVICES, {**service(), "metadata": {"name": "a", "finalizers": ["orphan"]}}, shown=False),
+        delete(SERVICE, {"propagationPolicy": "Background"}),
     ],
 }
 

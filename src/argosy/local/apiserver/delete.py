@@ -145,7 +145,8 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
         return False, head
     if gone and served.storage == "pods" and after != before:
         return True, await call.api.mark_and_delete(served, obj)
-    return gone, await call.api.put(served, obj, delete=gone)
+    # Other kinds go as they were, with the finalizers that this deletion took away.
+    return gone, await call.api.put(served, head.decoded() if gone else obj, delete=gone)
 
 
 async def _delete_definition(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, Stored | bytes]:

@@ -18,6 +18,8 @@ def apply(scene: Scene) -> list[Step]:
     if scene.draw.chance(8):
         asked["fieldValidation"] = scene.draw.pick(("Strict", "Warn", "Ignore"))
     part = "status" if kind.status and scene.draw.chance(10) else ""
+    if kind.name == "Service":  # it would be made by that, a quirk we leave out
+        part = ""
     body = _wanted(scene, kind, name, part)
     return [patch(kind.path(name, part) + query(**asked), body, APPLY, save=scene.save(kind, name))]
 
