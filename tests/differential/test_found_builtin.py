@@ -134,6 +134,10 @@ RUNNING: dict[str, list[Step]] = {
             PODS, {"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": {"serviceAccountName": "none"}}
         ),
     ],
+    "nobody is warned of a pod a second time": [
+        post(PODS, pod(container={"env": [{"name": "A"}, {"name": "A"}]})),
+        patch(POD, {"metadata": {"labels": {"x": "1"}}, "spec": {"activeDeadlineSeconds": 50}}),
+    ],
     "a job with a bad selector still lacks its labels": [
         post(JOBS, job(), shown=False),
         put(JOB, job(selector={"matchLabels": {"bad key!": "1"}}), hide=GO_PRINTS),
@@ -181,6 +185,13 @@ READING: dict[str, list[Step]] = {
             [{"op": "add", "path": "/spec/zz", "value": 1}, {"op": "add", "path": "/nonsense", "value": 1}],
             JSON_PATCH,
         ),
+    ],
+    "a test of what cannot be there": [
+        RUN,
+        patch(POD, [{"op": "test", "path": "/spec/nothing"}], JSON_PATCH),
+        patch(POD, [{"op": "test", "path": "/metadata/name/x"}], JSON_PATCH),
+        patch(POD, [{"op": "test", "path": "/spec/nothing/x"}], JSON_PATCH),
+        patch(POD, [{"op": "test", "path": "/spec/containers/9"}], JSON_PATCH),
     ],
     "what is copied by a patch is a copy": [
         RUN,

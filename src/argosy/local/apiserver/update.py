@@ -137,7 +137,7 @@ async def update(
 
 
 def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
-    """Of pods and jobs Kubernetes warns again only when their spec has changed."""
+    """Of jobs Kubernetes warns again only when their spec has changed, and of pods never."""
     served = call.served
     if served.custom is not None:
         return list(finalizer_warnings(obj, old))

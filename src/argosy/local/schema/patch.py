@@ -122,13 +122,14 @@ def _copy(document: object, operation: Json) -> object:
 
 def _test(document: object, operation: Json) -> object:
     path = _path(operation)
-    missing = object()
-    try:
-        found = _get(document, path, "")
-    except PatchError:
-        found = missing
-    wanted = operation.get("value")
-    if (found is missing and wanted is not None) or (found is not missing and not _same(found, wanted)):
+    found = document
+    if path:
+        missing = f"test operation for path does not apply: is missing path: {path}: {MISSING}"
+        parent = _get(document, path.rpartition("/")[0], missing)
+        # What an object does not have is null, as Kubernetes' library has it; a list must have it.
+        absent = isinstance(parent, dict) and _keys(path)[-1] not in parent
+        found = None if absent else _get(document, path, missing)
+    if not _same(found, operation.get("value")):
         raise PatchError(f"testing value {path} failed: test failed")
     return document
 

@@ -11,9 +11,8 @@ from argosy.local.schema.reading import part, parts, strings, text
 def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str]:
     """Warnings about an object that is about to be stored."""
     match group, kind:
-        case "", "Pod":
-            if created:
-                yield from _name(obj, "this is used in the Pod's hostname")
+        case "", "Pod" if created:
+            yield from _name(obj, "this is used in the Pod's hostname")
             yield from _pod_spec(part(obj, "spec"), "spec")
         case "batch", "Job":
             if created:
