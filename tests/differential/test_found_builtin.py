@@ -193,6 +193,12 @@ READING: dict[str, list[Step]] = {
         patch(POD, [{"op": "test", "path": "/spec/nothing/x"}], JSON_PATCH),
         patch(POD, [{"op": "test", "path": "/spec/containers/9"}], JSON_PATCH),
     ],
+    "of two wrong values the one that Go fills in first is told": [
+        RUN,
+        patch(f"{POD}/status", {"status": {"conditions": "text", "phase": 1}}, STRATEGIC, hide=("message",)),
+        patch(POD, {"spec": {"nodeName": 1, "dnsPolicy": 1}}, STRATEGIC, hide=("message",)),
+        post(SERVICES, service(ipFamilies="IPv4")),
+    ],
     "what is copied by a patch is a copy": [
         RUN,
         patch(
