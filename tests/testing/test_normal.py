@@ -38,6 +38,14 @@ CASES: dict[str, tuple[object, object]] = {
         [{"clusterIP": "10.96.1.2"}, {"clusterIP": "None"}],
         [{"clusterIP": "<cluster ip>"}, {"clusterIP": "None"}],
     ),
+    "a node port is known again, in a table too": (
+        {"nodePort": 30001, "rows": [{"cells": ["80:30001/TCP,81:30002/UDP", "80/TCP"]}], "targetPort": 30001},
+        {
+            "nodePort": "<node port 1>",
+            "rows": [{"cells": ["80:<node port 1>/TCP,81:<node port 2>/UDP", "80/TCP"]}],
+            "targetPort": 30001,
+        },
+    ),
     "only ages go from a table": (
         {
             "kind": "Table",

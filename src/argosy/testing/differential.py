@@ -35,6 +35,8 @@ APPLY = "application/apply-patch+yaml"
 GO_PRINTS = ("message", "details.causes.*.message")
 """To hide: texts that show values of Go's own structs."""
 _SECONDS = 15.0
+_IDLE_SECONDS = 5.0
+"""How long a connection may rest before another takes its place: servers close those that rest long."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,15 @@ class Answer:
     body: Json
 
 
+class ClosedError(Exception):
+    """A server closed a connection that it had just been asked over, without an answer."""
+
+
 class Caller:
-    """Sends steps to one server over connections that stay open, one for each user."""
+    """Sends steps to one server over connections that stay open, one for each user.
+
+    Nothing is sent twice by itself: what a server has read it may have acted on.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -209,6 +218,7 @@ class Caller:
         """How long to repeat a step whose condition does not hold."""
         self._context = ssl.create_default_context(cafile=str(server.ca_file))
         self._connections: dict[str, http.client.HTTPSConnection] = {}
+        self._used: dict[str, float] = {}
         self._open: dict[str, tuple[http.client.HTTPSConnection, http.client.HTTPResponse]] = {}
 
     def __enter__(self) -> Self:
@@ -240,15 +250,16 @@ class Caller:
             time.sleep(0.05)
 
     def _request(self, step: Step) -> Answer:
-        key = step.user.token if step.user else ""
-        connection = self._connections.get(key) or self._connect()
-        self._connections[key] = connection
+        connection = self._connection(step.user.token if step.user else "")
         try:
             response = self._ask(connection, step)
-        except http.client.RemoteDisconnected:
-            # A server may close a connection that nobody uses just when somebody does.
+        except TimeoutError:
             connection.close()
-            response = self._ask(connection, step)
+            raise
+        except ConnectionError as error:
+            connection.close()
+            why = f"{self.server.name} closed the connection instead of answering {step}"
+            raise ClosedError(why) from error
         content = response.read()
         if response.will_close:
             connection.close()
@@ -277,6 +288,15 @@ class Caller:
             return Answer(response.status, _headers(response), _events(response, step))
         finally:
             connection.close()
+
+    def _connection(self, key: str) -> http.client.HTTPSConnection:
+        """The connection of a user, made anew when it was not used for long."""
+        now = time.monotonic()
+        connection = self._connections.setdefault(key, self._connect())
+        if now - self._used.get(key, now) > _IDLE_SECONDS:
+            connection.close()
+        self._used[key] = now
+        return connection
 
     def _connect(self) -> http.client.HTTPSConnection:
         host = urlsplit(self.server.url).netloc

@@ -11,6 +11,8 @@ _UUID = re.compile(r"\b(?!0{8}-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _CLUSTER_IP = re.compile(r"10\.96\.\d+\.\d+")
+_NODE_PORT = re.compile(r"(?<=:)3\d{4}(?=/(?:TCP|UDP|SCTP)\b)")
+"""As a Table shows them, beside the port of the Service."""
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _WEB_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _VERSIONS_TOO_OLD = re.compile(r"too old resource version: \d+ \(\d+\)")
@@ -46,7 +48,7 @@ class Normaliser:
         if isinstance(value, str):
             return self._text(key, value)
         if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value >= 30000:
-            return "<node port>"
+            return self._number("node port", str(value))
         return value
 
     def _object(self, key: str, value: dict[str, object]) -> object:
@@ -115,6 +117,8 @@ class Normaliser:
             text = pattern.sub(r"\1<5>", text)
         text = _MICRO_TIME.sub("<micro time>", _TIME.sub("<time>", text))
         text = _UUID.sub(lambda match: self._number("uid", match[0]), text)
+        if key == "cells":
+            text = _NODE_PORT.sub(lambda match: self._number("node port", match[0]), text)
         text = _TOKEN_VOLUME.sub("kube-api-access-<5>", text)
         text = _WEB_TOKEN.sub("<token>", text)
         text = _VERSIONS_TOO_OLD.sub("too old resource version: <version> (<version>)", text)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from argosy.testing.differential import Caller, Step, preparation, replay
+from argosy.testing.differential import Caller, ClosedError, Step, preparation, replay
 from argosy.testing.oracle import sequences
 from argosy.testing.oracle.account import Account, Disagreement
 from argosy.testing.oracle.settling import settled
@@ -72,7 +72,7 @@ def _answers(caller: Caller, namespace: str, steps: Sequence[Step]) -> list[Json
     try:
         answers = replay(caller, namespace, steps, _prepared(namespace, steps))
         return [settled(answer) for answer in answers]
-    except TimeoutError as error:
+    except (TimeoutError, ClosedError) as error:
         return [str(error).replace(namespace, "$ns")]
 
 
