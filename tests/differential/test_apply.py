@@ -4,16 +4,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from argosy.testing.defined import DEFINED
 from argosy.testing.differential import APPLY, Step, apply, get, patch, post, put
 from argosy.testing.manifests import (
     CONFIG_MAPS,
-    DEFINITIONS,
     DEPLOYMENTS,
     PODS,
     SERVICES,
     WIDGETS,
     config_map,
-    definition,
     deployment,
     pod,
     service,
@@ -21,11 +20,6 @@ from argosy.testing.manifests import (
 )
 
 ONE = f"{CONFIG_MAPS}/a"
-DEFINED = (
-    post(DEFINITIONS, definition(), shown=False),
-    get(f"{DEFINITIONS}/widgets.$ns.example.com", until="status.acceptedNames.kind", shown=False),
-    get(WIDGETS, until="metadata.resourceVersion", shown=False),
-)
 
 
 def applied(data: dict[str, str], **metadata: object) -> dict[str, object]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from argosy.testing.defined import DEFINED
 from argosy.testing.differential import (
     APPLY,
     GO_PRINTS,
@@ -20,7 +21,6 @@ from argosy.testing.differential import (
 )
 from argosy.testing.manifests import (
     CONFIG_MAPS,
-    DEFINITIONS,
     JOBS,
     LEASES,
     NAMESPACES,
@@ -29,7 +29,6 @@ from argosy.testing.manifests import (
     SERVICES,
     WIDGETS,
     config_map,
-    definition,
     job,
     lease,
     owner,
@@ -44,11 +43,6 @@ JOB = f"{JOBS}/a"
 POD = f"{PODS}/a"
 MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)
 RUN = post(PODS, pod(), shown=False)
-DEFINED = (
-    post(DEFINITIONS, definition(), shown=False),
-    get(f"{DEFINITIONS}/widgets.$ns.example.com", until="status.acceptedNames.kind", shown=False),
-    get(WIDGETS, until="metadata.resourceVersion", shown=False),
-)
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 TWICE = '{"kind":"X","apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}'
 BACK = [{"key": "k", "path": "../p"}]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from argosy.testing.defined import DEFINED
 from argosy.testing.differential import (
     APPLY,
     GO_PRINTS,
@@ -41,11 +42,6 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns"
 ODD_MAP = {"type": "object", "x-kubernetes-map-type": "x"}
 SPACE = f"{NAMESPACES}/$ns-x"
 MADE = post(CONFIG_MAPS, config_map(), shown=False)
-DEFINED = (
-    post(DEFINITIONS, definition(), shown=False),
-    get(f"{DEFINITIONS}/widgets.$ns.example.com", until="status.acceptedNames.kind", shown=False),
-    get(WIDGETS, until="metadata.resourceVersion", shown=False),
-)
 CHANGES = (
     post(
         f"{RBAC}/roles",

@@ -4,15 +4,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from argosy.testing.defined import DEFINED
 from argosy.testing.differential import APPLY, JSON_PATCH, STRATEGIC, Step, apply, get, patch, post, put
 from argosy.testing.manifests import (
     CONFIG_MAPS,
-    DEFINITIONS,
     DEPLOYMENTS,
     PODS,
     WIDGETS,
     config_map,
-    definition,
     deployment,
     pod,
     widget,
@@ -22,11 +21,6 @@ ONE = f"{CONFIG_MAPS}/a"
 WHOLE_OBJECT = ("message", "details.causes.*.message")
 """Texts that repeat the whole object in the field order of Go's structs."""
 MADE = post(CONFIG_MAPS, config_map(), shown=False)
-DEFINED = (
-    post(DEFINITIONS, definition(), shown=False),
-    get(f"{DEFINITIONS}/widgets.$ns.example.com", until="status.conditions.1", shown=False),
-    get(WIDGETS, until="metadata.resourceVersion", shown=False),
-)
 DOUBLE = '{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"k":"1","k":"2"}}'
 UNKNOWN = {**config_map(), "nonsense": 1, "metadata": {"name": "a", "bogus": True}}
 

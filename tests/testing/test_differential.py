@@ -42,5 +42,5 @@ def silent(tmp_path: Path) -> Iterator[Server]:
 def test_a_server_that_hangs_up_is_named_and_not_asked_again(silent: Server) -> None:
     with Caller(silent) as caller:
         for _ in range(2):
-            with pytest.raises(ClosedError, match=r"silent closed the connection instead of answering GET /x"):
+            with pytest.raises(ClosedError, match=r"silent closed the connection .* GET /x"):
                 caller.send(get("/x"))

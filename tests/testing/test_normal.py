@@ -39,10 +39,14 @@ CASES: dict[str, tuple[object, object]] = {
         [{"clusterIP": "<cluster ip>"}, {"clusterIP": "None"}],
     ),
     "a node port is known again, in a table too": (
-        {"nodePort": 30001, "rows": [{"cells": ["80:30001/TCP,81:30002/UDP", "80/TCP"]}], "targetPort": 30001},
+        {
+            "nodePort": 30001,
+            "rows": [{"cells": ["8:30001/TCP,9:30002/UDP", "8/TCP"]}],
+            "targetPort": 30001,
+        },
         {
             "nodePort": "<node port 1>",
-            "rows": [{"cells": ["80:<node port 1>/TCP,81:<node port 2>/UDP", "80/TCP"]}],
+            "rows": [{"cells": ["8:<node port 1>/TCP,9:<node port 2>/UDP", "8/TCP"]}],
             "targetPort": 30001,
         },
     ),

@@ -35,6 +35,8 @@ APPLY = "application/apply-patch+yaml"
 GO_PRINTS = ("message", "details.causes.*.message")
 """To hide: texts that show values of Go's own structs."""
 _SECONDS = 15.0
+_ANSWER_SECONDS = 60.0
+"""How long an answer may take: long, for the judge may share its machine with much else."""
 _IDLE_SECONDS = 5.0
 """How long a connection may rest before another takes its place: servers close those that rest long."""
 
@@ -292,15 +294,15 @@ class Caller:
     def _connection(self, key: str) -> http.client.HTTPSConnection:
         """The connection of a user, made anew when it was not used for long."""
         now = time.monotonic()
-        connection = self._connections.setdefault(key, self._connect())
+        connection = self._connections.setdefault(key, self._connect(_ANSWER_SECONDS))
         if now - self._used.get(key, now) > _IDLE_SECONDS:
             connection.close()
         self._used[key] = now
         return connection
 
-    def _connect(self) -> http.client.HTTPSConnection:
+    def _connect(self, patience: float = _SECONDS) -> http.client.HTTPSConnection:
         host = urlsplit(self.server.url).netloc
-        return http.client.HTTPSConnection(host, context=self._context, timeout=_SECONDS)
+        return http.client.HTTPSConnection(host, context=self._context, timeout=patience)
 
     def _ask(self, connection: http.client.HTTPSConnection, step: Step) -> http.client.HTTPResponse:
         headers = {"Accept": step.accept, "User-Agent": "judge", **step.headers}

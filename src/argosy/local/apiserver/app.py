@@ -18,6 +18,7 @@ from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.relay import pod_log, pod_stream
 from argosy.local.apiserver.reviews import KINDS as REVIEWS
 from argosy.local.apiserver.reviews import create_review
+from argosy.local.apiserver.scale import scale
 from argosy.local.apiserver.status import (
     StatusError,
     bad_request,
@@ -27,7 +28,7 @@ from argosy.local.apiserver.status import (
     not_found,
     page_not_found,
 )
-from argosy.local.apiserver.subresources import bind, evict, finalize_namespace, request_token, scale
+from argosy.local.apiserver.subresources import bind, evict, finalize_namespace, request_token
 from argosy.local.apiserver.target import Target, parse_target, verb_of
 from argosy.local.apiserver.tokens import Signer
 from argosy.local.apiserver.unserved import unserved
@@ -137,7 +138,7 @@ class App:
             if self._api.registry.serves(target.group):
                 raise page_not_found()
             return Response(b"404 page not found\n", 404, _PLAIN)
-        homeless = served.namespaced and verb == "create" and not target.namespace
+        homeless = served.namespaced and not target.namespace and verb not in ("list", "watch")
         if served.custom is not None and (homeless or bool(target.namespace) > served.namespaced):
             return Response(b"404 page not found\n", 404, _PLAIN)
         call = Call(self._api, request, target, served)
@@ -175,8 +176,8 @@ class App:
             raise page_not_found()
         if refusal := unserved(call.target):
             raise refusal
-        if call.target.rest and sub.name in ("status", "scale"):
-            raise page_not_found()
+        if call.target.rest and sub.name in ("status", "scale") and served.custom is None:
+            raise page_not_found()  # of a custom resource, what comes after a subresource is not looked at
         if verb not in sub.verbs:
             raise (
                 method_not_allowed()

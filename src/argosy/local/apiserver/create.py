@@ -5,7 +5,7 @@ import msgspec
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit, begin, check_may_create, settle
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.body import duplicate_fields, go_kind, read_object
+from argosy.local.apiserver.body import duplicate_fields, read_object
 from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.fresh import fresh_metadata, prepare
@@ -19,7 +19,6 @@ from argosy.local.apiserver.quotas import charges, write_charges
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import generated_name
-from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import text
 from argosy.local.schema.warnings import finalizer_warnings, warnings
@@ -48,20 +47,22 @@ async def create(
     """Store a new object; a dry run answers what would have been stored.
 
     `managed` when its fields have owners already, `admitted` when it has been read under its schema,
-    `unasked` when an update or apply makes it where nothing was, which takes the right to create it.
+    `unasked` when an update or apply makes it where nothing was: then the version that it names is taken for
+    nothing, and it takes the right to create it.
     """
     served = call.served
     if not admitted:
         obj = shape.admit_fields(obj, served, options.validation, call.request.warnings, applied=managed)
     metadata = ensure(obj, "metadata")
     name_owners_once(obj, call.request)
-    if text(metadata, "resourceVersion").isdigit() and text(metadata, "resourceVersion") != "0":
-        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    version = text(metadata, "resourceVersion")
     fresh_metadata(metadata)
     prepare(obj, served)
-    if not managed:
+    if not managed and not shape.is_foreign(obj, served):
         obj = shape.track_update(None, obj, served, options.manager, "")
     admit(call, obj)
+    if unasked:
+        check_version_number(version)
     _generate_name(call, obj)
     name = text(obj, "metadata", "name")
     if served.storage == "namespaces":
@@ -70,7 +71,7 @@ async def create(
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
     if errors := shape.validate(obj, served, None):
-        raise invalid_error(served.group, served.kind, name, errors)
+        raise invalid_error(*shape.names_of(obj, served), name, errors)
     if unasked:
         check_may_create(call)
     settle(call, obj)
@@ -78,6 +79,8 @@ async def create(
     call.request.warnings += warnings(served.group, served.kind, obj, created=True)
     if served.custom is not None:
         call.request.warnings += finalizer_warnings(obj, None)
+    if version.isdigit() and version != "0" and not unasked and not options.dry_run:
+        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     if (there := call.api.head(served, call.namespace, name)) is not None:
         generated = bool(metadata.get("generateName"))
         refusal = already_exists(served.group, served.plural, name, generated=generated)
@@ -85,6 +88,8 @@ async def create(
             refusal.message = f"object is being deleted: {refusal.message}"
         raise refusal
     if options.dry_run:
+        if version:  # a dry run does not get as far as to drop it
+            ensure(obj, "metadata")["resourceVersion"] = version
         return forms.as_served(obj, served)
     writing = write_charges(call.api, charged) if charged else None
     stored = await call.api.put(served, obj)
@@ -107,6 +112,12 @@ def _generate_name(call: Call, obj: Json) -> None:
             return
 
 
+def check_version_number(version: str) -> None:
+    """The version that an object names is read before anything is done with it."""
+    if version and not version.isdigit():
+        raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+
+
 async def read_admitted(call: Call, options: WriteOptions) -> Json:
     """The body read under its schema: that comes before anything is asked about the object itself."""
     obj, served = await read_object(call.request, call.served.kind), call.served
@@ -118,33 +129,34 @@ async def read_admitted(call: Call, options: WriteOptions) -> Json:
     doubled: list[str] = []
     if options.validation != "Ignore" and content_type(call.request) in ("", "application/json"):
         doubled = duplicate_fields(await call.request.body(), obj)
-    if refusal := wrong_kind(obj, call):
-        raise refusal
+    if why := wrong_kind(obj, call):
+        raise bad_request(why)
     if served.group == "events.k8s.io":
         obj = to_core(obj)
     obj = shape.admit_fields(obj, served, options.validation, call.request.warnings, doubled=doubled)
+    if served.custom is not None and (given := text(obj, "apiVersion")) != served.api_version:
+        why = f"does not match the expected API version ({served.api_version})"
+        raise bad_request(f"the API version in the data ({given}) {why}")
     return check_place(obj, call)
 
 
-def wrong_kind(obj: Json, call: Call) -> StatusError | None:
-    """What is wrong with the kind of a body, or its metadata; what is absent is filled in."""
+def wrong_kind(obj: Json, call: Call) -> str:
+    """Why a body cannot be read as the kind it should be; what is absent is filled in.
+
+    A custom resource must say some kind. That it is the right one is checked when its fields are.
+    """
     served = call.served
-    if served.custom is None:
-        for field, meant in (("kind", served.kind), ("apiVersion", served.api_version)):
-            obj[field] = obj.get(field) or meant
-    api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
-    if kind != served.kind or api_version != served.api_version:
-        return _wrong_kind(str(api_version or ""), str(kind or ""), obj, call)
-    metadata = obj.get("metadata")
-    if metadata is None:
-        obj["metadata"] = metadata = {}
-    if not isinstance(metadata, dict):
-        into = "value" if served.custom is not None else f"struct field {served.kind}.metadata"
-        return bad_request(
-            f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
-            f"json: cannot unmarshal {go_kind(metadata)} into Go {into} of type v1.ObjectMeta"
-        )
-    return None
+    if served.custom is not None and not obj.get("kind"):
+        return _missing_kind(obj, call)
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    if served.custom is not None:
+        return ""
+    for field, meant in (("kind", served.kind), ("apiVersion", served.api_version)):
+        obj[field] = obj.get(field) or meant
+    if obj["kind"] != served.kind or obj["apiVersion"] != served.api_version:
+        return _wrong_kind(str(obj["apiVersion"]), str(obj["kind"]), call)
+    return ""
 
 
 def check_place(obj: Json, call: Call) -> Json:
@@ -162,10 +174,8 @@ def check_place(obj: Json, call: Call) -> Json:
     return obj
 
 
-def _wrong_kind(api_version: str, kind: str, obj: Json, call: Call) -> StatusError:
+def _wrong_kind(api_version: str, kind: str, call: Call) -> str:
     served = call.served
-    if served.custom is not None:
-        return _wrong_custom_kind(api_version, kind, obj, call)
     version = api_version.rpartition("/")[2]
     shown = f'{kind} in version "{version}" cannot be handled as a {served.kind}'
     group, _, version = api_version.rpartition("/")
@@ -173,31 +183,17 @@ def _wrong_kind(api_version: str, kind: str, obj: Json, call: Call) -> StatusErr
     known = any(call.api.registry.find_kind(group, version, name) for name in names)
     if not known and (api_version, kind) not in _EVERYWHERE:
         where = 'in scheme "pkg/runtime/scheme.go:111"'
-        return bad_request(f'{shown}: no kind "{kind}" is registered for version "{api_version}" {where}')
+        return f'{shown}: no kind "{kind}" is registered for version "{api_version}" {where}'
     inside = served.group.split(".")[0] or "core"
-    return bad_request(
-        f"{shown}: converting ({version}.{kind}) to ({inside}.{served.kind}): unknown conversion"
-    )
+    return f"{shown}: converting ({version}.{kind}) to ({inside}.{served.kind}): unknown conversion"
 
 
 _EVERYWHERE = {("v1", kind) for kind in ("Status", "APIVersions", "APIGroup", "APIGroupList")}
 """Kinds that every group knows, though none serves them."""
 
 
-def _wrong_custom_kind(api_version: str, kind: str, obj: Json, call: Call) -> StatusError:
-    served, shown = call.served, msgspec.json.encode(obj).decode()
-    if not kind:
-        brief = f"{shown[:30]} ..." if len(shown) > 30 else shown
-        return bad_request(
-            f"the object provided is unrecognized (must be of type {served.kind}): "
-            f"Object 'Kind' is missing in '{shown}' ({brief})"
-        )
-    if api_version != served.api_version:
-        return bad_request(
-            f"the API version in the data ({api_version}) does not match "
-            f"the expected API version ({served.api_version})"
-        )
-    error = invalid("kind", kind, f"must be {served.kind}")
-    prefix = text(obj, "metadata", "generateName")
-    name = text(obj, "metadata", "name") or (generated_name(prefix) if prefix else "")
-    return invalid_error(served.group, kind, name, [error])
+def _missing_kind(obj: Json, call: Call) -> str:
+    shown = msgspec.json.encode(obj).decode()
+    brief = f"{shown[:30]} ..." if len(shown) > 30 else shown
+    unrecognized = f"the object provided is unrecognized (must be of type {call.served.kind})"
+    return f"{unrecognized}: Object 'Kind' is missing in '{shown}' ({brief})"

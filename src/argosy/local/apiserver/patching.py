@@ -32,7 +32,8 @@ from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
 from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.errors import invalid
-from argosy.local.schema.model import Json
+from argosy.local.schema.gotimes import TimeError, canonical_time
+from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.patch import json_patch, merge_patch
 from argosy.local.schema.reading import part, text
 from argosy.local.schema.restoring import restore
@@ -61,7 +62,7 @@ async def patch_object(call: Call) -> Response:
     if head is None:
         raise not_found(served.group, served.plural, call.target.name)
     current = forms.as_served(head.decoded(), served)
-    obj = patch_json(current, raw, kind, call)
+    obj = patch_json(current, raw, kind, served.schema)
     shown = raw.decode("utf-8", "replace") if kind == JSON_PATCH else go_map(_merged(raw, kind))
     doubled: list[str] = []
     if options.validation != "Ignore" and kind != JSON_PATCH:
@@ -87,15 +88,8 @@ def _admitted(
         unknown = [f'unknown field "{name}"' for name in sorted(obj) if name not in ("apiVersion", "kind")]
         shape.report(unknown, served, options.validation, call.request.warnings, shown)
         check_name({}, call)
-    if why := kind_problem(obj):
+    if why := kind_problem(obj) or _patched_to_another(obj, call):
         raise invalid_error("", "", "", [invalid("patch", shown, why)])
-    if refusal := wrong_kind(obj, call):
-        if served.custom is not None and isinstance(obj.get("metadata"), dict):
-            refusal = _renamed(call, obj)
-        else:
-            why = refusal.message.partition(f"cannot be handled as a {served.kind}: ")[2]
-            refusal = invalid_error("", "", "", [invalid("patch", shown, why)])
-        raise refusal
     if served.group == "events.k8s.io":
         obj = to_core(obj)
     try:
@@ -117,15 +111,11 @@ def _admitted(
     return obj
 
 
-def _renamed(call: Call, obj: Json) -> StatusError:
-    """A custom resource that a patch gave another kind or version."""
-    served, group = call.served, text(obj, "apiVersion").rpartition("/")[0]
-    errors = [
-        invalid(field, text(obj, field), f"must be {meant}")
-        for field, meant in (("kind", served.kind), ("apiVersion", served.api_version))
-        if text(obj, field) != meant
-    ]
-    return invalid_error(group, text(obj, "kind"), text(obj, "metadata", "name"), errors)
+def _patched_to_another(obj: Json, call: Call) -> str:
+    """What is wrong with the kind of a patched object."""
+    if call.served.custom is not None and not obj.get("kind"):
+        return f"Object 'Kind' is missing in '{msgspec.json.encode(obj, order='sorted').decode()}'"
+    return wrong_kind(obj, call).partition(f"cannot be handled as a {call.served.kind}: ")[2]
 
 
 def _in_order(obj: Json) -> Json:
@@ -144,7 +134,7 @@ def check_patch_type(call: Call) -> str:
     return kind
 
 
-def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
+def patch_json(current: Json, raw: bytes, kind: str, schema: Schema) -> Json:
     """`current` with a JSON, merge or strategic patch applied."""
     try:
         if kind == JSON_PATCH:
@@ -152,7 +142,7 @@ def patch_json(current: Json, raw: bytes, kind: str, call: Call) -> Json:
         elif kind == MERGE_PATCH:
             patched = merge_patch(current, _merged(raw, kind))
         else:
-            patched = strategic_merge_patch(current, _merged(raw, kind), call.served.schema)
+            patched = strategic_merge_patch(current, _merged(raw, kind), schema)
     except PatchError as error:
         if kind == JSON_PATCH:
             raise StatusError(
@@ -198,18 +188,13 @@ def _operations(raw: bytes) -> list[object]:
 
 async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored | Json, bool]:
     served, name = call.served, call.target.name
-    config = parse_yaml(raw)
-    _check_type(config)
-    if (config["kind"], config["apiVersion"]) != (served.kind, served.api_version):
-        raise _unknown_type(config)
-    if isinstance(part(config, "metadata").get("managedFields"), list):
-        raise bad_request("metadata.managedFields must be nil")
     head = call.api.head(served, call.namespace, name)
+    if head is None and call.target.subresource:
+        raise not_found(served.group, served.plural, name)
+    config = parse_yaml(raw)
+    check_applied(config, served.group, served.version, served.kind)
     live = forms.as_served(head.decoded(), served) if head else None
     uid = text(config, "metadata", "uid")
-    if live is None and call.target.subresource:
-        check_name(config, call)
-        raise not_found(served.group, served.plural, name)
     if live is None and uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(served.group, served.plural, name, why)
@@ -220,7 +205,6 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     check_place(merged, call)
     check_name(merged, call)
     if head is None:
-        ensure(merged, "metadata").pop("resourceVersion", None)
         return await create(call, merged, options, managed=True, unasked=True), True
     return await update(call, head, merged, options, managed=True, patched=""), False
 
@@ -241,6 +225,7 @@ def _convert(merged: Json, config: Json, call: Call) -> None:
     """What was applied must fit the types of a built-in kind, beyond what its schema says."""
     served = call.served
     if served.custom is not None:
+        _drop_unread_times(ensure(merged, "metadata"))
         return
     try:
         tried = copy.deepcopy(merged)
@@ -255,13 +240,22 @@ def _convert(merged: Json, config: Json, call: Call) -> None:
         ) from error
 
 
-def _check_type(config: Json) -> None:
-    """An applied configuration must say what it is."""
-    api_version, kind = text(config, "apiVersion"), text(config, "kind")
-    if not api_version or not kind:
-        raise _unknown_type(config)
+def _drop_unread_times(metadata: Json) -> None:
+    """Nothing reads the times in the metadata of a custom resource that is applied: they may be anything."""
+    metadata.pop("creationTimestamp", None)
+    try:
+        canonical_time(text(metadata, "deletionTimestamp"))
+    except TimeError:
+        metadata.pop("deletionTimestamp", None)
 
 
-def _unknown_type(config: Json) -> StatusError:
-    group, _, version = text(config, "apiVersion").rpartition("/")
-    return bad_request(f"invalid object type: {group}/{version}, Kind={text(config, 'kind')}")
+def check_applied(config: Json, group: str, version: str, kind: str) -> None:
+    """An applied configuration must say what it is, and may not say who owns it."""
+    said = text(config, "apiVersion")
+    if said.count("/") > 1:
+        raise bad_request("invalid object type: /, Kind=")
+    of, _, at = said.rpartition("/")
+    if (of, at, config.get("kind")) != (group, version, kind):
+        raise bad_request(f"invalid object type: {of}/{at}, Kind={text(config, 'kind')}")
+    if isinstance(part(config, "metadata").get("managedFields"), list):
+        raise bad_request("metadata.managedFields must be nil")

@@ -4,7 +4,8 @@ The one place where the handlers meet the schema library.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from argosy.local.apiserver.facts import STATUS_KEEPS_LABELS
 from argosy.local.apiserver.options import FieldValidation, invalid_error
@@ -60,16 +61,40 @@ def admit_fields(
         apply_defaults(served.group, served.kind, obj)
         return obj
     try:
-        unknown = structural.admit(obj, served.schema, keep_nulls=applied)
+        if is_foreign(obj, served):
+            known = names_of(obj, served) == (served.group, served.kind)
+            unknown = structural.admit_foreign(obj, known=known)
+        else:
+            unknown = structural.admit(obj, served.schema, keep_nulls=applied)
     except DecodeError as error:
-        raise _unreadable(served, str(error), patched) from error
+        raise _unreadable(served, str(error), patched, obj) from error
     problems += [f'unknown field "{path}"' for path in unknown]
-    report(problems, served, validation, warnings, patched)
+    report(problems, served, validation, warnings, patched, obj)
     return obj
 
 
 def _by_names(path: str) -> list[tuple[int, str]]:
     return [(int(index or -1), name) for index, name in re.findall(r"\[(\d+)\]|([^.\[]+)", path)]
+
+
+def is_foreign(obj: Json, served: Served) -> bool:
+    """Whether what was sent as a custom resource says that it is something else."""
+    return served.custom is not None and bool(_kind_errors(obj, served))
+
+
+def names_of(obj: Json, served: Served) -> tuple[str, str]:
+    """The group and kind of an object, which of a custom resource are those that it says."""
+    if served.custom is None:
+        return served.group, served.kind
+    return text(obj, "apiVersion").rpartition("/")[0], text(obj, "kind")
+
+
+def _kind_errors(obj: Json, served: Served) -> list[FieldError]:
+    return [
+        invalid(field, text(obj, field), f"must be {meant}")
+        for field, meant in (("kind", served.kind), ("apiVersion", served.api_version))
+        if text(obj, field) != meant
+    ]
 
 
 def validate(obj: Json, served: Served, old: Json | None, subresource: str = "") -> list[FieldError]:
@@ -78,6 +103,8 @@ def validate(obj: Json, served: Served, old: Json | None, subresource: str = "")
         errors = metadata_errors(
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
         )
+        if foreign := _kind_errors(obj, served):
+            return foreign if old is None else [*errors, *foreign]
         if subresource == "status":
             replicas = scale_errors(obj, served.custom.replicas[1:], served.custom.selector)
             return validate_status(obj, served.schema, old, [*errors, *replicas])
@@ -123,7 +150,7 @@ def track_update(old: Json | None, new: Json, served: Served, manager: str, subr
             new,
             manager=manager,
             api_version=served.api_version,
-            time="" if subresource == "scale" else now_text(),  # Kubernetes gives these no time
+            time=now_text(),
             schema=served.schema,
             subresource=subresource,
             resets=_resets(served, subresource),
@@ -138,7 +165,7 @@ def track_apply(
     live: Json | None, config: Json, served: Served, manager: str, force: bool, subresource: str
 ) -> Json:
     """The live object with a configuration applied; 409 when others own what it changes."""
-    try:
+    with apply_refusals():
         return apply(
             live,
             config,
@@ -150,6 +177,13 @@ def track_apply(
             subresource=subresource,
             resets=_resets(served, subresource),
         )
+
+
+@contextmanager
+def apply_refusals() -> Iterator[None]:
+    """What apply cannot do, as the answer that tells it."""
+    try:
+        yield
     except Conflicts as conflicts:
         raise StatusError(409, "Conflict", str(conflicts), {"causes": conflicts.causes()}) from conflicts
     except ApplyError as error:
@@ -174,6 +208,7 @@ def report(
     validation: FieldValidation,
     warnings: list[str],
     patched: str | None = None,
+    obj: Json | None = None,
 ) -> None:
     """Warn of problems or refuse the object, as field validation asks."""
     if not problems or validation == "Ignore":
@@ -181,12 +216,18 @@ def report(
     if validation == "Warn":
         warnings.extend(problems)
         return
-    raise _unreadable(served, "strict decoding error: " + ", ".join(problems), patched)
+    why = "strict decoding error: " + ", ".join(problems)
+    # By now Kubernetes has taken a custom resource for what it says it is.
+    raise _unreadable(served, why, patched, obj, meant=text(obj, "kind"))
 
 
-def _unreadable(served: Served, why: str, patched: str | None) -> StatusError:
+def _unreadable(
+    served: Served, why: str, patched: str | None, obj: Json | None = None, meant: str = ""
+) -> StatusError:
+    """What cannot be read. A custom resource `obj` may say that it is of another kind or version."""
     if patched is not None:
         return invalid_error("", "", "", [invalid("patch", patched, why)])
-    return bad_request(
-        f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}'
-    )
+    kind, version = served.kind, served.version
+    if obj is not None:
+        kind, version = text(obj, "kind"), text(obj, "apiVersion").rpartition("/")[2]
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {meant or served.kind}: {why}')

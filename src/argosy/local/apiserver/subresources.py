@@ -1,4 +1,4 @@
-"""Parts of an object with a life of their own: scale, a namespace's finalizers, binding, eviction, tokens."""
+"""Parts of an object with a life of their own: a namespace's finalizers, binding, eviction, tokens."""
 
 import msgspec
 
@@ -7,10 +7,8 @@ from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import read_admitted
 from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.media import content_type
 from argosy.local.apiserver.objects import ensure, labels_of
 from argosy.local.apiserver.options import invalid_error, write_options
-from argosy.local.apiserver.patching import APPLY_PATCH, check_patch_type, patch_json
 from argosy.local.apiserver.podadmission import bind_pod, gated
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.status import (
@@ -18,23 +16,17 @@ from argosy.local.apiserver.status import (
     StatusError,
     bad_request,
     conflict,
-    internal,
     not_found,
     too_many_requests,
-    unsupported_media_type,
 )
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import now_text, text_of
 from argosy.local.apiserver.tokens import ISSUER, Signer
-from argosy.local.apiserver.update import answer, check_name, update
-from argosy.local.schema.builtin import definition
-from argosy.local.schema.decoding import DecodeError, decode
+from argosy.local.apiserver.update import answer, update
 from argosy.local.schema.errors import FieldError, invalid, required
 from argosy.local.schema.model import Json
-from argosy.local.schema.printing import selector_text
 from argosy.local.schema.reading import number, part, text
 from argosy.local.schema.selectors import selector_from
-from argosy.local.schema.strategic import go_map
 
 _CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -44,109 +36,6 @@ def head_of(call: Call) -> Stored:
     if head is None:
         raise not_found(call.served.group, call.served.plural, call.target.name)
     return head
-
-
-async def scale(call: Call) -> Response:
-    """Get, update or patch the number of replicas alone."""
-    if call.request.method == "GET":
-        obj = find(call).decoded()
-        _check_replicas(call, obj)
-        return reply(_scale_of(call, obj))
-    if call.request.method == "PATCH" and call.served.custom is not None:
-        check_patch_type(call)
-    options = write_options(call.request, "UpdateOptions" if call.request.method == "PUT" else "PatchOptions")
-    wanted: Json = {}
-    if call.request.method == "PUT":
-        wanted = _read_scale(await read_object(call.request, "Scale"), call)
-        check_name(wanted, call)
-    head = head_of(call)
-    obj = head.decoded()
-    current = _scale_of(call, obj)
-    if call.request.method == "PATCH":
-        kind = content_type(call.request)
-        if kind == APPLY_PATCH:
-            raise unsupported_media_type(["application/json-patch+json", "application/merge-patch+json"])
-        wanted = _read_scale(patch_json(current, await call.request.body(), kind, call), call)
-    version = text(wanted, "metadata", "resourceVersion")
-    if version and version != str(head.rv):
-        raise conflict(call.served.group, call.served.plural, head.name, MODIFIED)
-    replicas = part(wanted, "spec").get("replicas", 0)
-    if not isinstance(replicas, int) or replicas < 0:
-        if call.served.custom is None:
-            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise invalid_error("autoscaling", "Scale", head.name, [error])
-        field = text(call.served.custom.scale, "specReplicasPath")
-        error = invalid(field, replicas, "should be a non-negative integer")
-        raise invalid_error(call.served.group, call.served.kind, head.name, [error])
-    path = _replicas_path(call)
-    ensure(obj, *path[:-1])[path[-1]] = replicas
-    obj["apiVersion"] = call.served.api_version
-    # Where there were no replicas Kubernetes sees no change of hands.
-    unowned = call.served.custom is not None and part(head.decoded(), *path[:-1]).get(path[-1]) is None
-    written = await update(call, head, obj, options, managed=unowned)
-    return reply(_scale_of(call, written if isinstance(written, dict) else written.decoded()))
-
-
-def _check_replicas(call: Call, obj: Json) -> None:
-    """A custom resource that does not say its replicas cannot be asked for them."""
-    path = _replicas_path(call)
-    if call.served.custom is not None and part(obj, *path[:-1]).get(path[-1]) is None:
-        raise internal(f'the spec replicas field ".{".".join(path)}" does not exist')
-
-
-def _read_scale(wanted: Json, call: Call) -> Json:
-    """A scale that was sent, or patched, in the types it has."""
-    for field, meant in (("kind", "Scale"), ("apiVersion", "autoscaling/v1")):
-        wanted[field] = wanted.get(field) or meant
-    if (wanted["kind"], wanted["apiVersion"]) != ("Scale", "autoscaling/v1"):
-        where = 'in scheme "pkg/runtime/scheme.go:111"'
-        raise bad_request(f"no kind is registered for the type v1.Scale {where}")
-    try:
-        decode(wanted, definition("io.k8s.api.autoscaling.v1.Scale"), "Scale")
-    except DecodeError as error:
-        if call.request.method == "PATCH":
-            raise invalid_error("", "", "", [invalid("patch", go_map(wanted), str(error))]) from error
-        if call.served.custom is not None:
-            where = 'in scheme "pkg/runtime/scheme.go:111"'
-            raise bad_request(f"no kind is registered for the type v1.Scale {where}") from error
-        raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {error}') from error
-    return wanted
-
-
-def _replicas_path(call: Call) -> list[str]:
-    custom = call.served.custom
-    path = text(custom.scale, "specReplicasPath") if custom else ".spec.replicas"
-    return path.removeprefix(".").split(".")
-
-
-def _scale_of(call: Call, obj: Json) -> Json:
-    custom, metadata = call.served.custom, part(obj, "metadata")
-    path = _replicas_path(call)
-    status_path = text(custom.scale, "statusReplicasPath") if custom else ".status.replicas"
-    status: Json = {"replicas": number(obj, *status_path.removeprefix(".").split("."))}
-    selector = _selector_text(call, obj)
-    if selector:
-        status["selector"] = selector
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    replicas = number(obj, *path)
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "spec": {"replicas": replicas} if replicas else {},
-        "status": status,
-    }
-
-
-def _selector_text(call: Call, obj: Json) -> str:
-    custom = call.served.custom
-    if custom is not None:
-        path = text(custom.scale, "labelSelectorPath")
-        return text(obj, *path.removeprefix(".").split(".")) if path else ""
-    selector = part(obj, "spec", "selector")
-    if call.served.storage == "replicationcontrollers":
-        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    return selector_text(selector) if selector else ""
 
 
 async def finalize_namespace(call: Call) -> Response:

@@ -9,7 +9,7 @@ import msgspec
 from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.admission import admit_update, settle
 from argosy.local.apiserver.api import Call, arranged
-from argosy.local.apiserver.create import create, read_admitted
+from argosy.local.apiserver.create import check_version_number, create, read_admitted
 from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.facts import (
@@ -24,10 +24,11 @@ from argosy.local.apiserver.media import Form, wanted_form
 from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.owners import name_owners_once
-from argosy.local.apiserver.status import MODIFIED, StatusError, bad_request, conflict, not_found
+from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, internal, not_found
 from argosy.local.apiserver.store import Stored
 from argosy.local.schema.errors import FieldError, forbidden, invalid
 from argosy.local.schema.model import Json
+from argosy.local.schema.ownership import without_entries
 from argosy.local.schema.reading import part, strings, text
 from argosy.local.schema.warnings import finalizer_warnings, warnings
 
@@ -43,23 +44,9 @@ async def update_object(call: Call) -> Response:
     if head is None:
         if served.storage not in CREATED_BY_UPDATE or call.target.subresource:
             raise not_found(served.group, served.plural, name)
-        if uid := text(obj, "metadata", "uid"):
-            key = _storage_key(call, call.namespace, name, dry=options.dry_run)
-            raise conflict(served.group, served.plural, name, _other_uid(key, uid, ""))
-        # Kubernetes reads the version that such an object names, and then takes it for nothing.
-        version = str(ensure(obj, "metadata").pop("resourceVersion", ""))
-        if version and not version.isdigit():
-            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
-        made = await create(call, obj, options, admitted=True, unasked=True)
-        if isinstance(made, dict) and version:
-            ensure(made, "metadata")["resourceVersion"] = (
-                version  # a dry run does not get as far as to drop it
-            )
-        return (
-            reply(made, 201)
-            if isinstance(made, dict)
-            else Response(forms.render(made, served, form) + b"\n", 201)
-        )
+        check_uid(call, None, text(obj, "metadata", "uid"), dry=options.dry_run)
+        return answer(await create(call, obj, options, admitted=True, unasked=True), call, form, 201)
+    check_uid(call, head, text(obj, "metadata", "uid"), dry=options.dry_run)
     written = await update(call, head, obj, options, admitted=True)
     return answer(written, call, form)
 
@@ -106,8 +93,10 @@ async def update(
             obj, served, options.validation, call.request.warnings, patched=patched, applied=managed
         )
     name_owners_once(obj, call.request)
-    _check_version(call, head, old, obj, patched=patched is not None, dry=options.dry_run)
-    owned = managed or shape.typed_where_dropped(obj, served, subresource)
+    _check_version(call, head, obj)
+    owned = managed or (
+        not shape.is_foreign(obj, served) and shape.typed_where_dropped(obj, served, subresource)
+    )
     _keep(obj, old, call)
     if not owned:
         # Kubernetes cannot tell who owns what in an object of wrong types, even where it drops them.
@@ -119,7 +108,7 @@ async def update(
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, old)
     if errors := [*_finalizer_errors(obj, old), *shape.validate(obj, served, old, subresource)]:
-        raise invalid_error(served.group, served.kind, head.name, errors)
+        raise invalid_error(*shape.names_of(obj, served), head.name, errors)
     settle(call, obj)
     if not subresource:
         call.request.warnings += _new_warnings(call, obj, old)
@@ -131,9 +120,19 @@ async def update(
         gone = await call.api.put(served, old, delete=True)
         ensure(obj, "metadata")["resourceVersion"] = str(head.rv)
         return msgspec.structs.replace(gone, rv=head.rv, data=msgspec.json.encode(arranged(obj, served)))
-    if obj == old:
+    if obj == old or _same_but_for_times(obj, old):
         return head
     return await call.api.put(served, obj)
+
+
+def _same_but_for_times(obj: Json, old: Json) -> bool:
+    """Whether nothing has changed but when owners wrote."""
+    before, after = (part(one, "metadata").get("managedFields") for one in (old, obj))
+    if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
+        return False
+    return without_entries(obj) == without_entries(old) and all(
+        {**one, "time": None} == {**other, "time": None} for one, other in zip(before, after, strict=True)
+    )
 
 
 def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
@@ -147,12 +146,17 @@ def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
     return list(warnings(served.group, served.kind, obj, created=False))
 
 
-def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: bool, dry: bool) -> None:
+def check_uid(call: Call, head: Stored | None, uid: str, *, dry: bool) -> None:
+    """What a whole object says to be its uid must be that of the stored one."""
+    served, name = call.served, call.target.name
+    found = text(head.decoded(), "metadata", "uid") if head is not None else ""
+    if uid and uid != found:
+        key = _storage_key(call, call.namespace, name, dry=dry)
+        raise conflict(served.group, served.plural, name, _other_uid(key, uid, found))
+
+
+def _check_version(call: Call, head: Stored, obj: Json) -> None:
     served = call.served
-    uid, old_uid = text(obj, "metadata", "uid"), text(old, "metadata", "uid")
-    if uid and uid != old_uid and not patched:
-        key = _storage_key(call, head.namespace, head.name, dry=dry)
-        raise conflict(served.group, served.plural, head.name, _other_uid(key, uid, old_uid))
     version = text(obj, "metadata", "resourceVersion")
     if version in ("", "0"):
         needs = served.custom is not None or served.storage in NEEDS_VERSION
@@ -160,9 +164,10 @@ def _check_version(call: Call, head: Stored, old: Json, obj: Json, *, patched: b
             error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid_error(served.group, served.plural, head.name, [error])
     elif version != str(head.rv):
-        if not version.isdigit():
-            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        check_version_number(version)
         raise conflict(served.group, served.plural, head.name, MODIFIED)
+    if shape.is_foreign(obj, served) and not text(obj, "apiVersion").rpartition("/")[2]:
+        raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
 
 
 def _other_uid(key: str, uid: str, found: str) -> str:
@@ -193,6 +198,7 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
         for field in [*obj, *old]:
             if field not in ("status", "metadata"):
                 _copy(obj, old, field)
+        obj["apiVersion"] = served.api_version
         if served.custom is not None:
             managed = metadata.get("managedFields")
             obj["metadata"] = metadata = dict(old_metadata)

@@ -17,6 +17,7 @@ from argosy.local.schema.managed import APPLY, Entry, Identity
 from argosy.local.schema.merging import compare, field_set, merge, remove, with_named_fields
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.ownership import (
+    UNOWNED_METADATA,
     Filter,
     attribute,
     changes,
@@ -97,9 +98,8 @@ def apply(
         served = set(known)
         entries = {key: entry for key, entry in entries.items() if entry.api_version in served}
     if live is not None and not entries:
-        entries = attribute(
-            empty_object(schema), live, {}, "before-first-apply", api_version, time, schema, "", resets
-        )
+        first, nothing = "before-first-apply", empty_object(schema)
+        entries = attribute(nothing, live, {}, first, api_version, time, schema, subresource, resets)
     try:
         return _apply(before, config, entries, manager, api_version, time, schema, force, subresource, resets)
     except Conflicts as conflicts:
@@ -138,8 +138,7 @@ def _apply(
     owned = {**entries, mine.identity: mine}
     if last is not None:
         merged = _prune(merged, shape, last.fields, owned)
-    owned = _settle(base, merged, owned, mine, shape, force, resets)
-    changed = merged != base
+    owned, changed = _settle(base, merged, owned, mine, shape, force, resets)
     stripped = strip(claimed)
     owned.pop(mine.identity, None)
     if stripped:
@@ -147,7 +146,7 @@ def _apply(
         owned[mine.identity] = Entry(
             manager, APPLY, api_version, stripped, time if changed else kept, subresource
         )
-    result = with_entries(merged, owned)
+    result = with_entries(merged if changed else base, owned)
     if manager == "kubectl" and LAST_APPLIED in _annotations(result):
         return _with_last_applied(result, config)
     return result
@@ -161,8 +160,8 @@ def _settle(
     shape: Shape,
     force: bool,
     resets: Filter | None,
-) -> dict[Identity, Entry]:
-    """Take from the others what the merge changed, or refuse."""
+) -> tuple[dict[Identity, Entry], bool]:
+    """Take from the others what the merge changed, or refuse; also tells whether it changed anything."""
     change = changes(owned_part(live), owned_part(merged), shape, resets)
     taken = fieldsets.union(change.modified, change.added)
     others = {key: entry for key, entry in entries.items() if key != mine.identity}
@@ -174,7 +173,13 @@ def _settle(
         ]
         if found:
             raise Conflicts(found)
-    return without_fields(others, (taken, change.removed))
+    changed = bool(taken or change.removed) or _unowned(live) != _unowned(merged)
+    return without_fields(others, (taken, change.removed)), changed
+
+
+def _unowned(obj: Json) -> Json:
+    """What can change in an object without anyone owning it."""
+    return {key: value for key, value in metadata_of(obj).items() if key in UNOWNED_METADATA}
 
 
 def _prune(merged: Json, shape: Shape, last: FieldSet, entries: Mapping[Identity, Entry]) -> Json:

@@ -261,19 +261,29 @@ def _unknown_fields(rule: Rule, schema: Schema, where: str) -> Iterator[FieldErr
         node: Schema | None = schema
         column = match.start(1) + 1
         for step in steps:
-            if node is None or not _closed(node):
+            if node is None or not (_closed(node) or _fieldless(node)):
                 break
             names = {escape(name): name for name in node.properties}
             if step not in names:
+                why = f"undefined field '{step}'"
+                if _fieldless(node):
+                    why = f"type '{_fieldless(node)}' does not support field selection"
                 line = rule.rule.split("\n")[0]
                 text = (
-                    f"compilation failed: ERROR: <input>:1:{column}: undefined field '{step}'\n | {line}\n"
+                    f"compilation failed: ERROR: <input>:1:{column}: {why}\n | {line}\n"
                     f" | {'.' * (column - 1)}^"
                 )
                 yield invalid(f"{where}.rule", _rule_json(rule), text)
                 return
             node = node.properties[names[step]]
             column += len(step) + 1
+
+
+def _fieldless(schema: Schema) -> str:
+    """What CEL calls a type that has no fields; nothing for one that may have some."""
+    if schema.format:
+        return ""  # a time or duration, perhaps
+    return {"integer": "int", "number": "double", "boolean": "bool", "string": "string"}.get(schema.type, "")
 
 
 def _closed(schema: Schema) -> bool:

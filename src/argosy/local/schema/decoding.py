@@ -64,7 +64,7 @@ def _read_values(value: object, schema: Schema, path: str, owner: str) -> None:
     elif value is not None:
         code = code_of(schema)
         if code == TIME:
-            _time(value, schema, f"struct field {owner}.{path}")
+            read_time(value, schema, f"struct field {owner}.{path}")
         elif code == QUANTITY:
             _quantity(value)
 
@@ -240,7 +240,7 @@ def _scalar(value: object, field: _Field, path: str, owner: str) -> object:
     if code == STRING and isinstance(value, str):
         return value
     if code == TIME:
-        return _time(value, field.schema, f"struct field {owner}.{_plain(path)}")
+        return read_time(value, field.schema, f"struct field {owner}.{_plain(path)}")
     if code == BYTES and isinstance(value, str):
         try:
             base64.b64decode(value, validate=True)
@@ -267,7 +267,8 @@ def _scalar(value: object, field: _Field, path: str, owner: str) -> object:
     raise _mismatch(value, field, path, owner)
 
 
-def _time(value: object, schema: Schema, where: str) -> object:
+def read_time(value: object, schema: Schema, where: str = "value") -> object:
+    """A time in its canonical form; `where` is what Go calls the place it stands in."""
     if not isinstance(value, str):
         raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go {where} of type string")
     try:

@@ -151,6 +151,13 @@ def _compare_values(
     if _opaque(before, shape) or _opaque(after, shape):
         if before != after or type(before) is not type(after):
             modified[name] = _MEMBER
+        if shape.kind != DEDUCED:
+            return
+        # A map in the place of something else, or the other way round: what is in it comes or goes as well.
+        before, after = (value if isinstance(value, dict) else {} for value in (before, after))
+        for target, below in zip((added, removed), _compare_maps(before, after, shape)[::2], strict=True):
+            if below:
+                target[name] = below
         return
     for target, below in zip((added, modified, removed), _compare(before, after, shape), strict=True):
         if below:

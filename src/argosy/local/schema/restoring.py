@@ -22,6 +22,7 @@ from argosy.local.schema.decoding import (
     code_of,
     go_type,
     json_kind,
+    read_time,
 )
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.strategic import GO_TYPES
@@ -56,8 +57,8 @@ def _restored(value: object, schema: Schema) -> object:
         return [_restored(item, items) if items and item is not None else item for item in value]
     if code in (STRING, INTEGER, NUMBER, BOOLEAN):
         return _scalar(value, code, schema)
-    if code == TIME and not isinstance(value, str):
-        raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go value of type string")
+    if code == TIME:
+        return read_time(value, schema)
     if code == INT_OR_STRING and (isinstance(value, bool) or not isinstance(value, int | str)):
         raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go value of type int32")
     if code == BYTES and not isinstance(value, str):

@@ -83,16 +83,11 @@ def _retain_keys(original: Json, patch: Json) -> None:
 
 def _merge_ordered(original: Json, patch: Json, key: str, schema: Schema) -> None:
     """Handle one `$setElementOrder/…` and the list it is about; both leave the patch."""
-    order = patch.pop(key)
-    if not isinstance(order, list):
-        raise PatchError("invalid patch format of setElementOrder list")
+    order = _list_in(patch, key) or []
+    del patch[key]
     name = _without_prefix(key, ORDER_PREFIX, "invalid patch format of setElementOrder list")
     child = schema.properties.get(name) or ANY
-    before, change = original.get(name), patch.get(name)
-    if (before is not None and not isinstance(before, list)) or (
-        change is not None and not isinstance(change, list)
-    ):
-        raise PatchError("invalid patch format of setElementOrder list")
+    before, change = _list_in(original, name), _list_in(patch, name)
     merge_key = child.patch_merge_key
     _check_order(change or [], order, merge_key)
     if before is not None and change is not None:
@@ -103,8 +98,21 @@ def _merge_ordered(original: Json, patch: Json, key: str, schema: Schema) -> Non
         merged = before
     else:
         return
+    if not before and not change:
+        raise PatchError("no elements in any of the given slices")
     original[name] = _arrange(merged, order, before or [], merge_key)
     patch.pop(name, None)
+
+
+def _list_in(holder: Json, name: str) -> list[object] | None:
+    """The list of that name, if there is anything of that name."""
+    if name not in holder:
+        return None
+    found = holder[name]
+    if not isinstance(found, list):
+        received = GO_TYPES.get(type(found), "%!s(<nil>)")
+        raise PatchError(f"expected a []interface {{}}, but received a {received}")
+    return found
 
 
 def _check_order(change: list[object], order: list[object], merge_key: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from argosy.local.schema.builtin import definition
-from argosy.local.schema.decoding import DecodeError, decode
+from argosy.local.schema.decoding import DecodeError, decode, json_kind
 from argosy.local.schema.definitions import CrdInfo, CrdVersion, parse_crd
 from argosy.local.schema.errors import show
 from argosy.local.schema.model import Json, Schema
@@ -33,6 +33,18 @@ def admit(obj: Json, schema: Schema, *, keep_nulls: bool = False) -> list[str]:
     unknown = prune(obj, schema)
     default(obj, schema, keep_nulls=keep_nulls)
     return unknown
+
+
+def admit_foreign(obj: Json, *, known: bool) -> list[str]:
+    """The same for an object that says it is of another kind or version: only its metadata can be read.
+
+    Of a version that there is not, of a kind that is `known`, nothing else is.
+    """
+    unknown = _coerce_metadata(obj, "")
+    fields = sorted(set(obj) - set(_TYPE_META)) if known else []
+    for name in fields:
+        del obj[name]
+    return unknown + fields
 
 
 def prune(obj: Json, schema: Schema) -> list[str]:
@@ -88,9 +100,11 @@ def _prune(value: object, schema: Schema, path: str, unknown: list[str]) -> obje
 def _coerce_metadata(obj: Json, prefix: str) -> list[str]:
     """Read metadata as the typed thing that it is everywhere."""
     metadata = obj.get("metadata")
-    if not isinstance(metadata, dict):
+    if metadata is None:
         return []
     schema = definition(OBJECT_META)
+    if not isinstance(metadata, dict):
+        raise DecodeError(f"json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta")
     try:
         unknown = decode(metadata, schema)
     except DecodeError:

@@ -23,7 +23,7 @@ def _generated(scene: Scene) -> list[Step]:
     metadata = body["metadata"]
     if isinstance(metadata, dict):
         metadata = dict(metadata)
-        del metadata["name"]
+        metadata.pop("name", None)  # it may have lost it to a mistake
         body = {**body, "metadata": metadata}
     saved = scene.save(kind)
     scene.made.append((kind, f"${saved}.metadata.name"))

@@ -1,7 +1,7 @@
 """Takes out of answers what ours leaves out on purpose, and `docs/local-api.md` names.
 
-Those are prints of Go's own types inside messages, the empty fields of those types in bookmarks, and how
-often the same error is told. What stands around them is compared.
+Those are prints of Go's own types inside messages, the empty fields of those types in bookmarks, how often
+the same error is told, and in which order several of what is applied are. What stands around is compared.
 """
 
 import json
@@ -18,6 +18,8 @@ _PRINTS = (
     (re.compile(r'Invalid value: "(?:map\[|\{|\[).*[]}]": ', re.DOTALL), "Invalid value: <print>: "),
     (re.compile(r"Invalid value: (?:\{|\[).*[]}]: ", re.DOTALL), "Invalid value: <print>: "),
 )
+_TYPE_ERRORS = re.compile(r"errors:\n((?:  \..*(?:\n|$))+)")
+"""What has other types than those of its schema, a line for each, in the order of Go's maps."""
 
 
 def settled(value: Json) -> Json:
@@ -32,7 +34,12 @@ def settled(value: Json) -> Json:
     if isinstance(value, str):
         for pattern, replacement in _PRINTS:
             value = pattern.sub(replacement, value)
+        value = _TYPE_ERRORS.sub(_in_order, value)
     return value
+
+
+def _in_order(errors: re.Match[str]) -> str:
+    return "errors:\n" + "\n".join(sorted(errors[1].splitlines()))
 
 
 def _marked(bookmark: Json) -> Json:

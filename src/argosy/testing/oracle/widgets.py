@@ -143,11 +143,17 @@ def kind(group: str, version: str = "v1") -> Kind:
     )
 
 
+DEFINED = (
+    post(DEFINITIONS, definition(GROUP, version()), shown=False),
+    get(f"{DEFINITIONS}/widgets.{GROUP}", until="status.acceptedNames.kind", shown=False),
+    get(f"/apis/{GROUP}/v1/widgets", until="metadata.resourceVersion", shown=False),
+)
+"""Defines the kind that all sequences share, if it is not yet, and waits until it is served."""
+
+
 def define(caller: Caller) -> None:
-    """Define the kind that all sequences share, if it is not yet, and wait until it is served."""
-    caller.send(post(DEFINITIONS, definition(GROUP, version())))
-    caller.send(get(f"{DEFINITIONS}/widgets.{GROUP}", until="status.acceptedNames.kind"))
-    caller.send(get(f"/apis/{GROUP}/v1/widgets", until="metadata.resourceVersion"))
+    for step in DEFINED:
+        caller.send(step)
 
 
 _FIELDS = (
