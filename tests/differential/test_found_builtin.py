@@ -19,6 +19,7 @@ from argosy.testing.differential import (
 from argosy.testing.manifests import (
     JOBS,
     LEASES,
+    NAMESPACES,
     PODS,
     SECRETS,
     SERVICES,
@@ -146,6 +147,10 @@ RUNNING: dict[str, list[Step]] = {
     "a name that could have been generated is taken": [
         post(JOBS, job(), shown=False),
         post(JOBS, {**job(), "metadata": {"name": "a", "generateName": "g-"}}),
+    ],
+    "a namespace that goes is not a new generation": [
+        post(NAMESPACES, {"metadata": {"name": "$ns-a", "generation": 7}}, shown=False),
+        delete(f"{NAMESPACES}/$ns-a"),
     ],
     "a service goes with the finalizers that its deletion takes away": [
         post(SERVICES, {**service(), "metadata": {"name": "a", "finalizers": ["orphan"]}}, shown=False),

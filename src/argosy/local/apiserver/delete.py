@@ -132,11 +132,11 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     else:
         metadata.pop("finalizers", None)
     held = bool(finalizers) or bool(strings(obj, "spec", "finalizers"))
-    if held and not graceful and "deletionTimestamp" not in metadata:
-        _mark(metadata, 0)
     if held and served.storage == "namespaces":
+        metadata.setdefault("deletionTimestamp", now_text())
         ensure(obj, "status")["phase"] = "Terminating"
-        metadata.pop("deletionGracePeriodSeconds", None)
+    elif held and not graceful and not going:
+        _mark(metadata, 0)
     gone = not held and not graceful
     after = msgspec.json.encode(obj)
     if options.dry_run:
