@@ -135,9 +135,16 @@ PACKAGES = {
     "nftables": ("/usr/sbin/nft", "--version"),
     "iptables": ("/usr/sbin/iptables", "--version"),
     "passt": ("/usr/bin/pasta", "--version"),
+    **{
+        name: ("/usr/bin/dpkg", "-s", name)
+        for name in (
+            *("cmake", "g++", "libopenmpi-dev", "libtorch-dev", "pybind11-dev", "python3-dev"),
+            *("python3-cloudpickle", "python3-packaging", "python3-psutil", "python3-venv", "python3-yaml"),
+        )
+    },
 }
-"""Debian's light PyTorch and Open MPI for the examples, and pods' ways to the world outside; each with a sign
-of it."""
+"""Debian's light PyTorch and Open MPI for the examples, pods' ways to the world outside, and what Horovod is
+built with; each with a sign of it."""
 
 
 def _install_packages() -> None:

@@ -19,7 +19,11 @@ from argosy.testing.tenants import tenant as make_tenant
 
 HERE = Path(__file__).parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
-RARER = ("Open MPI 5", "Intel MPI", "examples/standalone", "examples/jax", "examples/dask")
+RARER = (
+    "Open MPI 5",
+    "Intel MPI",
+    *(f"examples/{name}" for name in ("standalone", "jax", "dask", "xgboost", "tensorflow/ps", "horovod")),
+)
 """On a cluster, where all takes longer, these are left to `scripts/test --long`."""
 PATIENCE = 240
 """Seconds for one test."""

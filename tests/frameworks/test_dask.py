@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.dask import Dask
 from argosy.testing.workloads import role, workload
-from argosy.workload.model import Dependency, Phase, Resize, Role, Scope, Workload
+from argosy.workload.model import Dependency, Elastic, Phase, Resize, Role, Scope, Workload
 
 DASK = Dask()
 SUFFIX = "ns.svc.cluster.local"
@@ -74,6 +74,12 @@ def test_without_a_leader_the_first_worker_is_rank_0() -> None:
     made = job(masterPort=7)
     assert ring(made, "worker", 0) == ("0", "3", "0.0.0.0", "7")
     assert ring(made, "launcher", 0) == ("2", "3", f"job-worker-0.job-worker.{SUFFIX}", "7")
+
+
+def test_elastic_workers_are_not_numbered() -> None:
+    made = job(SCHEDULER, replace(WORKER, elastic=Elastic(1, 4)), LAUNCHER)
+    assert injection(made, "worker").env == injection(made, "launcher").env
+    assert "RANK" not in injection(made, "worker").env
 
 
 def test_they_start_one_after_the_other() -> None:

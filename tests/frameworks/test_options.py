@@ -91,6 +91,25 @@ WRONG: dict[str, tuple[str, Options, str]] = {
         'spec.options.masterPort: "any" is not possible; must be an integer from 1 to 65535; '
         "spec.options.threadsPerWorker: 0 is not possible; must be an integer from 1 to 1024",
     ),
+    "wrong ones of TensorFlow": (
+        "tensorflow",
+        {"port": 70000, "dynamicWorkers": "on"},
+        "spec.options.port: 70000 is not possible; must be an integer from 1 to 65535; "
+        'spec.options.dynamicWorkers: "on" is not possible; must be true or false',
+    ),
+    "no port for XGBoost": (
+        "xgboost",
+        {"port": []},
+        "spec.options.port: [] is not possible; must be an integer from 1 to 65535",
+    ),
+    "wrong ones of Horovod": (
+        "horovod",
+        {"controller": "nccl", "implementation": 1, "slotsPerWorker": 0, "launcherAsWorker": None},
+        'spec.options.controller: "nccl" is not possible; must be gloo or mpi; '
+        "spec.options.implementation: 1 is not possible; must be ompi, mpich or intel; "
+        "spec.options.slotsPerWorker: 0 is not possible; must be an integer from 1 to 1024; "
+        "spec.options.launcherAsWorker: null is not possible; must be true or false",
+    ),
     "an option for pods that are left alone": (
         "standalone",
         {"port": 1},

@@ -32,6 +32,18 @@ CASES = {
         "dask",
         workload(role("scheduler", 1, policy=None), role("leadworker", 1, policy=None), WORKER, LAUNCHER),
     ),
+    "tensorflow": ("tensorflow", workload(role("chief", 1, policy=None), WORKER)),
+    "tensorflow, with servers": (
+        "tensorflow",
+        workload(role("ps", 2, policy=None), role("chief", 1, policy=None), WORKER),
+    ),
+    "tensorflow, with others": (
+        "tensorflow",
+        workload(WORKER, role("evaluator", 1, policy=None), role("board", 1, policy=None)),
+    ),
+    "tensorflow, dynamic": ("tensorflow", replace(workload(WORKER), options={"dynamicWorkers": True})),
+    "xgboost": ("xgboost", workload(WORKER, role("board", 1, policy=None))),
+    "horovod": ("horovod", replace(workload(LAUNCHER, WORKER), options={"controller": "gloo"})),
     "custom, large": ("custom", workload(role("worker", 600, policy=None))),
 }
 

@@ -61,6 +61,17 @@ CASES = {
         stdin="x",
         want_kubectl=["exec", "--quiet", "mnist-worker-1"],
     ),
+    "options after the host, as Horovod has them": Case(
+        ["mnist-worker-1", "-o", "StrictHostKeyChecking=no", "-p", "22", "echo ok"], want_output="ok\n"
+    ),
+    "options of the command are its own": Case(
+        ["-o", "A=b", "mnist-worker-1", "printf", "%s,", "-o", "x"], want_output="-o,x,"
+    ),
+    "a host after the end of options": Case(
+        ["-n", "--", "mnist-worker-1", "echo ok"],
+        want_output="ok\n",
+        want_kubectl=["exec", "--quiet", "mnist-worker-1"],
+    ),
     "MPICH's form": Case(["-x", "mnist-worker-1", "echo", "ok"], want_output="ok\n"),
     "a host with its domain": Case(["mnist-worker-1.mnist.default.svc", "echo ok"], want_output="ok\n"),
     "quotes are read over there, as ssh does": Case(
@@ -105,6 +116,17 @@ def test_remote_start(case: Case, shell: list[str], folder: Path, tmp_path: Path
     )
     assert (result.returncode, result.stdout) == (case.want_code, case.want_output), result.stderr
     assert calls_in(notes)[0] == ["/dev/null", case.want_kubectl]
+
+
+def test_it_is_ssh_for_those_who_have_its_folder_on_their_path(folder: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    words = "-o PasswordAuthentication=no -o StrictHostKeyChecking=no -p 22 mnist-worker-1 'echo ok'"
+    result = subprocess.run(
+        ["sh", "-c", f"ssh {words}"], env={"PATH": path, "NOTES": str(notes)}, capture_output=True, check=True
+    )
+    assert result.stdout == b"ok\n"
+    assert calls_in(notes)[0] == ["/dev/null", ["exec", "--quiet", "-i", "mnist-worker-1"]]
 
 
 def calls_in(notes: Path) -> list[object]:

@@ -18,6 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "suspend": ("argosy.cli.jobs:suspend", "Stop a run's pods and keep its place."),
     "resume": ("argosy.cli.jobs:resume", "Let a suspended run go on."),
     "rm": ("argosy.cli.jobs:rm", "Delete runs and wait until they are gone."),
+    "frameworks": ("argosy.cli.frameworks:frameworks", "List the frameworks that a run can name."),
+    "conformance": ("argosy.cli.frameworks:conformance", "Check an adapter of a framework."),
     "crds": ("argosy.cli.crds:crds", "Print the kinds' definitions, for kubectl apply."),
     "kubectl": ("argosy.cli.kubectl:kubectl", "kubectl, with the right kubeconfig."),
     "install": ("argosy.cli.install:install", "Install the operator on a cluster."),
@@ -46,7 +48,7 @@ Commands:
 
 
 def help_text() -> str:
-    return HELP + "".join(f"  {name:<10}  {what}\n" for name, (_, what) in COMMANDS.items())
+    return HELP + "".join(f"  {name:<11}  {what}\n" for name, (_, what) in COMMANDS.items())
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from msgspec import Struct, field
 
-from argosy.workload.model import Dependency, Problem, Role, Rules, Workload
+from argosy.workload.model import Dependency, Json, Problem, Role, Rules, Workload
 
 
 class Port(Struct, frozen=True):
@@ -43,6 +43,25 @@ REMOTE_AGENT = "/opt/argosy/remote-start"
 name."""
 
 
+class Sample(Struct, frozen=True, kw_only=True):
+    """A job that an adapter accepts, to hold it to the conformance kit; and what it tells of ranks."""
+
+    title: str
+    roles: Mapping[str, int]
+    """How many pods each has."""
+    options: Json = field(default_factory=dict)
+    elastic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of roles that are elastic, the least and the greatest size."""
+    rank: str = ""
+    """The variable with the rank of a pod's first process; none if the adapter gives no ranks."""
+    world: str = ""
+    """The variable with the number of processes."""
+    ranked: tuple[str, ...] = ("worker",)
+    """The roles whose pods have ranks."""
+    slots: int = 1
+    """Processes in each of their pods."""
+
+
 class Framework(Protocol):
     """One framework. Found by name through the entry-point group `argosy.frameworks`."""
 
@@ -63,3 +82,9 @@ class Framework(Protocol):
         ...
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection: ...
+
+
+class Sampled(Protocol):
+    """What an adapter from elsewhere has besides, so that the kit knows what to try it with."""
+
+    samples: ClassVar[tuple[Sample, ...]]

@@ -4,7 +4,7 @@ Roles `scheduler`, `launcher`, `worker`; optionally one `leadworker`, the first 
 start in the order scheduler, workers, launcher, each when the one before runs. Scheduler and workers without
 a command run Dask's own. All find the scheduler in `DASK_SCHEDULER_ADDRESS`, which Dask reads by itself. All
 but the scheduler are numbered as well (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`), for libraries
-that form a ring of their own.
+that form a ring of their own; not if the workers are elastic, for their number would not stay true.
 
 Workers may come, go and be replaced one by one: the scheduler gives their tasks to others.
 """
@@ -76,8 +76,9 @@ class Dask:
             return Injection(env=env, ports=(Port("scheduler", options.port),), default_command=command)
         if role.name not in RANKED:
             return Injection(env=env)
+        fixed = WORKER not in workload.roles or workload.roles[WORKER].elastic is None
         return Injection(
-            env={**env, **_ring(workload, role, index, options)},
+            env={**env, **_ring(workload, role, index, options)} if fixed else env,
             default_command=() if role.name == LAUNCHER else _worker(role, options),
         )
 

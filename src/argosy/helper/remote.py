@@ -1,6 +1,7 @@
 """Puts what remote start needs in a user's container into a shared folder: `kubectl` and `remote-start`.
 
-Both run in any image: kubectl is a static binary, the wrapper is POSIX shell.
+Both run in any image: kubectl is a static binary, the wrapper is POSIX shell. Launchers that know no other
+agent than `ssh` find remote start under that name in the folder `bin`, once that is on their PATH.
 """
 
 import os
@@ -11,6 +12,7 @@ from argosy.helper.errors import RefusedError
 from argosy.helper.hosts import replace_file
 
 WRAPPER = Path(__file__).with_name("remote-start")
+SSH = b'#!/bin/sh\nexec "$(dirname -- "$0")/../remote-start" "$@"\n'
 
 
 def prepare(folder: Path, kubectl: str | None = None) -> None:
@@ -25,3 +27,5 @@ def prepare(folder: Path, kubectl: str | None = None) -> None:
     temporary.chmod(0o755)
     temporary.replace(folder / "kubectl")
     replace_file(folder / WRAPPER.name, WRAPPER.read_bytes(), 0o755)
+    (folder / "bin").mkdir(exist_ok=True)
+    replace_file(folder / "bin" / "ssh", SSH, 0o755)

@@ -27,8 +27,15 @@ WANTED: Final[Mapping[str, str]] = {
     "examples/standalone/run.yaml": "rate 0.3: found the slope",
     "examples/jax/run.yaml": "found the slope",
     "examples/dask/run.yaml": "16 parts on dask-worker-0 and dask-worker-1",
+    "examples/tensorflow/run.yaml": "found the slope",
+    "examples/tensorflow/ps.yaml": "found the slope",
+    "examples/xgboost/run.yaml": "on rows never seen",
+    "examples/horovod/mpi.yaml": "2 ranks found the slope",
+    "examples/horovod/gloo.yaml": "2 ranks found the slope",
 }
 """What each says when it went well."""
+ADAPTER: Final = "examples/adapter/run.yaml"
+"""Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
 _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
 """What the examples of a folder import."""
 

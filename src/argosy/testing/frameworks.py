@@ -1,5 +1,4 @@
-"""The conformance kit for framework adapters: `check_framework(MyFramework(), workload)` in a test of one's
-own.
+"""What every adapter must be, whatever its framework: `check_framework(MyFramework(), workload)`.
 
 It holds an adapter to what the rest of Argosy relies on: pure, complete, and speaking only of roles that
 exist.

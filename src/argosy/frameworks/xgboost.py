@@ -1,0 +1,57 @@
+"""XGBoost: workers that meet at a tracker, which the program in the first of them starts.
+
+Role `worker`. The variables are those that XGBoost's collective takes as arguments, in capitals: it reads
+none itself. Task ids are padded with zeros, because the tracker sorts them as text to give out ranks
+(`sortby="task"`): so a pod's rank is its number. A member that is lost ends the training of all.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from msgspec import Struct
+
+from argosy.frameworks.base import Injection, Port
+from argosy.frameworks.common import PortNumber, options_of, required, with_usual_roles
+from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+
+WORKER = "worker"
+
+
+class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    port: PortNumber = 9091
+    """Port of the tracker."""
+
+
+class XGBoost:
+    name: ClassVar[str] = "xgboost"
+    Options: ClassVar[type[Struct]] = Options
+
+    def defaults(self, workload: Workload) -> Workload:
+        return with_usual_roles(workload)
+
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        yield from required(workload, WORKER)
+
+    def rules(self, workload: Workload) -> Rules:
+        return Rules(
+            succeeded_when=((WORKER,),),
+            failed_when=((WORKER,),),
+            restart_scope=Scope.JOB,
+            resize=Resize.RESTART,
+            services=tuple(workload.roles),
+        )
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        if role.name != WORKER:
+            return Injection()
+        port = options_of(workload, Options).port
+        return Injection(
+            env={
+                "DMLC_TRACKER_URI": workload.address(WORKER, 0),
+                "DMLC_TRACKER_PORT": str(port),
+                "DMLC_NUM_WORKER": str(role.replicas),
+                "DMLC_TASK_ID": str(index).zfill(len(str(role.replicas - 1))),
+                "PYTHONUNBUFFERED": "1",
+            },
+            ports=(Port("tracker", port),) if index == 0 else (),
+        )

@@ -1,0 +1,61 @@
+"""Jobs that the built-in adapters are held to by the conformance kit; one from elsewhere brings its own."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from argosy.frameworks.base import Framework, Sample
+
+_ranked = partial(Sample, rank="RANK", world="WORLD_SIZE")
+
+BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
+    "custom": (
+        Sample(title="two roles", roles={"ps": 1, "worker": 3}, rank="INDEX"),
+        Sample(title="elastic", roles={"worker": 2}, elastic={"worker": (1, 4)}, rank="INDEX"),
+    ),
+    "dask": (
+        _ranked(
+            title="with a leader",
+            roles={"scheduler": 1, "leadworker": 1, "worker": 2, "launcher": 1},
+            ranked=("leadworker", "worker", "launcher"),
+        ),
+        _ranked(
+            title="without one",
+            roles={"scheduler": 1, "worker": 2, "launcher": 1},
+            ranked=("worker", "launcher"),
+        ),
+        Sample(
+            title="elastic",
+            roles={"scheduler": 1, "worker": 2, "launcher": 1},
+            elastic={"worker": (1, 4)},
+        ),
+    ),
+    "horovod": (
+        Sample(title="over MPI", roles={"launcher": 1, "worker": 2}, options={"controller": "mpi"}),
+        Sample(title="over gloo", roles={"launcher": 1, "worker": 2}, options={"controller": "gloo"}),
+    ),
+    "jax": (Sample(title="workers", roles={"worker": 3}, rank="JAX_PROCESS_ID", world="JAX_NUM_PROCESSES"),),
+    "mpi": tuple(
+        Sample(title=name, roles={"launcher": 1, "worker": 2}, options={"implementation": name})
+        for name in ("ompi", "mpich", "intel")
+    ),
+    "pytorch": (
+        _ranked(title="static", roles={"worker": 3}),
+        _ranked(title="with a master", roles={"master": 1, "worker": 2}, ranked=("master", "worker")),
+        _ranked(title="four a pod", roles={"worker": 2}, options={"procsPerNode": 4}, slots=4),
+        Sample(title="elastic", roles={"worker": 2}, elastic={"worker": (1, 4)}),
+    ),
+    "standalone": (Sample(title="a sweep", roles={"worker": 3}),),
+    "tensorflow": (
+        Sample(title="workers that train as one", roles={"chief": 1, "worker": 2, "evaluator": 1}),
+        Sample(title="parameter servers", roles={"chief": 1, "worker": 2, "ps": 2}),
+        Sample(title="dynamic workers", roles={"worker": 2, "ps": 1}, options={"dynamicWorkers": True}),
+    ),
+    "xgboost": (Sample(title="workers", roles={"worker": 12}, rank="DMLC_TASK_ID", world="DMLC_NUM_WORKER"),),
+}
+
+
+def samples_of(framework: Framework) -> tuple[Sample, ...]:
+    """Those that the adapter declares, or ours if it is built in; none if nobody has any."""
+    declared: tuple[Sample, ...] = getattr(framework, "samples", ())
+    return declared or BUILT_IN.get(framework.name, ())

@@ -1,0 +1,70 @@
+"""An adapter from elsewhere, installed as a user would: by pip, beside Argosy, which is not built anew.
+
+The environment is a fresh one that sees the packages of this one, so that nothing has to be fetched.
+"""
+
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argosy.testing import commands, examples
+from argosy.testing.commands import REPOSITORY
+from argosy.testing.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with Argosy and, by pip, the adapter."""
+    prefix = tmp_path_factory.mktemp("user") / "venv"
+    made = prefix / "bin" / "python"
+    commands.run((sys.executable, "-m", "venv", str(prefix)), commands.environment(), timeout=120)
+    libraries = sysconfig.get_path("purelib", vars={"base": str(prefix), "platbase": str(prefix)})
+    seen = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    (Path(libraries) / "argosy-of-the-test.pth").write_text(seen)
+    offline = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+    command = (str(made), "-m", "pip", "install", "-q", *offline, "./examples/adapter")
+    commands.run(command, commands.environment(), timeout=120)
+    return made
+
+
+def argosy(python: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    return commands.run((str(python), "-m", "argosy", *words), commands.environment(), code=code, timeout=150)
+
+
+def test_it_is_listed_with_its_package(python: Path) -> None:
+    listed = argosy(python, "frameworks").stdout.splitlines()
+    assert [line.split() for line in listed if line.startswith("ring")] == [
+        ["ring", "argosy-ring", "1.0", "port"]
+    ]
+    assert "ring" not in argosy(Path(sys.executable), "frameworks").stdout
+
+
+def test_it_conforms(python: Path) -> None:
+    said = argosy(python, "conformance", "framework", "ring").stdout.splitlines()
+    assert said[-1] == "ring conforms"
+    assert "ok    three in a ring: ranks are unique and dense" in said
+
+
+@pytest.fixture
+def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlane]:
+    """A control plane of that Python: its operator has the adapter."""
+    program = python.with_name("argosy-of-the-test")
+    program.write_text(f'#!/bin/sh\nexec "{python}" -m argosy "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("argosy.testing.controlplane.ARGOSY", program)
+    running = ControlPlane.up("--nodes", "2")
+    yield running
+    running.down()
+
+
+def test_a_run_of_it_goes_round(plane: ControlPlane) -> None:
+    out = plane.argosy("run", "--here", examples.ADAPTER, timeout=150).stdout
+    assert "rank 0 got 3 back: the ring is closed" in out
+    assert "Succeeded" in out.splitlines()[-1]
+    assert (REPOSITORY / examples.ADAPTER).exists()

@@ -1,0 +1,58 @@
+import pytest
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection
+from argosy.frameworks.horovod import Horovod
+from argosy.frameworks.mpi import HOST_FILE, SLEEP, Mpi
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Role, Workload
+
+HOROVOD = Horovod()
+ROLES = (role("launcher", 1, policy=None), role("worker", 2, policy=None))
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    return HOROVOD.defaults(replace(workload(*(roles or ROLES)), framework="horovod", options=options))
+
+
+def injection(made: Workload, name: str) -> Injection:
+    return HOROVOD.inject(made, made.roles[name], 0)
+
+
+def test_pods_are_set_up_as_for_mpi() -> None:
+    made = job(slotsPerWorker=2)
+    assert injection(made, "launcher") == Mpi().inject(made, made.roles["launcher"], 0)
+    assert injection(made, "launcher").files == {HOST_FILE: "job-worker-0 slots=2\njob-worker-1 slots=2\n"}
+    assert injection(made, "launcher").remote_start
+    assert injection(made, "worker").default_command == SLEEP
+    assert HOROVOD.rules(made) == Mpi().rules(made)
+
+
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+@pytest.mark.parametrize("name", ["launcher", "worker"])
+def test_all_ranks_talk_over_what_was_chosen(controller: str, name: str) -> None:
+    env = injection(job(controller=controller), name).env
+    assert env["HOROVOD_CONTROLLER"] == env["HOROVOD_CPU_OPERATIONS"] == controller
+
+
+def test_unless_it_is_left_to_horovod() -> None:
+    assert not [key for key in injection(job(), "launcher").env if key.startswith("HOROVOD")]
+
+
+def test_other_roles_take_no_part() -> None:
+    made = job(*ROLES, role("board", 1, policy=None), controller="gloo")
+    assert injection(made, "board") == Injection()
+
+
+PROBLEMS = {
+    "no launcher": (job(ROLES[1]), "spec.roles: framework horovod needs a role 'launcher'"),
+    "nobody to take ranks": (
+        job(ROLES[0], controller="mpi"),
+        "spec.options.launcherAsWorker: without a role 'worker' the launcher must take the ranks; write true",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(made: Workload, want: str) -> None:
+    assert [str(problem) for problem in HOROVOD.check(made)] == [want]

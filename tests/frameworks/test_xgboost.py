@@ -1,0 +1,55 @@
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection, Port
+from argosy.frameworks.xgboost import XGBoost
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Resize, Role, Scope, Workload
+
+XGBOOST = XGBoost()
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    return XGBOOST.defaults(replace(workload(*roles), framework="xgboost", options=options))
+
+
+def injection(made: Workload, name: str, index: int) -> Injection:
+    return XGBOOST.inject(made, made.roles[name], index)
+
+
+def test_every_worker_knows_its_number_and_where_the_tracker_is() -> None:
+    assert injection(job(role("worker", 3), port=5), "worker", 2).env == {
+        "DMLC_TRACKER_URI": "job-worker-0.job-worker.ns.svc.cluster.local",
+        "DMLC_TRACKER_PORT": "5",
+        "DMLC_NUM_WORKER": "3",
+        "DMLC_TASK_ID": "2",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def test_task_ids_sorted_as_text_are_in_the_order_of_the_pods() -> None:
+    made = job(role("worker", 12))
+    ids = [injection(made, "worker", index).env["DMLC_TASK_ID"] for index in range(12)]
+    assert ids == sorted(ids)
+    assert [int(one) for one in ids] == list(range(12))
+
+
+def test_the_first_one_has_the_trackers_port() -> None:
+    made = job(role("worker", 2))
+    assert injection(made, "worker", 0).ports == (Port("tracker", 9091),)
+    assert injection(made, "worker", 1).ports == ()
+
+
+def test_other_roles_take_no_part() -> None:
+    made = job(role("worker", 2), role("board", 1))
+    assert injection(made, "board", 0) == Injection()
+    assert XGBOOST.rules(made).failed_when == (("worker",),)
+
+
+def test_a_group_that_lost_one_starts_anew() -> None:
+    rules = XGBOOST.rules(job(role("worker", 2)))
+    assert (rules.restart_scope, rules.resize) == (Scope.JOB, Resize.RESTART)
+
+
+def test_without_workers_there_is_nothing_to_run() -> None:
+    found = [str(problem) for problem in XGBOOST.check(job(role("chief")))]
+    assert found == ["spec.roles: framework xgboost needs a role 'worker'"]
