@@ -152,6 +152,26 @@ RUNNING: dict[str, list[Step]] = {
         post(NAMESPACES, {"metadata": {"name": "$ns-a", "generation": 7}}, shown=False),
         delete(f"{NAMESPACES}/$ns-a"),
     ],
+    "a namespace whose dependents shall not be orphans waits for them": [
+        post(NAMESPACES, {"metadata": {"name": "$ns-a"}}, shown=False),
+        delete(f"{NAMESPACES}/$ns-a", {"orphanDependents": False}),
+    ],
+    "a pod that leaves orphans is one generation older": [
+        RUN,
+        delete(POD, {"propagationPolicy": "Orphan"}),
+    ],
+    "the template of a job that waits, and has run before": [
+        post(JOBS, job(suspend=True), shown=False),
+        patch(f"{JOB}/status", {"status": {"startTime": "2024-01-01T00:00:00Z"}}, shown=False),
+        patch(JOB, {"spec": {"template": {"spec": {"hostname": "h"}}}}, hide=GO_PRINTS),
+        patch(JOB, {"spec": {"template": {"spec": {"nodeSelector": {"x": "1"}}}}}, hide=GO_PRINTS),
+    ],
+    "a page of one object that is named is the last": [
+        RUN,
+        post(PODS, pod("b"), shown=False),
+        get(f"{PODS}?fieldSelector=metadata.name%3Da&limit=1"),
+        get(f"{PODS}?fieldSelector=spec.nodeName%3D&limit=1"),
+    ],
     "a service goes with the finalizers that its deletion takes away": [
         post(SERVICES, {**service(), "metadata": {"name": "a", "finalizers": ["orphan"]}}, shown=False),
         delete(SERVICE, {"propagationPolicy": "Background"}),
@@ -197,6 +217,19 @@ READING: dict[str, list[Step]] = {
         patch(POD, [{"op": "test", "path": "/metadata/name/x"}], JSON_PATCH),
         patch(POD, [{"op": "test", "path": "/spec/nothing/x"}], JSON_PATCH),
         patch(POD, [{"op": "test", "path": "/spec/containers/9"}], JSON_PATCH),
+    ],
+    "a patch for whom its fields are not looked at": [
+        RUN,
+        patch(f"{POD}?fieldValidation=Ignore", "nonsense", JSON_PATCH),
+        patch(f"{POD}?fieldValidation=Ignore", {}, JSON_PATCH),
+        patch(f"{POD}?fieldValidation=Ignore", [1], JSON_PATCH),
+        patch(f"{POD}?fieldValidation=Ignore", [None], JSON_PATCH),
+        patch(f"{POD}?fieldValidation=Ignore", [{"op": 1, "path": "/spec"}], JSON_PATCH),
+    ],
+    "a body of another kind is read as that kind first": [
+        post(SECRETS, {"apiVersion": "v1", "kind": "ConfigMap", "immutable": "yes"}),
+        post(SECRETS, {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "nonsense": 1}),
+        post(SECRETS, {"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": 1}}),
     ],
     "of two wrong values the one that Go fills in first is told": [
         RUN,

@@ -119,6 +119,7 @@ class Normaliser:
         text = _UUID.sub(lambda match: self._number("uid", match[0]), text)
         if key == "cells":
             text = _NODE_PORT.sub(lambda match: self._number("node port", match[0]), text)
+        text = _CLUSTER_IP.sub("<cluster ip>", text)
         text = _TOKEN_VOLUME.sub("kube-api-access-<5>", text)
         text = _WEB_TOKEN.sub("<token>", text)
         text = _VERSIONS_TOO_OLD.sub("too old resource version: <version> (<version>)", text)
@@ -135,6 +136,8 @@ def _without_version(item: dict[str, object]) -> dict[str, object]:
     hidden = {name: "<any version>" if name == "resourceVersion" else part for name, part in item.items()}
     if isinstance(metadata := hidden.get("metadata"), dict):
         hidden["metadata"] = _without_version(metadata)
+    if isinstance(rows := hidden.get("rows"), list):  # a bookmark as a Table
+        hidden["rows"] = [{**row, "object": _without_version(row["object"])} for row in rows]
     return hidden
 
 

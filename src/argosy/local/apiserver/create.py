@@ -19,6 +19,7 @@ from argosy.local.apiserver.quotas import charges, write_charges
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import generated_name
+from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import text
 from argosy.local.schema.warnings import finalizer_warnings, warnings
@@ -155,7 +156,7 @@ def wrong_kind(obj: Json, call: Call) -> str:
     for field, meant in (("kind", served.kind), ("apiVersion", served.api_version)):
         obj[field] = obj.get(field) or meant
     if obj["kind"] != served.kind or obj["apiVersion"] != served.api_version:
-        return _wrong_kind(str(obj["apiVersion"]), str(obj["kind"]), call)
+        return _wrong_kind(str(obj["apiVersion"]), str(obj["kind"]), obj, call)
     return ""
 
 
@@ -174,16 +175,22 @@ def check_place(obj: Json, call: Call) -> Json:
     return obj
 
 
-def _wrong_kind(api_version: str, kind: str, call: Call) -> str:
+def _wrong_kind(api_version: str, kind: str, obj: Json, call: Call) -> str:
+    """A body of another kind is read as that kind first."""
     served = call.served
     version = api_version.rpartition("/")[2]
     shown = f'{kind} in version "{version}" cannot be handled as a {served.kind}'
     group, _, version = api_version.rpartition("/")
     names = (kind, kind.removesuffix("List"))
-    known = any(call.api.registry.find_kind(group, version, name) for name in names)
-    if not known and (api_version, kind) not in _EVERYWHERE:
+    found, listed = (call.api.registry.find_kind(group, version, name) for name in names)
+    if not (found or listed) and (api_version, kind) not in _EVERYWHERE:
         where = 'in scheme "pkg/runtime/scheme.go:111"'
         return f'{shown}: no kind "{kind}" is registered for version "{api_version}" {where}'
+    if found and found.builtin is not None:
+        try:
+            decode(obj, found.schema, kind)
+        except DecodeError as error:
+            return f"{shown}: {error}"
     inside = served.group.split(".")[0] or "core"
     return f"{shown}: converting ({version}.{kind}) to ({inside}.{served.kind}): unknown conversion"
 

@@ -135,7 +135,7 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     if held and served.storage == "namespaces":
         metadata.setdefault("deletionTimestamp", now_text())
         ensure(obj, "status")["phase"] = "Terminating"
-    elif held and not graceful and not going:
+    elif held and not graceful and "deletionTimestamp" not in metadata:
         _mark(metadata, 0)
     gone = not held and not graceful
     after = msgspec.json.encode(obj)
@@ -249,7 +249,8 @@ def _finalizers(call: Call, obj: Json, options: DeleteOptions) -> list[str]:
     if storage in NEVER_COLLECTED:
         return there
     if options.orphan_dependents is not None:
-        orphan, foreground = options.orphan_dependents, False
+        orphan = options.orphan_dependents
+        foreground = storage == "namespaces" and not orphan
     elif options.propagation_policy is not None:
         orphan = options.propagation_policy == "Orphan"
         foreground = options.propagation_policy == "Foreground"

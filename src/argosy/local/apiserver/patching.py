@@ -62,7 +62,7 @@ async def patch_object(call: Call) -> Response:
     if head is None:
         raise not_found(served.group, served.plural, call.target.name)
     current = forms.as_served(head.decoded(), served)
-    obj = patch_json(current, raw, kind, served.schema)
+    obj = patch_json(current, raw, kind, served.schema, strict=options.validation != "Ignore")
     shown = raw.decode("utf-8", "replace") if kind == JSON_PATCH else go_map(_merged(raw, kind))
     doubled: list[str] = []
     if options.validation != "Ignore" and kind != JSON_PATCH:
@@ -134,11 +134,11 @@ def check_patch_type(call: Call) -> str:
     return kind
 
 
-def patch_json(current: Json, raw: bytes, kind: str, schema: Schema) -> Json:
-    """`current` with a JSON, merge or strategic patch applied."""
+def patch_json(current: Json, raw: bytes, kind: str, schema: Schema, *, strict: bool = True) -> Json:
+    """`current` with a JSON, merge or strategic patch applied; `strict` if its fields are looked at."""
     try:
         if kind == JSON_PATCH:
-            patched = json_patch(current, _operations(raw))
+            patched = json_patch(current, _operations(raw) if strict else _loose_operations(raw))
         elif kind == MERGE_PATCH:
             patched = merge_patch(current, _merged(raw, kind))
         else:
@@ -169,17 +169,36 @@ def _operations(raw: bytes) -> list[object]:
     if operations is None:
         return []
     if not isinstance(operations, list):
-        why = f"json: cannot unmarshal {go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
-        raise bad_request(_PREFIX + why)
+        raise _not_unmarshalled(operations, "[]handlers.jsonPatchOp", _PREFIX)
     for operation in operations:
         if operation is not None and not isinstance(operation, dict):
-            why = f"json: cannot unmarshal {go_kind(operation)} into Go value of type handlers.jsonPatchOp"
-            raise bad_request(_PREFIX + why)
+            raise _not_unmarshalled(operation, "handlers.jsonPatchOp", _PREFIX)
         for field in ("op", "from", "path"):
             value = operation.get(field) if operation is not None else None
             if value is not None and not isinstance(value, str):
                 into = f"Go struct field jsonPatchOp.{field} of type string"
                 raise bad_request(f"{_PREFIX}json: cannot unmarshal {go_kind(value)} into {into}")
+    return _not_too_many(operations)
+
+
+def _loose_operations(raw: bytes) -> list[object]:
+    """The same for who does not want fields to be looked at: what is wrong is told in other words."""
+    operations = parse_value(raw, "")
+    if operations is None:
+        return []
+    if not isinstance(operations, list):
+        raise _not_unmarshalled(operations, "jsonpatch.Patch")
+    for operation in operations:
+        if operation is not None and not isinstance(operation, dict):
+            raise _not_unmarshalled(operation, "jsonpatch.Operation")
+    return _not_too_many(operations)
+
+
+def _not_unmarshalled(value: object, into: str, prefix: str = "") -> StatusError:
+    return bad_request(f"{prefix}json: cannot unmarshal {go_kind(value)} into Go value of type {into}")
+
+
+def _not_too_many(operations: list[object]) -> list[object]:
     if len(operations) > _MOST_OPERATIONS:
         why = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
         raise StatusError(413, "RequestEntityTooLarge", why)

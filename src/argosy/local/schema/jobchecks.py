@@ -81,12 +81,24 @@ def job_change(new: Json, old: Json) -> Iterator[FieldError]:
     after, before = part(new, "spec"), part(old, "spec")
     yield from _completions_change(after, before)
     for field in ("selector", "template", "completionMode", "backoffLimitPerIndex", "managedBy"):
-        if field == "template" and before.get("suspend") is True:
+        if field == "template" and _template_is_open(old):
             yield from _suspended_change(after, before)
         else:
             yield from immutable(f"spec.{field}", after.get(field), before.get(field))
     yield from immutable("spec.podFailurePolicy", _go_failure(after), _go_failure(before))
     yield from immutable("spec.successPolicy", _go_success(after), _go_success(before))
+
+
+def _template_is_open(job: Json) -> bool:
+    """Whether a Job waits, with no pods that were made by its template."""
+    if part(job, "spec").get("suspend") is not True:
+        return False
+    status = part(job, "status")
+    started = text(status, "startTime") and not any(
+        text(one, "type") == "Suspended" and text(one, "status") == "True"
+        for one in parts(status, "conditions")
+    )
+    return not started and not status.get("active")
 
 
 def _suspended_change(after: Json, before: Json) -> Iterator[FieldError]:
