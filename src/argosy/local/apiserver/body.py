@@ -32,12 +32,12 @@ async def read_object(request: Request, kind: str) -> Json:
 
 def _parse_typed(raw: bytes, kind: str) -> Json:
     try:
-        value = parse_value(raw, _NO_KIND)
+        value = parse_value(raw, NO_KIND)
         if value is None:
             return {}
         if not isinstance(value, dict):
             raise bad_request(
-                f"{_NO_KIND}json: cannot unmarshal {go_kind(value)} into Go value of type {_STRUCT}"
+                f"{NO_KIND}json: cannot unmarshal {go_kind(value)} into Go value of type {STRUCT}"
             )
         if why := kind_problem(value):
             raise bad_request(why)
@@ -47,8 +47,8 @@ def _parse_typed(raw: bytes, kind: str) -> Json:
     return value
 
 
-_NO_KIND = "couldn't get version/kind; json parse error: "
-_STRUCT = (
+NO_KIND = "couldn't get version/kind; json parse error: "
+STRUCT = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 
@@ -58,7 +58,7 @@ def kind_problem(value: Json) -> str:
     for field, given in value.items():
         if field in ("apiVersion", "kind") and given is not None and not isinstance(given, str):
             where = f"Go struct field .{field} of type string"
-            return f"{_NO_KIND}json: cannot unmarshal {go_kind(given)} into {where}"
+            return f"{NO_KIND}json: cannot unmarshal {go_kind(given)} into {where}"
     if str(value.get("apiVersion")).count("/") > 1:
         return f"unexpected GroupVersion string: {value['apiVersion']}"
     return ""
@@ -166,7 +166,7 @@ def go_kind(value: object) -> str:
     return "string" if isinstance(value, str) else "number" if value is not None else "null"
 
 
-def duplicate_fields(raw: bytes, obj: Json) -> list[str]:
+def duplicate_fields(raw: bytes, obj: object) -> list[str]:
     """Paths of keys that stand twice in the same object of a JSON body."""
     if b"\\u003" not in raw and raw.count(b":") == msgspec.json.encode(obj).count(b":"):
         return []  # a key that is there twice would have taken its colon with it

@@ -8,11 +8,7 @@ from argosy.local.apiserver import forms, shape
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import (
     doubled_keys,
-    duplicate_fields,
-    go_kind,
     kind_problem,
-    parse_json,
-    parse_value,
     parse_yaml,
 )
 from argosy.local.apiserver.create import check_place, create, wrong_kind
@@ -21,6 +17,14 @@ from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.media import content_type, wanted_form
 from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.patchbody import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    PatchBody,
+    patch_json,
+    read_patch,
+)
 from argosy.local.apiserver.status import (
     StatusError,
     bad_request,
@@ -33,21 +37,11 @@ from argosy.local.apiserver.update import answer, check_name, update
 from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.gotimes import TimeError, canonical_time
-from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.patch import json_patch, merge_patch
+from argosy.local.schema.model import Json
 from argosy.local.schema.reading import part, text
 from argosy.local.schema.restoring import restore
-from argosy.local.schema.strategic import PatchError, go_map, strategic_merge_patch
 
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-_MOST_OPERATIONS = 10_000
-_PREFIX = "error decoding patch: "
-_BAD_FORMATS = tuple(
-    f"invalid patch format of {what}" for what in ("primitive list", "retainKeys", "setElementOrder list")
-)
 
 
 async def patch_object(call: Call) -> Response:
@@ -62,27 +56,21 @@ async def patch_object(call: Call) -> Response:
     if head is None:
         raise not_found(served.group, served.plural, call.target.name)
     current = forms.as_served(head.decoded(), served)
-    obj = patch_json(current, raw, kind, served.schema, strict=options.validation != "Ignore")
-    shown = raw.decode("utf-8", "replace") if kind == JSON_PATCH else go_map(_merged(raw, kind))
-    doubled: list[str] = []
-    if options.validation != "Ignore" and kind != JSON_PATCH:
-        doubled = duplicate_fields(raw, _merged(raw, kind))
-    obj = _admitted(call, obj, options, kind, shown, doubled)
-    return answer(await update(call, head, obj, options, patched=shown, admitted=True), call, form)
+    body = read_patch(raw, kind, options.validation)
+    obj = _admitted(call, patch_json(current, body, served.schema), options, body)
+    return answer(await update(call, head, obj, options, patched=body.shown, admitted=True), call, form)
 
 
-def _admitted(
-    call: Call, obj: Json, options: WriteOptions, kind: str, shown: str, doubled: list[str]
-) -> Json:
+def _admitted(call: Call, obj: Json, options: WriteOptions, body: PatchBody) -> Json:
     """The patched object read under its schema; what is wrong with it is an error of the patch."""
-    served = call.served
-    if kind == STRATEGIC_PATCH:
+    served, shown = call.served, body.shown
+    if body.kind == STRATEGIC_PATCH:
         # Kubernetes fills structs from such a patch, field by field, and looks at no kind.
-        obj |= {"kind": served.kind, "apiVersion": served.api_version}
         try:
             restore(obj, served.schema)
         except DecodeError as error:
             raise invalid_error("", "", "", [invalid("patch", shown, str(error))]) from error
+        obj |= {"kind": served.kind, "apiVersion": served.api_version}
     elif served.custom is None and not obj.get("apiVersion"):
         # Kubernetes then takes it for its own inner form, in which nothing has the name it has here.
         unknown = [f'unknown field "{name}"' for name in sorted(obj) if name not in ("apiVersion", "kind")]
@@ -99,8 +87,8 @@ def _admitted(
             options.validation,
             call.request.warnings,
             patched=shown,
-            doubled=doubled,
-            ordered=kind != JSON_PATCH,
+            told=body.problems,
+            ordered=body.kind != JSON_PATCH,
         )
     except StatusError:
         # Kubernetes writes the patched object with its fields in order, and tells of the first that is wrong.
@@ -132,77 +120,6 @@ def check_patch_type(call: Call) -> str:
     if kind not in offered:
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     return kind
-
-
-def patch_json(current: Json, raw: bytes, kind: str, schema: Schema, *, strict: bool = True) -> Json:
-    """`current` with a JSON, merge or strategic patch applied; `strict` if its fields are looked at."""
-    try:
-        if kind == JSON_PATCH:
-            patched = json_patch(current, _operations(raw) if strict else _loose_operations(raw))
-        elif kind == MERGE_PATCH:
-            patched = merge_patch(current, _merged(raw, kind))
-        else:
-            patched = strategic_merge_patch(current, _merged(raw, kind), schema)
-    except PatchError as error:
-        if kind == JSON_PATCH:
-            raise StatusError(
-                422, "Invalid", "the server rejected our request due to an error in our request", {}
-            ) from error
-        if str(error) in _BAD_FORMATS:
-            raise bad_request(str(error)) from error
-        raise StatusError(500, "", str(error)) from error
-    return patched
-
-
-def _merged(raw: bytes, kind: str) -> Json:
-    """The object that a merge patch or a strategic one is."""
-    prefix = _PREFIX if kind == MERGE_PATCH else ""
-    if raw.strip() != b"null":
-        return parse_json(raw, prefix)
-    if kind == MERGE_PATCH:
-        raise bad_request("Invalid JSON Patch")
-    return {}
-
-
-def _operations(raw: bytes) -> list[object]:
-    operations = parse_value(raw, _PREFIX)
-    if operations is None:
-        return []
-    if not isinstance(operations, list):
-        raise _not_unmarshalled(operations, "[]handlers.jsonPatchOp", _PREFIX)
-    for operation in operations:
-        if operation is not None and not isinstance(operation, dict):
-            raise _not_unmarshalled(operation, "handlers.jsonPatchOp", _PREFIX)
-        for field in ("op", "from", "path"):
-            value = operation.get(field) if operation is not None else None
-            if value is not None and not isinstance(value, str):
-                into = f"Go struct field jsonPatchOp.{field} of type string"
-                raise bad_request(f"{_PREFIX}json: cannot unmarshal {go_kind(value)} into {into}")
-    return _not_too_many(operations)
-
-
-def _loose_operations(raw: bytes) -> list[object]:
-    """The same for who does not want fields to be looked at: what is wrong is told in other words."""
-    operations = parse_value(raw, "")
-    if operations is None:
-        return []
-    if not isinstance(operations, list):
-        raise _not_unmarshalled(operations, "jsonpatch.Patch")
-    for operation in operations:
-        if operation is not None and not isinstance(operation, dict):
-            raise _not_unmarshalled(operation, "jsonpatch.Operation")
-    return _not_too_many(operations)
-
-
-def _not_unmarshalled(value: object, into: str, prefix: str = "") -> StatusError:
-    return bad_request(f"{prefix}json: cannot unmarshal {go_kind(value)} into Go value of type {into}")
-
-
-def _not_too_many(operations: list[object]) -> list[object]:
-    if len(operations) > _MOST_OPERATIONS:
-        why = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
-        raise StatusError(413, "RequestEntityTooLarge", why)
-    return operations
 
 
 async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored | Json, bool]:

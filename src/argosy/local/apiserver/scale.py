@@ -6,7 +6,8 @@ from argosy.local.apiserver.create import check_place
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.patching import APPLY_PATCH, check_applied, check_patch_type, patch_json
+from argosy.local.apiserver.patchbody import patch_json, read_patch
+from argosy.local.apiserver.patching import APPLY_PATCH, check_applied, check_patch_type
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.shape import apply_refusals
 from argosy.local.apiserver.status import bad_request, internal, not_found
@@ -73,7 +74,7 @@ async def scale(call: Call) -> Response:
 def _patched(current: Json, raw: bytes, kind: str, options: WriteOptions, call: Call) -> Json:
     schema = definition(_SCHEMA)
     if kind != APPLY_PATCH:
-        wanted = _read(patch_json(current, raw, kind, schema), call)
+        wanted = _read(patch_json(current, read_patch(raw, kind, options.validation), schema), call)
         check_name(check_place(wanted, call), call)
         return _owned(current, wanted, options)
     config = parse_yaml(raw)

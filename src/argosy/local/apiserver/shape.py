@@ -22,7 +22,7 @@ from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.metachecks import metadata_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.ownership import Filter, excluding, only, update_managed_fields
-from argosy.local.schema.reading import part, text
+from argosy.local.schema.reading import part, parts, text
 from argosy.local.schema.scalechecks import scale_errors
 from argosy.local.schema.shapes import MergeError
 from argosy.local.schema.typed import typed_problems
@@ -38,12 +38,14 @@ def admit_fields(
     *,
     patched: str | None = None,
     doubled: Sequence[str] = (),
+    told: Sequence[str] = (),
     applied: bool = False,
     ordered: bool = False,
 ) -> Json:
     """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read.
 
-    `doubled` are paths of fields that stood twice in the body, which is told together with unknown ones;
+    `doubled` are paths of fields that stood twice in the body, which is told together with unknown ones, and
+    `told` is what is wrong with the patch that made it;
     `ordered` when Kubernetes would read the fields by their names, whatever their order here.
     """
     problems = [f'duplicate field "{path}"' for path in doubled]
@@ -55,9 +57,9 @@ def admit_fields(
         if ordered:
             unknown.sort(key=_by_names)
         # What is unknown is not looked at, and so not seen to stand there twice.
-        problems = [f'duplicate field "{path}"' for path in doubled if patched or path not in unknown]
+        problems = [f'duplicate field "{path}"' for path in doubled if path not in unknown]
         problems += [f'unknown field "{path}"' for path in unknown]
-        report(problems, served, validation, warnings, patched)
+        report([*told, *problems], served, validation, warnings, patched)
         apply_defaults(served.group, served.kind, obj)
         return obj
     try:
@@ -69,7 +71,7 @@ def admit_fields(
     except DecodeError as error:
         raise _unreadable(served, str(error), patched, obj) from error
     problems += [f'unknown field "{path}"' for path in unknown]
-    report(problems, served, validation, warnings, patched, obj)
+    report([*told, *problems], served, validation, warnings, patched, obj)
     return obj
 
 
@@ -122,15 +124,21 @@ _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
-    changed = [
-        invalid(f"spec.{field}", text(obj, "spec", field), "field is immutable")
-        for field in ("group", "scope")
-        if old is not None and text(obj, "spec", field) != text(old, "spec", field)
-    ]
-    if changed:
-        return changed
     parsed = parse_crd(obj)
-    return parsed if isinstance(parsed, list) else []
+    errors = parsed if isinstance(parsed, list) else []
+    if old is None:
+        return errors
+    fixed = [("group",), ("names", "plural")]
+    if any(text(one, "type") == "Established" for one in parts(old, "status", "conditions")):
+        fixed += [("scope",), ("names", "kind")]
+    return [
+        *(error for error in errors if error.path != "metadata.name"),
+        *(
+            invalid(f"spec.{'.'.join(path)}", text(obj, "spec", *path), "field is immutable")
+            for path in fixed
+            if text(obj, "spec", *path) != text(old, "spec", *path)
+        ),
+    ]
 
 
 def typed_where_dropped(obj: Json, served: Served, subresource: str) -> bool:

@@ -113,14 +113,15 @@ async def update(
     if not subresource:
         call.request.warnings += _new_warnings(call, obj, old)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
+    unchanged = obj == old or _same_but_for_times(obj, old)
     if options.dry_run:
-        return forms.as_served(obj, served)
+        return forms.as_served(old if unchanged else obj, served)
     if _finished(obj, old):
         # Watchers see the object as it was stored; the one who took the last finalizer away, what it wrote.
         gone = await call.api.put(served, old, delete=True)
         ensure(obj, "metadata")["resourceVersion"] = str(head.rv)
         return msgspec.structs.replace(gone, rv=head.rv, data=msgspec.json.encode(arranged(obj, served)))
-    if obj == old or _same_but_for_times(obj, old):
+    if unchanged:
         return head
     return await call.api.put(served, obj)
 

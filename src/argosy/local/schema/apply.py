@@ -17,7 +17,6 @@ from argosy.local.schema.managed import APPLY, Entry, Identity
 from argosy.local.schema.merging import compare, field_set, merge, remove, with_named_fields
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.ownership import (
-    UNOWNED_METADATA,
     Filter,
     attribute,
     changes,
@@ -138,7 +137,8 @@ def _apply(
     owned = {**entries, mine.identity: mine}
     if last is not None:
         merged = _prune(merged, shape, last.fields, owned)
-    owned, changed = _settle(base, merged, owned, mine, shape, force, resets)
+    owned = _settle(base, merged, owned, mine, shape, force, resets)
+    changed = merged != base
     stripped = strip(claimed)
     owned.pop(mine.identity, None)
     if stripped:
@@ -146,7 +146,7 @@ def _apply(
         owned[mine.identity] = Entry(
             manager, APPLY, api_version, stripped, time if changed else kept, subresource
         )
-    result = with_entries(merged if changed else base, owned)
+    result = with_entries(merged, owned)
     if manager == "kubectl" and LAST_APPLIED in _annotations(result):
         return _with_last_applied(result, config)
     return result
@@ -160,8 +160,8 @@ def _settle(
     shape: Shape,
     force: bool,
     resets: Filter | None,
-) -> tuple[dict[Identity, Entry], bool]:
-    """Take from the others what the merge changed, or refuse; also tells whether it changed anything."""
+) -> dict[Identity, Entry]:
+    """Take from the others what the merge changed, or refuse."""
     change = changes(owned_part(live), owned_part(merged), shape, resets)
     taken = fieldsets.union(change.modified, change.added)
     others = {key: entry for key, entry in entries.items() if key != mine.identity}
@@ -173,13 +173,7 @@ def _settle(
         ]
         if found:
             raise Conflicts(found)
-    changed = bool(taken or change.removed) or _unowned(live) != _unowned(merged)
-    return without_fields(others, (taken, change.removed)), changed
-
-
-def _unowned(obj: Json) -> Json:
-    """What can change in an object without anyone owning it."""
-    return {key: value for key, value in metadata_of(obj).items() if key in UNOWNED_METADATA}
+    return without_fields(others, (taken, change.removed))
 
 
 def _prune(merged: Json, shape: Shape, last: FieldSet, entries: Mapping[Identity, Entry]) -> Json:

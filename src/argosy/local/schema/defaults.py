@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from argosy.local.schema.model import Json
 from argosy.local.schema.podspec import default_pod
 from argosy.local.schema.quantities import value_of
-from argosy.local.schema.reading import part, parts, text
+from argosy.local.schema.reading import part, parts, strings, text
 from argosy.local.schema.workloaddefaults import (
     claim_defaults,
     cron_job_defaults,
@@ -60,6 +60,16 @@ def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
             new["status"] = {**status, "qosClass": before["qosClass"]}
     elif group == RBAC and kind in ("Role", "ClusterRole"):
         _stored_role(new)
+    elif kind == "CustomResourceDefinition":
+        _note_stored_version(new)
+
+
+def _note_stored_version(definition: Json) -> None:
+    """A definition remembers in which versions its objects were ever stored."""
+    stores = [text(v, "name") for v in parts(definition, "spec", "versions") if v.get("storage") is True]
+    known = strings(definition, "status", "storedVersions")
+    if stores and stores[0] not in known and "status" in definition:
+        definition["status"] = {**part(definition, "status"), "storedVersions": [*known, stores[0]]}
 
 
 def quality_of_service(spec: Json) -> str:

@@ -18,7 +18,7 @@ from argosy.local.schema.errors import (
 )
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.names import service_problems, subdomain_problems
-from argosy.local.schema.reading import part, parts, text
+from argosy.local.schema.reading import part, parts, strings, text
 from argosy.local.schema.schemarules import schema_errors
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -321,12 +321,22 @@ def _selectable_errors(version: Json, path: str) -> Iterator[FieldError]:
 def _stored_errors(crd: Json) -> Iterator[FieldError]:
     if "status" not in crd:
         return
-    storage = [text(v, "name") for v in parts(crd, "spec", "versions") if v.get("storage") is True]
-    stored = part(crd, "status").get("storedVersions")
+    versions = {text(v, "name"): v.get("storage") is True for v in parts(crd, "spec", "versions")}
+    stored = strings(crd, "status", "storedVersions")
     if not stored:
         yield invalid("status.storedVersions", None, "must have at least one stored version")
-    elif isinstance(stored, list) and storage and (len(storage) > 1 or storage[0] not in stored):
-        yield invalid("status.storedVersions", stored, f"must have the storage version {storage[0]}")
+        return
+    for name, stores in versions.items():
+        if stores and name not in stored:
+            yield invalid("status.storedVersions", stored, f"must have the storage version {name}")
+    for index, name in enumerate(stored):
+        if name not in versions:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                "spec.versions until a storage migration ensures no data remains persisted in "
+                f"{name} and removes {name} from status.storedVersions"
+            )
+            yield invalid(f"status.storedVersions[{index}]", name, why)
 
 
 def _texts(raw: Json, field: str) -> list[str]:

@@ -17,7 +17,7 @@ from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.shapes import Shape, shape_of
 
 # Fields that nobody owns.
-UNOWNED_METADATA = frozenset(
+_UNOWNED_METADATA = frozenset(
     {
         "name",
         "namespace",
@@ -190,7 +190,7 @@ def strip(fields: FieldSet) -> FieldSet:
         kept = {
             key: node
             for key, node in metadata.items()
-            if key != fieldsets.SELF and key[2:] not in UNOWNED_METADATA
+            if key != fieldsets.SELF and key[2:] not in _UNOWNED_METADATA
         }
         if kept:
             result["f:metadata"] = kept
@@ -204,7 +204,7 @@ def owned_part(obj: Json) -> Json:
     result = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):
-        result["metadata"] = {k: v for k, v in metadata.items() if k not in UNOWNED_METADATA}
+        result["metadata"] = {k: v for k, v in metadata.items() if k not in _UNOWNED_METADATA}
     return result
 
 

@@ -32,7 +32,9 @@ _GO_KINDS = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int6
 
 def restore(obj: Json, schema: Schema) -> None:
     """Convert the values of an object in place; raises DecodeError for one that cannot be."""
-    for name, field in schema.structure.properties.items():
+    fields = schema.structure.properties
+    # Go's structs have metadata before anything else.
+    for name, field in sorted(fields.items(), key=lambda item: item[0] != "metadata"):
         if obj.get(name) is not None:
             obj[name] = _restored(obj[name], field)
     if schema.additional is not None:

@@ -49,6 +49,7 @@ def _merge_map(original: Json, patch: Json, schema: Schema) -> Json:
                 original[key] = _merge_map(dict(before), dict(value), child)
         elif isinstance(before, list) and isinstance(value, list):
             if deleting:
+                _check_types(before, value)
                 original[key] = [item for item in before if item not in value]
             elif "merge" in child.patch_strategy:
                 original[key] = _merge_list(before, value, child)
@@ -98,8 +99,7 @@ def _merge_ordered(original: Json, patch: Json, key: str, schema: Schema) -> Non
         merged = before
     else:
         return
-    if not before and not change:
-        raise PatchError("no elements in any of the given slices")
+    _check_types(before or [], change or [])
     original[name] = _arrange(merged, order, before or [], merge_key)
     patch.pop(name, None)
 
@@ -113,6 +113,15 @@ def _list_in(holder: Json, name: str) -> list[object] | None:
         received = GO_TYPES.get(type(found), "%!s(<nil>)")
         raise PatchError(f"expected a []interface {{}}, but received a {received}")
     return found
+
+
+def _check_types(before: list[object], change: list[object]) -> None:
+    """All items of a list that is merged have the same type."""
+    types = {type(item) for item in (*before, *change)}
+    if not types:
+        raise PatchError("no elements in any of the given slices")
+    if len(types) > 1:
+        raise PatchError(f"list element types are not identical: {go_map([before, change])}")
 
 
 def _check_order(change: list[object], order: list[object], merge_key: str) -> None:
@@ -133,6 +142,7 @@ def _check_order(change: list[object], order: list[object], merge_key: str) -> N
 def _merge_list(before: list[object], change: list[object], schema: Schema) -> list[object]:
     if not before and not change:
         return before
+    _check_types(before, change)
     first = (before or change)[0]
     if not isinstance(first, dict):
         merged = list(dict.fromkeys([*before, *change]))

@@ -39,7 +39,12 @@ def settled(value: Json) -> Json:
 
 
 def _in_order(errors: re.Match[str]) -> str:
-    return "errors:\n" + "\n".join(sorted(errors[1].splitlines()))
+    lines: list[str] = sorted(errors[1].splitlines())
+    undeclared: list[str] = [line.strip() for line in lines if line.endswith("field not declared in schema")]
+    if undeclared:
+        # Kubernetes looks no further then, at what comes after it in the order of Go's maps.
+        return min(undeclared, key=len)
+    return "errors:\n" + "\n".join(lines)
 
 
 def _marked(bookmark: Json) -> Json:
