@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from argosy.testing.defined import DEFINED as OWN
 from argosy.testing.differential import (
     JSON_PATCH,
     STRATEGIC,
@@ -24,6 +25,7 @@ from argosy.testing.oracle.widgets import DEFINED, GROUP
 WIDGETS = f"/apis/{GROUP}/v1/namespaces/$ns/widgets"
 ONE = f"{WIDGETS}/a"
 MAP = f"{CONFIG_MAPS}/a"
+OWN_NAME = f"{DEFINITIONS}/widgets.$ns.example.com"
 PRINTS = ("message", "details.causes.*.message")
 """Texts that show the whole of an object."""
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "00000000-0000-0000-0000-00000000000a"}
@@ -91,6 +93,7 @@ APPLYING: dict[str, list[Step]] = {
         apply(ONE, widget({"creationTimestamp": 1})),
         apply(ONE, widget({"creationTimestamp": "x"})),
         apply(MAP, config_map(creationTimestamp=1)),
+        apply(MAP, {**config_map(creationTimestamp=1), "binaryData": {"b": "no base64!"}}),
     ],
     "an empty status that is applied changes nothing": [
         MADE,
@@ -98,6 +101,7 @@ APPLYING: dict[str, list[Step]] = {
         apply(f"{ONE}?force=true", widget(status={}), manager="bob"),
         apply(ONE, widget({"generation": 9}), manager="bob"),
         apply(f"{ONE}/status", widget(status={}), manager="bob"),
+        apply(ONE, widget(status={"phase": "Up"}), manager="carol"),
     ],
     "apply of a status needs an object before anything else": [
         apply(f"{ONE}/status", {"apiVersion": f"{GROUP}/v1", "kind": "Widget"}),
@@ -179,10 +183,25 @@ ASKING: dict[str, list[Step]] = {
         patch(MAP, {"metadata": {"finalizers": [], "$setElementOrder/finalizers": []}}, STRATEGIC),
         patch(MAP, {"metadata": {"finalizers": "x", "$setElementOrder/finalizers": []}}, STRATEGIC),
         patch(MAP, {"metadata": {"$setElementOrder/finalizers": None}}, STRATEGIC),
+        patch(MAP, {"metadata": {"finalizers": ["example.com/a"]}}, STRATEGIC),
+        patch(MAP, {"metadata": {"finalizers": [1]}}, STRATEGIC),
+        patch(MAP, {"metadata": {"$deleteFromPrimitiveList/finalizers": [1]}}, STRATEGIC),
     ],
     "of several wrong types the first in order is told": [
         post(CONFIG_MAPS, config_map(), shown=False),
         patch(MAP, {"metadata": [], "data": {"l": 1.5}}, hide=PRINTS),
+    ],
+    "a definition keeps its names, and the versions that it was ever stored in": [
+        *OWN,
+        patch(OWN_NAME, {"spec": {"names": {"plural": "gadgets"}}}),
+        patch(OWN_NAME, {"spec": {"names": {"kind": "Gadget"}}}),
+        patch(OWN_NAME, {"spec": {"versions": []}}, hide=PRINTS),
+        patch(
+            OWN_NAME,
+            [{"op": "replace", "path": "/spec/versions/0/name", "value": "v2"}],
+            JSON_PATCH,
+            hide=PRINTS,
+        ),
     ],
     "a rule that reads a field of what has none": [
         post(f"{DEFINITIONS}?dryRun=All", ruled("integer", "self.b > 1"), hide=PRINTS),
