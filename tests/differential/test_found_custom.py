@@ -112,6 +112,11 @@ APPLYING: dict[str, list[Step]] = {
         patch(f"{ONE}?fieldManager=bob", {"spec": {"free": {"any": {"on": True}}}}),
         patch(f"{ONE}?fieldManager=carol", {"spec": {"free": {"any": [1]}}}),
     ],
+    "items that repeat where they are dropped leave owners alone": [
+        MADE,
+        patch(f"{ONE}/status", {"spec": {"tags": ["a", "a"]}}),
+        patch(f"{ONE}/status", {"spec": {"tags": [1]}}),
+    ],
     "what was there before the first apply to a status": [
         MADE,
         patch(ONE, {"metadata": {"managedFields": [{}]}}, shown=False),

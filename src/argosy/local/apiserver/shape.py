@@ -147,7 +147,7 @@ def typed_where_dropped(obj: Json, served: Served, subresource: str) -> bool:
         return True
     dropped = {name: value for name, value in obj.items() if (name == "status") is not bool(subresource)}
     dropped.pop("metadata", None)
-    return not typed_problems(dropped, served.schema)
+    return not typed_problems(dropped, served.schema, repeats=True)
 
 
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:

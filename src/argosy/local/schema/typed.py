@@ -7,9 +7,12 @@ from argosy.local.schema.shapes import KEYED, SET, MergeError, Shape, shape_of, 
 from argosy.local.schema.strategic import GO_TYPES, go_map, go_syntax
 
 
-def typed_problems(config: Json, schema: Schema) -> str:
-    """The problems as one text, each with its path; empty when there are none."""
-    found = sorted(_problems(config, schema, "", is_open=False))
+def typed_problems(config: Json, schema: Schema, *, repeats: bool = False) -> str:
+    """The problems as one text, each with its path; empty when there are none.
+
+    `repeats` when items of a list may repeat: they may in what is stored, but not in what is applied.
+    """
+    found = sorted(_problems(config, schema, "", is_open=False, repeats=repeats))
     if len(found) > 1:
         return "errors:\n" + "\n".join(f"  {problem}" for problem in found)
     return found[0] if found else ""
@@ -41,7 +44,7 @@ def _mismatch(value: object, schema: Schema) -> str:
     return f"expected {word}, got &{{{go_map(value)}}}"
 
 
-def _problems(value: object, schema: Schema, path: str, *, is_open: bool) -> Iterator[str]:
+def _problems(value: object, schema: Schema, path: str, *, is_open: bool, repeats: bool) -> Iterator[str]:
     wrong = _mismatch(value, schema)
     if wrong:
         yield f"{path}: {wrong}"
@@ -54,18 +57,20 @@ def _problems(value: object, schema: Schema, path: str, *, is_open: bool) -> Ite
         for key, item in value.items():
             child = schema.properties.get(key) or schema.additional
             if child is not None:
-                yield from _problems(item, child, f"{path}.{key}", is_open=is_open)
+                yield from _problems(item, child, f"{path}.{key}", is_open=is_open, repeats=repeats)
             elif not free:
                 yield f"{path}.{key}: field not declared in schema"
     elif isinstance(value, list) and schema.items is not None:
         if shape.kind in (SET, KEYED):
-            yield from _items(value, schema, shape, path, is_open)
+            yield from _items(value, schema, shape, path, is_open, repeats)
         else:
             for index, item in enumerate(value):
-                yield from _problems(item, schema.items, f"{path}[{index}]", is_open=is_open)
+                yield from _problems(item, schema.items, f"{path}[{index}]", is_open=is_open, repeats=repeats)
 
 
-def _items(value: list[object], schema: Schema, shape: Shape, path: str, is_open: bool) -> Iterator[str]:
+def _items(
+    value: list[object], schema: Schema, shape: Shape, path: str, is_open: bool, repeats: bool
+) -> Iterator[str]:
     seen: set[str] = set()
     for index, item in enumerate(value):
         try:
@@ -73,8 +78,8 @@ def _items(value: list[object], schema: Schema, shape: Shape, path: str, is_open
         except MergeError as error:
             yield f"{path}: element {index}: {error}"
             continue
-        if key in seen:
+        if key in seen and not repeats:
             yield f"{path}: duplicate entries for key {shown(key)}"
         seen.add(key)
         if schema.items is not None:
-            yield from _problems(item, schema.items, path + shown(key), is_open=is_open)
+            yield from _problems(item, schema.items, path + shown(key), is_open=is_open, repeats=repeats)
