@@ -1,8 +1,8 @@
 """The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -23,6 +23,7 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
+from argosy.reconcile.crowd import MANY, TOLD_WITHIN
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import Reconciler
 from argosy.reconcile.site import Helper, Site
@@ -83,9 +84,13 @@ class Api:
             self.quota -= 1
         self.version += 1
         metadata = {**cast("dict[str, object]", body["metadata"]), "resourceVersion": str(self.version)}
-        metadata["uid"] = f"uid-{self.version}"
+        metadata |= {"uid": f"uid-{self.version}", "creationTimestamp": "2026-01-01T00:00:00Z"}
         self.log.append(f"create {kind.resource.kind} {metadata['name']}")
         return msgspec.convert({**body, "metadata": metadata}, kind)
+
+    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+        del namespace, options
+        self.log.append(f"delete {kind.resource.kind} {name}")
 
     def writes(self) -> list[str]:
         return [line for line in self.log if line.startswith("status")]
@@ -154,6 +159,9 @@ class Stage:
     async def _pass(self, key: Key) -> Wake | None:
         self.passes += 1
         return await self.reconciler.reconcile(key)
+
+    def pod_goes(self, index: int) -> None:
+        self.caches.pods._store(Key("default", f"mnist-worker-{index}"), None)
 
     def pods_become(self, phase: str, *indexes: int) -> None:
         for index in indexes:
@@ -328,6 +336,87 @@ async def test_a_record_that_does_not_come_back_stops_everything(stage: Stage) -
     assert "trainingruns.argosy.dev" in stage.api.stored().status.message
     await stage.go()
     assert stage.api.log == [], "it does not write again and again"
+
+
+@pytest.fixture
+def crowded(stage: Stage) -> Iterator[Stage]:
+    """The job among many that are worked on, under a definition that is known to keep Records."""
+    stage.reconciler.crowd.proven = True
+    with ExitStack() as others:
+        for _ in range(MANY):
+            others.enter_context(stage.reconciler.crowd)
+        yield stage
+
+
+async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded: Stage) -> None:
+    assert await crowded.go() == pytest.approx(TOLD_WITHIN)
+    assert crowded.api.writes() == []
+    assert {f"create Pod mnist-worker-{index}" for index in range(3)} <= set(crowded.api.log)
+    crowded.pods_become("Running", 0)
+    crowded.clock.seconds += 1
+    await crowded.go()
+    assert crowded.api.log == [], "one that runs while others come up is not worth a write yet"
+    crowded.pods_become("Running", 1, 2)
+    await crowded.go()
+    assert crowded.api.log == ["status Running"]
+
+
+async def test_in_a_crowd_pods_that_do_not_come_up_are_told_of_after_a_while(crowded: Stage) -> None:
+    wake = await crowded.go()
+    crowded.clock.seconds += wake or 0.0
+    await crowded.go()
+    assert crowded.api.log == ["status Starting"]
+    await until_quiet(crowded)
+
+
+async def test_in_a_crowd_a_refusal_is_told_at_once(crowded: Stage) -> None:
+    crowded.api.quota = 1
+    assert await crowded.go() == 0.0
+    assert crowded.api.writes() == []
+    await crowded.go()
+    assert crowded.api.writes() == ["status Starting"]
+    assert "exceeded quota" in crowded.api.stored().status.message
+
+
+async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded: Stage) -> None:
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    await crowded.go()
+    crowded.pod_goes(1)
+    await crowded.go()
+    assert crowded.api.log == ["create Pod mnist-worker-1"]
+    crowded.pods_become("Running", 1)
+    await crowded.go()
+    assert crowded.api.log == ["status Running"]
+
+
+async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(crowded: Stage) -> None:
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    await crowded.go()
+    crowded.pods_become("Failed", 1)
+    await crowded.go()
+    assert crowded.api.log == ["status Restarting", "delete Pod mnist-worker-1"]
+
+
+async def test_a_crowd_under_an_unknown_definition_makes_nothing_before_a_record_came_back(
+    crowded: Stage,
+) -> None:
+    crowded.reconciler.definition_changed()
+    crowded.api.prunes = True
+    await crowded.go()
+    assert [line for line in crowded.api.log if line.startswith("create")] == []
+
+
+async def test_a_record_that_was_not_written_is_decided_anew_after_a_conflict(crowded: Stage) -> None:
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    crowded.api.refuse = Conflict(409, "Conflict", "")
+    await crowded.go()
+    crowded.api.refuse = None
+    await crowded.go()
+    assert crowded.api.log == ["status Running"]
+    assert crowded.api.stored().status.start_time is not None, "the pods tell when it was"
 
 
 async def test_a_finished_job_leaves_nothing_behind(stage: Stage) -> None:

@@ -37,6 +37,12 @@ def failed(scope: Scope) -> World:
     return world
 
 
+def deleted() -> World:
+    world = running(job())
+    world.remove(world.pods["job-worker-1"])
+    return world
+
+
 def edited(before: Workload, after: Workload) -> World:
     world = running(before)
     world.edit(after)
@@ -64,6 +70,7 @@ def exhausted() -> World:
 SCENES: dict[str, Callable[[], World]] = {
     "a new job": lambda: World(job()),
     "a new gang": lambda: World(job(gang=Gang(3))),
+    "a deleted pod": deleted,
     "a failed pod": lambda: failed(Scope.POD),
     "a failed pod whose role starts anew": lambda: failed(Scope.ROLE),
     "a failed pod whose job starts anew": lambda: failed(Scope.JOB),
@@ -75,15 +82,20 @@ SCENES: dict[str, Callable[[], World]] = {
     "a job out of restarts": exhausted,
 }
 REQUESTS = 8
+CROWDED = pytest.mark.parametrize("crowded", [False, True], ids=["alone", "in a crowd"])
 
 
+@CROWDED
 @pytest.mark.parametrize("age", [0, 1, 3], ids=lambda age: f"a list {age} changes old")
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
-def test_a_crash_at_every_request_changes_nothing(scene: Callable[[], World], age: int) -> None:
+def test_a_crash_at_every_request_changes_nothing(
+    scene: Callable[[], World], age: int, crowded: bool
+) -> None:
     undisturbed = scene()
     undisturbed.settle()
     for requests in range(REQUESTS):
         world = scene()
+        world.crowded = crowded
         world.sync()
         world.run(crash_after=requests)
         world.restart(age)
@@ -92,11 +104,13 @@ def test_a_crash_at_every_request_changes_nothing(scene: Callable[[], World], ag
         assert end_of(world) == end_of(undisturbed), f"after {requests} requests"
 
 
+@CROWDED
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
-def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], World]) -> None:
+def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], World], crowded: bool) -> None:
     """One more request each time, in a world that goes on meanwhile."""
     undisturbed, world = scene(), scene()
     undisturbed.settle()
+    world.crowded = crowded
     for requests in range(REQUESTS):
         world.sync()
         world.run(crash_after=requests)

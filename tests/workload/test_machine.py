@@ -105,6 +105,10 @@ class Life(RuleBasedStateMachine):
         self.world.run()
 
     @rule()
+    def a_crowd_of_jobs_comes_or_goes(self) -> None:
+        self.world.crowded = not self.world.crowded
+
+    @rule()
     def caches_catch_up(self) -> None:
         self.world.sync()
 

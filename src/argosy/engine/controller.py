@@ -73,6 +73,7 @@ class Controller(Generic[K]):
             self._waited.observe(self.queue.waited)
             with about(controller=self.name, object=str(key)):
                 await self._pass(key)
+            await asyncio.sleep(0)  # thousands of passes with nothing to wait for must not keep the loop
 
     async def _pass(self, key: K) -> None:
         began = self._clock.monotonic()

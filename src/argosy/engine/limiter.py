@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class WriteLimits(Struct, frozen=True):
-    in_flight: int = 128
+    in_flight: int = 64
     first: int = 32
     per_second: float | None = None
 
@@ -94,4 +94,4 @@ class WriteLimiter:
 
 
 CLIMB = 1 / 16
-"""How much of a place each success adds at least: from one to 128 in about two thousand writes."""
+"""How much of a place each success adds at least: from one to 64 in about a thousand writes."""

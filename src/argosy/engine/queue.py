@@ -3,7 +3,7 @@
 A key that is added while it is being worked on runs again afterwards. A key that fails waits, twice as long
 each time and with jitter. Every key rests after a pass five times as long as that worked (at most 200 ms),
 so that an object with thousands of children, each of whose events adds it again, leaves the core to others.
-Ready keys are served first come, first served.
+Of the keys that are ready those added at once go before those that were put off (see `lanes`).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from argosy.engine.backoff import Backoff
+from argosy.engine.lanes import Lanes
 
 K = TypeVar("K", bound=Hashable)
 
@@ -33,8 +34,7 @@ class Queue(Generic[K]):
     ) -> None:
         self._backoff = backoff
         self._rest_most = rest_most
-        self._ready: dict[K, float] = {}
-        """With when they became so; the first is the oldest."""
+        self._ready: Lanes[K] = Lanes()
         self.waited = 0.0
         """Seconds that the key which was taken last had been ready."""
         self._due: dict[K, float] = {}
@@ -55,7 +55,7 @@ class Queue(Generic[K]):
     @property
     def age(self) -> float:
         """Seconds that the oldest ready key has waited; 0 when none is ready."""
-        since = next(iter(self._ready.values()), None)
+        since = self._ready.oldest
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     @property
@@ -64,15 +64,20 @@ class Queue(Generic[K]):
         return not self._ready and not self._active and not self._again
 
     def add(self, key: K) -> None:
+        self._add(key, first=True)
+
+    def _add(self, key: K, *, first: bool) -> None:
         if key in self._active:
             self._again.add(key)
             return
         rest = self._rest_left(key)
         if rest > 0:
             self._schedule(key, rest)
-        elif key not in self._ready:
+            return
+        known = key in self._ready
+        self._ready.add(key, asyncio.get_running_loop().time(), first=first)
+        if not known:
             self._due.pop(key, None)
-            self._ready[key] = asyncio.get_running_loop().time()
             self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -93,8 +98,8 @@ class Queue(Generic[K]):
                 if waiter.done() and not waiter.cancelled():
                     self._wake()
                 raise
-        key = next(iter(self._ready))
-        self.waited = asyncio.get_running_loop().time() - self._ready.pop(key)
+        key, since = self._ready.take()
+        self.waited = asyncio.get_running_loop().time() - since
         self._due.pop(key, None)
         self._active.add(key)
         return key
@@ -106,13 +111,13 @@ class Queue(Generic[K]):
             self._rest(key, min(took * REST_FACTOR, self._rest_most))
         if key in self._again:
             self._again.discard(key)
-            self.add(key)
+            self._add(key, first=False)
 
     def discard(self, key: K) -> None:
         """What the key named is gone. Being worked on, it runs once more, so that the pass notices."""
         if key in self._active:
             self._again.add(key)
-        self._ready.pop(key, None)
+        self._ready.drop(key)
         self._due.pop(key, None)
         self._failures.pop(key, None)
         self._resting.pop(key, None)
@@ -182,7 +187,7 @@ class Queue(Generic[K]):
             due = self._due.get(key)
             if due is not None and due <= now:
                 del self._due[key]
-                self.add(key)
+                self._add(key, first=False)
         if self._heap:
             self._arm()
 

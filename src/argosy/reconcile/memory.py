@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Outcome
+from argosy.workload.record import Record
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 30.0
@@ -37,6 +38,9 @@ class Memory(Struct):
     """Numbers alone are not written before this time, on the monotonic clock."""
     flush_at: float | None = None
     """Numbers alone are waiting to be written; then they are."""
+    unwritten: Record | None = None
+    """A Record that pods were made by already and that is written with a later pass. Lost, the pods tell
+    it."""
     look_at: float | None = None
     """Something seen is in doubt; look again then."""
     pruned_until: float = float("-inf")

@@ -2,7 +2,8 @@
 
 The Record is written first, at the version that was decided on. Refused, nothing is performed: whoever
 wrote in between is heard first. So a crash anywhere, an old cache or a second operator can neither count a
-failure twice nor forget why something was done.
+failure twice nor forget why something was done. In a crowd of jobs a Record that says nothing but what the
+pods say themselves may follow later (see `crowd`).
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from argosy.engine.lines import Log, also_about
 from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.caches import Caches
+from argosy.reconcile.crowd import Crowd
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
@@ -101,6 +103,7 @@ class Reconciler(Generic[T]):
         self.pods = pods
         self.statistics = statistics
         self.memories: dict[Key, Memory] = {}
+        self.crowd = Crowd()
         self.unreadable = Unreadable(dialect, client, clock, recorder)
         jobs.subscribe(self._readable)
         jobs.when_undecodable(self.unreadable.note)
@@ -116,7 +119,8 @@ class Reconciler(Generic[T]):
             self._forget(key)
             return None
         try:
-            return await self._pass(key, job)
+            with self.crowd:
+                return await self._pass(key, job)
         finally:
             if self.jobs.get(*key) is None:
                 self.gone(job)  # meanwhile: what was kept of it since goes too
@@ -129,26 +133,33 @@ class Reconciler(Generic[T]):
         lowered = self._lower(job, memory)
         seen = self.caches.observe(job.metadata.uid, memory)
         try:
-            before = self.dialect.record(job)
+            stored = self.dialect.record(job)
         except LaterRecordError as error:
             return self._report_later(job, str(error), memory)
+        before = memory.unwritten or stored
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, refuse(before, lowered, job.metadata.generation, now)
         else:
             workload, plan = lowered, decide(lowered, before, seen, now)
-        try:
-            written = await self._write(job, workload, plan.record, expected(seen, plan.actions), memory)
-        except _UnwritableError as error:
-            return self._report_unwritable(job, str(error), memory)
+        written: T | None = job
+        if self.crowd.puts_off(before, plan, seen, memory, self.clock.monotonic()):
+            memory.unwritten = plan.record
+        else:
+            try:
+                written = await self._write(job, workload, plan.record, expected(seen, plan.actions), memory)
+            except _UnwritableError as error:
+                return self._report_unwritable(job, str(error), memory)
         if written is None:
             return Wake(1.0)  # refused: the watch brings what was written in between
-        if written is not job and self.dialect.record(written) != plan.record:
-            return await self._report_pruned(written, workload, plan.record, seen, memory)
+        if written is not job:
+            if self.dialect.record(written) != plan.record:
+                return await self._report_pruned(written, workload, plan.record, seen, memory)
+            self.crowd.proven = True
         self.statistics.passed(self.kind, key, before, plan.record, plan.restarts)
         _log(before, plan.record)
         self._tell(written, plan.actions)
-        if workload is not None:
+        if workload is not None and plan.actions:
             await self._performer(workload, memory).perform(plan.actions)
         settled = plan.record == before or _settled(workload, plan, seen, now)
         return self._next(key, plan, seen, memory, now, settled=settled)
@@ -163,6 +174,7 @@ class Reconciler(Generic[T]):
 
     def definition_changed(self) -> list[Key]:
         """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
+        self.crowd.proven = False
         waiting = [key for key, memory in self.memories.items() if memory.pruned_until > 0]
         for key in waiting:
             self.memories[key].pruned_until = float("-inf")
@@ -192,7 +204,7 @@ class Reconciler(Generic[T]):
         """The job with its status up to date, or None if somebody wrote in between."""
         status = self.dialect.project(job, workload, record, seen)
         if status == job.status:
-            memory.flush_at = None
+            memory.flush_at = memory.unwritten = None
             return job
         if self.clock.monotonic() < memory.counts_from and not urgent(job.status, status):
             memory.flush_at = memory.counts_from
@@ -200,6 +212,7 @@ class Reconciler(Generic[T]):
         try:
             written = await self._replace_status(job, status)
         except Conflict:
+            memory.unwritten = None
             return None
         except NotFound:
             memory.unfound += 1
@@ -209,6 +222,7 @@ class Reconciler(Generic[T]):
         except Invalid as error:
             raise _UnwritableError(f"refuses the status ({error.message})") from None
         memory.unfound = 0
+        memory.unwritten = None
         memory.counts_from = self.clock.monotonic() + COUNTS_EVERY
         memory.flush_at = None
         return written

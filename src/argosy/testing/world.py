@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW
 from argosy.workload.decide import decide, refuse
-from argosy.workload.memory import remember
+from argosy.workload.memory import remember, told_by_pods
 from argosy.workload.model import Problem, Problems, Workload
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import (
@@ -56,6 +56,9 @@ class World:
         self.children: dict[tuple[str, str], str] = {}
         self.group: ObservedGroup | None = None
         self.nodes_down: set[str] = set()
+        self.crowded = False
+        """Many jobs are worked on at once: what pods tell is written later."""
+        self.unwritten: Record | None = None
         self.prunes = False
         self.forgot = False
         """A Record that was written is lost."""
@@ -81,7 +84,7 @@ class World:
         if job is None:
             return None
         seen = self.observe()
-        before = decode(job.status)
+        before = self.unwritten or decode(job.status)
         if self.broken:
             plan = refuse(before, _BROKEN, job.workload.generation, self.now)
             assert not [action for action in plan.actions if not isinstance(action, Emit)]
@@ -98,8 +101,11 @@ class World:
             requests += 1
 
         try:
-            if encode(plan.record) != job.status:
+            if self._puts_off(before, plan, seen):
+                self.unwritten = plan.record
+            elif encode(plan.record) != job.status:
                 request()
+                self.unwritten = None
                 if not self._write(job, plan.record):
                     return None
                 self._check_count(before, plan.record, seen)
@@ -127,6 +133,7 @@ class World:
 
     def restart(self, age: int) -> None:
         """The operator comes back with nothing but a list of pods, which may be some versions old."""
+        self.unwritten = None
         self.known_job = self.job
         self.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
         self.absent.clear()
@@ -186,6 +193,7 @@ class World:
 
     def settle(self, most: int = 100) -> Plan | None:
         """Passes with caches up to date and time going by, until nothing is left to do."""
+        self.crowded = False
         for _ in range(most):
             self.sync()
             before = (self.job, dict(self.pods), dict(self.children))
@@ -203,6 +211,10 @@ class World:
         raise AssertionError(f"not settled after {most} passes: {self.job} {self.pods}")
 
     # What happens inside.
+
+    def _puts_off(self, before: Record | None, plan: Plan, seen: Observed) -> bool:
+        asked = bool(plan.actions or self.unwritten)
+        return self.crowded and not self.prunes and asked and told_by_pods(before, plan, seen)
 
     def _write(self, job: Job, record: Record) -> bool:
         assert decode(encode(record)) == record, "a Record must survive being stored"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from argosy.workload.model import Phase, Restart, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import present
+from argosy.workload.plan import CreatePod, EnsureChild, EnsurePodGroup, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.times import on_this_clock
 
@@ -27,6 +28,32 @@ def remember(workload: Workload, record: Record | None, seen: Observed, now: dat
     record = _believe_labels(record, seen, workload.limits.restarts)
     roles = {name: _remember_role(role, record, seen, now) for name, role in workload.roles.items()}
     return _counted_in_place(replace(record, roles=roles))
+
+
+def told_by_pods(before: Record | None, plan: Plan, seen: Observed) -> bool:
+    """Whether the plan's Record, if it were lost, would be remembered from pods.
+
+    So it is as long as pods are only made, for the first time or in a gap: nothing is counted for that, and
+    whether pods are missing is there to be seen.
+    """
+    if seen.outcomes or not all(isinstance(one, _MAKING) for one in plan.actions):
+        return False
+    if before is None:
+        return _first(plan.record)
+    return _without_words(plan.record) == _without_words(before)
+
+
+_MAKING = (CreatePod, EnsureService, EnsurePodGroup, EnsureChild)
+
+
+def _first(record: Record) -> bool:
+    """Whether the first pods are being made, and nothing else has ever happened."""
+    started = record.phase is Phase.STARTING and record.attempt == 1
+    return started and not record.history and not any(role.replaced for role in record.roles.values())
+
+
+def _without_words(record: Record) -> Record:
+    return replace(record, phase=Phase.PENDING, since=None, reason="", message="", waiting=None)
 
 
 def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:

@@ -1,0 +1,46 @@
+"""When pods are made before the Record of them is written.
+
+A write of a job's status costs the API server more than two pods do. Where many jobs come at once, or lose a
+pod each, what all of them wait for is the API server. Then a Record that says nothing but what the pods will
+say themselves is written with a later pass, which often has more to tell; so a job that comes up is written
+once instead of twice (docs/decisions/007).
+"""
+
+from argosy.reconcile.memory import Memory
+from argosy.workload.memory import told_by_pods
+from argosy.workload.observed import Observed
+from argosy.workload.plan import Plan
+from argosy.workload.record import Record
+
+MANY = 8
+"""Passes at a time that make a crowd."""
+
+TOLD_WITHIN = 5.0
+"""Seconds after which a job is told about at the latest."""
+
+
+class Crowd:
+    """The passes under way over the jobs of one kind."""
+
+    def __init__(self) -> None:
+        self._passes = 0
+        self.proven = False
+        """Whether a Record has come back whole under the kind's definition of now. Before that nothing is
+        made."""
+
+    def __enter__(self) -> None:
+        self._passes += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._passes -= 1
+
+    def puts_off(self, before: Record | None, plan: Plan, seen: Observed, memory: Memory, now: float) -> bool:
+        """Whether this plan's Record is written with a later pass; `now` is on the monotonic clock."""
+        if not told_by_pods(before, plan, seen):
+            return False
+        if memory.unwritten is not None:
+            return memory.flush_at is not None and now < memory.flush_at
+        if not plan.actions or not self.proven or self._passes < MANY:
+            return False
+        memory.flush_at = now + TOLD_WITHIN
+        return True
