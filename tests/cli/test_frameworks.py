@@ -40,7 +40,7 @@ def test_a_built_in_one_conforms() -> None:
 
 
 def test_one_that_is_not_there() -> None:
-    assert "there is no framework pytroch; there are custom, " in said(
+    assert "there is no framework pytroch; there are bagua, custom, " in said(
         conformance, "framework", "pytroch", code=1
     )
 

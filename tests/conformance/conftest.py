@@ -22,7 +22,8 @@ REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
 RARER = (
     "Open MPI 5",
     "Intel MPI",
-    *(f"examples/{name}" for name in ("standalone", "jax", "dask", "xgboost", "tensorflow/ps", "horovod")),
+    *("examples/standalone", "examples/jax", "examples/dask", "examples/xgboost"),
+    *("examples/tensorflow/ps", "examples/horovod", "examples/bagua", "examples/deepspeed"),
 )
 """On a cluster, where all takes longer, these are left to `scripts/test --long`."""
 PATIENCE = 240

@@ -70,7 +70,7 @@ LONG = "x" * 54
 PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     "an unknown framework": (
         run(framework="pytroch"),
-        "spec.framework: there is no framework 'pytroch'; there are custom, ",
+        "spec.framework: there is no framework 'pytroch'; there are bagua, custom, ",
     ),
     "an unknown option": (
         run(framework="pytorch", options={"procPerNode": 2}),

@@ -110,6 +110,19 @@ WRONG: dict[str, tuple[str, Options, str]] = {
         "spec.options.slotsPerWorker: 0 is not possible; must be an integer from 1 to 1024; "
         "spec.options.launcherAsWorker: null is not possible; must be true or false",
     ),
+    "wrong ports of Bagua": (
+        "bagua",
+        {"availablePorts": [0]},
+        "spec.options.availablePorts: [0] is not possible; must be a list, each of it an integer"
+        " from 1 to 65535",
+    ),
+    "wrong ones of DeepSpeed": (
+        "deepspeed",
+        {"procsPerNode": -1, "port": "ssh", "implementation": "pdsh"},
+        "spec.options.procsPerNode: -1 is not possible; must be an integer from 1 to 1024; "
+        'spec.options.port: "ssh" is not possible; must be an integer from 1 to 65535; '
+        'spec.options.implementation: "pdsh" is not possible; must be ompi, mpich or intel',
+    ),
     "an option for pods that are left alone": (
         "standalone",
         {"port": 1},

@@ -44,6 +44,13 @@ CASES = {
     "tensorflow, dynamic": ("tensorflow", replace(workload(WORKER), options={"dynamicWorkers": True})),
     "xgboost": ("xgboost", workload(WORKER, role("board", 1, policy=None))),
     "horovod": ("horovod", replace(workload(LAUNCHER, WORKER), options={"controller": "gloo"})),
+    "bagua": ("bagua", workload(role("master", 1, policy=None), WORKER)),
+    "bagua, elastic": (
+        "bagua",
+        workload(replace(WORKER, elastic=Elastic(1, 4)), role("etcd", 1, policy=None)),
+    ),
+    "deepspeed": ("deepspeed", workload(WORKER, role("board", 1, policy=None))),
+    "deepspeed, with a launcher": ("deepspeed", workload(LAUNCHER, WORKER)),
     "custom, large": ("custom", workload(role("worker", 600, policy=None))),
 }
 

@@ -10,9 +10,11 @@ from importlib.metadata import EntryPoint, entry_points
 
 from msgspec import Struct
 
+from argosy.frameworks.bagua import Bagua
 from argosy.frameworks.base import Framework
 from argosy.frameworks.custom import Custom
 from argosy.frameworks.dask import Dask
+from argosy.frameworks.deepspeed import DeepSpeed
 from argosy.frameworks.horovod import Horovod
 from argosy.frameworks.jax import Jax
 from argosy.frameworks.mpi import Mpi
@@ -23,8 +25,10 @@ from argosy.frameworks.xgboost import XGBoost
 
 GROUP = "argosy.frameworks"
 OURS: tuple[type[Framework], ...] = (
+    Bagua,
     Custom,
     Dask,
+    DeepSpeed,
     Horovod,
     Jax,
     Mpi,

@@ -5,7 +5,7 @@ is made. It has its stamp when it is complete, and a lock makes a second maker w
 where it stays, since the programs in it know their place.
 
 Horovod is there as source only and goes with no current PyTorch: it is built against Debian's, which takes
-minutes.
+minutes. DeepSpeed stands beside Debian's PyTorch too, for the current one is thirty times as large.
 """
 
 import fcntl
@@ -25,6 +25,7 @@ from argosy.testing.commands import REPOSITORY
 _STAMP = "argosy-stamp"
 _DEBIAN: Final = Path("/usr/bin/python3")
 _BUILDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "deepspeed": {"DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu"},
     "horovod": {
         "HOROVOD_WITH_PYTORCH": "1",
         "HOROVOD_WITHOUT_TENSORFLOW": "1",
@@ -32,7 +33,7 @@ _BUILDS: Final[Mapping[str, Mapping[str, str]]] = {
         "HOROVOD_WITH_MPI": "1",
         "HOROVOD_WITH_GLOO": "1",
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
-    }
+    },
 }
 """What is built from source, beside the packages of Debian's Python, and the variables that say how."""
 
@@ -113,7 +114,7 @@ def _run(*words: str | Path, variables: Mapping[str, str] | None = None) -> None
 def main(names: list[str]) -> int:
     """Install those named, or all, two at a time: one is fetched while another is built."""
     wanted = [environment for environment in every() if not names or environment.name in names]
-    wanted.sort(key=lambda environment: environment.name not in _BUILDS)  # what takes longest begins
+    wanted.sort(key=lambda environment: environment.name != "horovod")  # what takes longest begins
     with ThreadPoolExecutor(2) as pool:
         return 0 if all(pool.map(_installed, wanted)) else 1
 

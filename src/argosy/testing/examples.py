@@ -5,6 +5,7 @@ environment. That is the project's, or one made of the example's own requirement
 PyTorch and no Open MPI, so they see the machine's own as well.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ from typing import Final, cast
 import yaml
 
 from argosy.cli.here import Manifest, see_here
-from argosy.testing import environments
+from argosy.testing import assets, environments
+from argosy.testing.assets import MissingAsset
 from argosy.testing.commands import REPOSITORY, environment
 from argosy.testing.mpi import SYSTEM
 
@@ -30,12 +32,16 @@ WANTED: Final[Mapping[str, str]] = {
     "examples/tensorflow/run.yaml": "found the slope",
     "examples/tensorflow/ps.yaml": "found the slope",
     "examples/xgboost/run.yaml": "on rows never seen",
+    "examples/bagua/run.yaml": "rank 0 of 3 with 3 ports",
+    "examples/bagua/elastic.yaml": "rank 1 of 2 with 2 ports",
+    "examples/deepspeed/run.yaml": "rank 1 of 2 found the slope",
     "examples/horovod/mpi.yaml": "2 ranks found the slope",
     "examples/horovod/gloo.yaml": "2 ranks found the slope",
 }
 """What each says when it went well."""
 ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
+_WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
 _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
 """What the examples of a folder import."""
 
@@ -44,6 +50,11 @@ def missing(example: str) -> str:
     """Why an example cannot run on this machine; empty when it can."""
     if own := environments.of_example(example):
         return own.missing
+    if example in _WITH_ETCD:
+        try:
+            assets.find("etcd")
+        except MissingAsset as error:
+            return str(error)
     module = _NEEDED.get(Path(example).parts[1])
     if module is None:
         return ""
@@ -58,14 +69,17 @@ def manifest(example: str) -> Manifest:
     document = yaml.safe_load((REPOSITORY / example).read_text())
     own = environments.of_example(example)
     prefix = own.prefix if own else Path(sys.prefix)
-    seen = see_here(document, REPOSITORY, prefix, prefix / "bin" / "python", environment())
+    programs = (assets.find("etcd").parent,) if example in _WITH_ETCD else ()
+    path = os.pathsep.join((environment()["PATH"], *map(str, programs)))
+    seen = see_here(document, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
     for role in cast("Manifest", cast("Manifest", seen["spec"])["roles"]).values():
-        _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]))
+        _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]), programs)
     return seen
 
 
-def _mount(pod: Manifest) -> None:
-    folders = {f"system-{number}": str(path) for number, path in enumerate(SYSTEM) if path.is_dir()}
+def _mount(pod: Manifest, programs: tuple[Path, ...]) -> None:
+    wanted = (*SYSTEM, *programs)
+    folders = {f"system-{number}": str(path) for number, path in enumerate(wanted) if path.is_dir()}
     volumes = [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()]
     mounts = [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()]
     pod["volumes"] = [*cast("list[object]", pod.get("volumes", [])), *volumes]

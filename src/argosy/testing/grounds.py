@@ -18,7 +18,7 @@ import msgspec
 
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.testing import badday, commands, environments, mpi
-from argosy.testing.assets import DEFAULT
+from argosy.testing.assets import DEFAULT, Programs
 from argosy.testing.cluster import lifecycle
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.release import SELECTOR
@@ -166,8 +166,9 @@ def turn(owner: int, *, alone: bool) -> Iterator[None]:
 
 
 def _shown() -> tuple[str, ...]:
-    """What pods mount of this machine: the clone, its Python, implementations of MPI, and frameworks."""
-    folders = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix), mpi.cache(), environments.cache()}
+    """What pods mount of this machine: the clone, its Python, MPIs, frameworks, an etcd."""
+    own = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
+    folders = own | {mpi.cache(), environments.cache(), Programs().cache}
     return tuple(str(path) for path in sorted(folders) if path.is_dir() and path != Path("/usr"))
 
 

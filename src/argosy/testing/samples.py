@@ -9,6 +9,10 @@ from argosy.frameworks.base import Framework, Sample
 _ranked = partial(Sample, rank="RANK", world="WORLD_SIZE")
 
 BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
+    "bagua": (
+        _ranked(title="static", roles={"master": 1, "worker": 2}, ranked=("master", "worker")),
+        Sample(title="elastic", roles={"worker": 2, "etcd": 1}, elastic={"worker": (1, 4)}),
+    ),
     "custom": (
         Sample(title="two roles", roles={"ps": 1, "worker": 3}, rank="INDEX"),
         Sample(title="elastic", roles={"worker": 2}, elastic={"worker": (1, 4)}, rank="INDEX"),
@@ -29,6 +33,11 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
             roles={"scheduler": 1, "worker": 2, "launcher": 1},
             elastic={"worker": (1, 4)},
         ),
+    ),
+    "deepspeed": (
+        _ranked(title="each pod by itself", roles={"worker": 3}),
+        _ranked(title="four a pod", roles={"worker": 2}, options={"procsPerNode": 4}, slots=4),
+        Sample(title="from a launcher", roles={"launcher": 1, "worker": 2}),
     ),
     "horovod": (
         Sample(title="over MPI", roles={"launcher": 1, "worker": 2}, options={"controller": "mpi"}),

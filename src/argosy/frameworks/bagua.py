@@ -1,0 +1,175 @@
+"""Bagua: a static group around a master, or an elastic one around etcd when role `worker` has `elastic`.
+
+Static: one `master`, which is rank 0, and `worker`. Elastic: `worker` and one `etcd`, which runs an etcd if
+it has no command; workers meet there under the job's name. Bagua wants to be told which ports it may use: the
+first two are for meeting, the others for its own servers, in the elastic form shared out among the workers.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection, Port
+from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, with_defaults
+from argosy.workload.model import Dependency, Problem, Resize, Role, Rules, Scope, Workload
+
+MASTER, WORKER, ETCD = "master", "worker", "etcd"
+FIRST_PORT = 12345
+
+
+class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    available_ports: Annotated[tuple[PortNumber, ...], Meta(max_length=1000)] = ()
+    """Ports to hand out; if empty, as many as are needed from 12345 on."""
+
+
+class Bagua:
+    name: ClassVar[str] = "bagua"
+    Options: ClassVar[type[Struct]] = Options
+
+    def defaults(self, workload: Workload) -> Workload:
+        first = ETCD if _elastic(workload) else MASTER
+        waits = (Dependency(first),) if first in workload.roles else ()
+        return replace(
+            workload,
+            roles={
+                name: with_defaults(role, depends_on=waits if name == WORKER else ())
+                for name, role in workload.roles.items()
+            },
+        )
+
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        needed = (WORKER, ETCD) if _elastic(workload) else (MASTER,)
+        for name in needed:
+            yield from required(workload, name)
+        for name in (MASTER, ETCD):
+            yield from at_most_one(workload, name)
+        if _elastic(workload) and MASTER in workload.roles:
+            said = "an elastic group meets at its etcd; take the role away or take elastic away"
+            yield Problem("spec.roles.master", said)
+        yield from _port_problems(workload)
+
+    def rules(self, workload: Workload) -> Rules:
+        elastic = _elastic(workload)
+        deciding = (WORKER,) if elastic else _ranked(workload)
+        failing = (WORKER, ETCD) if elastic else deciding
+        return Rules(
+            succeeded_when=(deciding,),
+            failed_when=tuple((name,) for name in failing if name in workload.roles),
+            restart_scope=Scope.POD if elastic else Scope.JOB,
+            resize=Resize.LIVE if elastic else Resize.RESTART,
+            services=tuple(workload.roles),
+        )
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        ports = _ports(workload)
+        if _elastic(workload):
+            return _in_elastic(workload, role, index, ports)
+        return _in_static(workload, role, index, ports)
+
+
+def _in_static(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
+    ranked = _ranked(workload)
+    if role.name not in ranked:
+        return Injection()
+    services = [_service(workload, name) for name in reversed(ranked)]
+    return Injection(
+        env={
+            "BAGUA_SSH_PORT": str(ports[0]),
+            "MASTER_PORT": str(ports[1]),
+            "BAGUA_AVAILABLE_PORTS": _joined(ports[2:]),
+            "MASTER_ADDR": workload.address(MASTER, 0),
+            "WORLD_SIZE": str(sum(workload.roles[name].replicas for name in ranked)),
+            "RANK": str(index + 1 if role.name == WORKER else 0),
+            "BAGUA_NODE_DOMAIN_NAMES": ",".join(
+                address for name in ranked for address in workload.addresses[name]
+            ),
+            "SERVICE_DOMAIN_NAME": " ".join(services),
+        },
+        ports=_named(ports),
+    )
+
+
+def _in_elastic(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
+    meeting = {"ETCD_CLIENT_PORT": str(ports[0]), "ETCD_SERVER_PORT": str(ports[1])}
+    if role.name == ETCD:
+        return Injection(
+            env={**meeting, "ETCD_ENABLE_V2": "true"},  # for Bagua's client; etcd up to 3.5 reads it
+            ports=_named(ports[:2]),
+            default_command=_etcd(workload, ports[0], ports[1]),
+        )
+    if role.name != WORKER or role.elastic is None:
+        return Injection()
+    share = (len(ports) - 2) // role.replicas
+    mine = ports[2 + share * index : 2 + share * (index + 1)]
+    return Injection(
+        env={
+            **meeting,
+            "ETCD_HOST": workload.address(ETCD, 0),
+            "JOB_ID": workload.name,
+            "MIN_SIZE": str(role.elastic.min),
+            "MAX_SIZE": str(role.elastic.max),
+            "SERVICE_DOMAIN_NAME": _service(workload, WORKER),
+            "BAGUA_SSH_PORT": str(mine[0]),
+            "BAGUA_AVAILABLE_PORTS": _joined(mine[1:]),
+        },
+        ports=_named(mine),
+    )
+
+
+def _etcd(workload: Workload, client: int, peer: int) -> tuple[str, ...]:
+    address = workload.address(ETCD, 0)
+    return (
+        "etcd",
+        f"--listen-client-urls=http://0.0.0.0:{client}",
+        f"--advertise-client-urls=http://{address}:{client}",
+        f"--listen-peer-urls=http://0.0.0.0:{peer}",
+        f"--initial-advertise-peer-urls=http://{address}:{peer}",
+        f"--initial-cluster=default=http://{address}:{peer}",
+        "--data-dir=/tmp/etcd",
+        "--log-level=warn",
+    )
+
+
+def _port_problems(workload: Workload) -> Iterator[Problem]:
+    ports = options_of(workload, Options).available_ports
+    path = "spec.options.availablePorts"
+    if len(set(ports)) < len(ports):
+        yield Problem(path, "a port is named twice; write each once")
+    if ports and len(ports) < _least(workload):
+        yield Problem(path, f"{len(ports)} are too few; write at least {_least(workload)}, or none at all")
+
+
+def _ports(workload: Workload) -> tuple[int, ...]:
+    given = options_of(workload, Options).available_ports
+    if given:
+        return given
+    workers = workload.roles[WORKER].replicas if WORKER in workload.roles else 0
+    more = 2 * workers if _elastic(workload) else 2
+    return tuple(range(FIRST_PORT, FIRST_PORT + 2 + more))
+
+
+def _least(workload: Workload) -> int:
+    return 2 + workload.roles[WORKER].replicas if _elastic(workload) else 2
+
+
+def _elastic(workload: Workload) -> bool:
+    worker = workload.roles.get(WORKER)
+    return worker is not None and worker.elastic is not None
+
+
+def _ranked(workload: Workload) -> tuple[str, ...]:
+    return tuple(name for name in (MASTER, WORKER) if name in workload.roles)
+
+
+def _service(workload: Workload, name: str) -> str:
+    return f"{workload.service(name)}.{workload.namespace}.svc.{workload.domain}"
+
+
+def _joined(ports: tuple[int, ...]) -> str:
+    return ",".join(map(str, ports))
+
+
+def _named(ports: tuple[int, ...]) -> tuple[Port, ...]:
+    return tuple(Port(f"port-{port}", port) for port in ports)

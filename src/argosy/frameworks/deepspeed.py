@@ -1,0 +1,78 @@
+"""DeepSpeed: every pod starts its own processes, or a launcher starts them in all.
+
+With role `worker` alone each pod runs `deepspeed --no_ssh` or plain Python, and the variables are PyTorch's.
+With a `launcher`, it runs `deepspeed --launcher openmpi` (or `mpich`, `impi`) and pods are set up as for MPI.
+In both the host file is where `deepspeed` looks for it, so that it need not be named.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection
+from argosy.frameworks.common import PortNumber, options_of, required, slots
+from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
+from argosy.frameworks.pytorch import PyTorch
+from argosy.workload.model import Problem, Role, Rules, Workload
+
+HOST_FILE = "/job/hostfile"
+"""DeepSpeed's own default."""
+_MPI, _TORCH = Mpi(), PyTorch()
+
+
+class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    procs_per_node: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    """Processes in a pod; if unset, the role's slots, its GPUs, else 1."""
+    port: PortNumber = 29500
+    """Port at which rank 0 is met."""
+    implementation: Implementation = Implementation.OPEN_MPI
+    """Whose mpirun the launcher calls."""
+
+
+class DeepSpeed:
+    name: ClassVar[str] = "deepspeed"
+    Options: ClassVar[type[Struct]] = Options
+
+    def defaults(self, workload: Workload) -> Workload:
+        return _MPI.defaults(workload) if LAUNCHER in workload.roles else _TORCH.defaults(workload)
+
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        yield from required(workload, WORKER)
+        if WORKER in workload.roles and workload.roles[WORKER].elastic:
+            said = "DeepSpeed's processes form one group of a fixed size; take elastic away"
+            yield Problem("spec.roles.worker.elastic", said)
+        if LAUNCHER in workload.roles:
+            yield from _MPI.check(_as_mpi(workload))
+
+    def rules(self, workload: Workload) -> Rules:
+        return _MPI.rules(workload) if LAUNCHER in workload.roles else _TORCH.rules(_as_torch(workload))
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        if LAUNCHER in workload.roles:
+            injection = _MPI.inject(_as_mpi(workload), role, index)
+            return _with_host_file(injection, workload) if role.name == LAUNCHER else injection
+        injection = _TORCH.inject(_as_torch(workload), role, index)
+        return _with_host_file(injection, workload) if role.name == WORKER else injection
+
+
+def _with_host_file(injection: Injection, workload: Workload) -> Injection:
+    """Full names in it: no pod needs search domains to read them."""
+    worker = workload.roles[WORKER]
+    processes = options_of(workload, Options).procs_per_node or slots(worker)
+    lines = [f"{address} slots={processes}\n" for address in workload.addresses[WORKER]]
+    return replace(injection, files={**injection.files, HOST_FILE: "".join(lines)})
+
+
+def _as_mpi(workload: Workload) -> Workload:
+    options = options_of(workload, Options)
+    told: dict[str, object] = {"implementation": options.implementation.value}
+    if options.procs_per_node:
+        told["slotsPerWorker"] = options.procs_per_node
+    return replace(workload, options=told)
+
+
+def _as_torch(workload: Workload) -> Workload:
+    kept = {name: value for name, value in workload.options.items() if name != "implementation"}
+    return replace(workload, options=kept)

@@ -1,0 +1,137 @@
+import pytest
+from msgspec.structs import replace
+
+from argosy.frameworks.bagua import Bagua
+from argosy.frameworks.base import Injection, Port
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Dependency, Elastic, Phase, Resize, Role, Scope, Workload
+
+BAGUA = Bagua()
+SUFFIX = "ns.svc.cluster.local"
+MASTER, WORKER = role("master", 1, policy=None), role("worker", 2, policy=None)
+ETCD = role("etcd", 1, policy=None)
+MOVING = replace(WORKER, elastic=Elastic(2, 2))
+PORTS = [12355, 12356, 12357, 12358, 12359, 12360]
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    return BAGUA.defaults(replace(workload(*roles), framework="bagua", options=options))
+
+
+def injection(made: Workload, name: str, index: int = 0) -> Injection:
+    return BAGUA.inject(made, made.roles[name], index)
+
+
+def test_a_static_group_meets_at_its_master() -> None:
+    made = job(MASTER, WORKER, availablePorts=PORTS[:4])
+    master = f"job-master-0.job-master.{SUFFIX}"
+    first, second = (f"job-worker-{index}.job-worker.{SUFFIX}" for index in (0, 1))
+    assert injection(made, "worker", 1).env == {
+        "BAGUA_SSH_PORT": "12355",
+        "MASTER_PORT": "12356",
+        "BAGUA_AVAILABLE_PORTS": "12357,12358",
+        "MASTER_ADDR": master,
+        "WORLD_SIZE": "3",
+        "RANK": "2",
+        "BAGUA_NODE_DOMAIN_NAMES": f"{master},{first},{second}",
+        "SERVICE_DOMAIN_NAME": f"job-worker.{SUFFIX} job-master.{SUFFIX}",
+    }
+    assert injection(made, "master").env["RANK"] == "0"
+    assert injection(made, "master").ports == tuple(Port(f"port-{port}", port) for port in PORTS[:4])
+
+
+def test_a_master_may_be_alone() -> None:
+    made = job(MASTER)
+    assert injection(made, "master").env["SERVICE_DOMAIN_NAME"] == f"job-master.{SUFFIX}"
+    assert BAGUA.rules(made).succeeded_when == (("master",),)
+
+
+def test_ports_are_shared_out_among_elastic_workers() -> None:
+    made = job(MOVING, ETCD, availablePorts=PORTS)
+    told = [injection(made, "worker", index) for index in (0, 1)]
+    assert [one.env["BAGUA_SSH_PORT"] for one in told] == ["12357", "12359"]
+    assert [one.env["BAGUA_AVAILABLE_PORTS"] for one in told] == ["12358", "12360"]
+    assert [[port.number for port in one.ports] for one in told] == [[12357, 12358], [12359, 12360]]
+
+
+def test_of_five_ports_two_workers_get_one_each() -> None:
+    made = job(MOVING, ETCD, availablePorts=PORTS[:5])
+    assert injection(made, "worker", 1).env["BAGUA_SSH_PORT"] == "12358"
+    assert injection(made, "worker", 1).env["BAGUA_AVAILABLE_PORTS"] == ""
+
+
+def test_elastic_workers_meet_at_etcd_under_the_name_of_the_job() -> None:
+    env = injection(job(replace(WORKER, elastic=Elastic(1, 4)), ETCD, availablePorts=PORTS), "worker").env
+    assert {name: env[name] for name in ("ETCD_HOST", "ETCD_CLIENT_PORT", "ETCD_SERVER_PORT", "JOB_ID")} == {
+        "ETCD_HOST": f"job-etcd-0.job-etcd.{SUFFIX}",
+        "ETCD_CLIENT_PORT": "12355",
+        "ETCD_SERVER_PORT": "12356",
+        "JOB_ID": "job",
+    }
+    assert (env["MIN_SIZE"], env["MAX_SIZE"]) == ("1", "4")
+    assert env["SERVICE_DOMAIN_NAME"] == f"job-worker.{SUFFIX}"
+
+
+def test_etcd_is_told_its_ports_and_runs_itself() -> None:
+    made = injection(job(MOVING, ETCD, availablePorts=PORTS), "etcd")
+    assert made.env == {"ETCD_CLIENT_PORT": "12355", "ETCD_SERVER_PORT": "12356", "ETCD_ENABLE_V2": "true"}
+    assert made.ports == (Port("port-12355", 12355), Port("port-12356", 12356))
+    assert made.default_command[:2] == ("etcd", "--listen-client-urls=http://0.0.0.0:12355")
+
+
+def test_ports_need_not_be_named() -> None:
+    static, elastic = job(MASTER, WORKER), job(MOVING, ETCD)
+    assert injection(static, "worker").env["BAGUA_AVAILABLE_PORTS"] == "12347,12348"
+    assert injection(elastic, "worker", 1).env["BAGUA_SSH_PORT"] == "12349"
+    assert injection(elastic, "worker", 1).env["BAGUA_AVAILABLE_PORTS"] == "12350"
+
+
+def test_other_roles_take_no_part() -> None:
+    board = role("board", 1, policy=None)
+    assert injection(job(MASTER, WORKER, board), "board") == Injection()
+    assert injection(job(MOVING, ETCD, board), "board") == Injection()
+
+
+def test_workers_wait_for_where_they_meet() -> None:
+    assert job(MASTER, WORKER).roles["worker"].depends_on == (Dependency("master", Phase.RUNNING),)
+    assert job(MOVING, ETCD).roles["worker"].depends_on == (Dependency("etcd", Phase.RUNNING),)
+
+
+def test_rules() -> None:
+    static, elastic = BAGUA.rules(job(MASTER, WORKER)), BAGUA.rules(job(MOVING, ETCD))
+    assert static.succeeded_when == (("master", "worker"),)
+    assert static.failed_when == (("master",), ("worker",))
+    assert (static.restart_scope, static.resize) == (Scope.JOB, Resize.RESTART)
+    assert (elastic.succeeded_when, elastic.failed_when) == ((("worker",),), (("worker",), ("etcd",)))
+    assert (elastic.restart_scope, elastic.resize) == (Scope.POD, Resize.LIVE)
+
+
+PROBLEMS = {
+    "no master": (job(WORKER), "spec.roles: framework bagua needs a role 'master'"),
+    "no etcd": (job(MOVING), "spec.roles: framework bagua needs a role 'etcd'"),
+    "two masters": (
+        job(role("master", 2)),
+        "spec.roles.master.replicas: there is one master, not 2; write 1",
+    ),
+    "a master of an elastic group": (
+        job(MOVING, ETCD, MASTER),
+        "spec.roles.master: an elastic group meets at its etcd; take the role away or take elastic away",
+    ),
+    "one port": (
+        job(MASTER, WORKER, availablePorts=[1]),
+        "spec.options.availablePorts: 1 are too few; write at least 2, or none at all",
+    ),
+    "three ports for two elastic workers": (
+        job(MOVING, ETCD, availablePorts=[1, 2, 3]),
+        "spec.options.availablePorts: 3 are too few; write at least 4, or none at all",
+    ),
+    "a port twice": (
+        job(MASTER, WORKER, availablePorts=[1, 2, 1]),
+        "spec.options.availablePorts: a port is named twice; write each once",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(made: Workload, want: str) -> None:
+    assert [str(problem) for problem in BAGUA.check(made)] == [want]

@@ -1,0 +1,83 @@
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.frameworks.base import Injection
+from argosy.frameworks.deepspeed import HOST_FILE, DeepSpeed
+from argosy.frameworks.mpi import HOST_FILE as MPI_HOST_FILE
+from argosy.frameworks.mpi import SLEEP
+from argosy.testing.workloads import role, workload
+from argosy.workload.model import Elastic, Role, Workload
+
+DEEPSPEED = DeepSpeed()
+LAUNCHER, WORKER = role("launcher", 1, policy=None), role("worker", 2, policy=None)
+REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
+"""Without these `deepspeed.init_distributed` looks for MPI."""
+LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
+"""As DeepSpeed reads its host file, a line at a time."""
+
+
+def job(*roles: Role, **options: object) -> Workload:
+    return DEEPSPEED.defaults(replace(workload(*roles), framework="deepspeed", options=options))
+
+
+def injection(made: Workload, name: str, index: int = 0) -> Injection:
+    return DEEPSPEED.inject(made, made.roles[name], index)
+
+
+def hosts(made: Injection) -> dict[str, int]:
+    found = [LINE.match(line) for line in made.files[HOST_FILE].splitlines()]
+    return {match[1]: int(match[2]) for match in found if match}
+
+
+def at(index: int) -> str:
+    return f"job-worker-{index}.job-worker.ns.svc.cluster.local"
+
+
+def test_a_pod_can_join_by_itself() -> None:
+    env = injection(job(WORKER, port=5), "worker", 1).env
+    assert [env[name] for name in REQUIRED] == ["1", "2", at(0), "5", "0"]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_every_pod_has_the_host_file_where_deepspeed_looks(index: int) -> None:
+    assert hosts(injection(job(WORKER, procsPerNode=4), "worker", index)) == {at(0): 4, at(1): 4}
+
+
+def test_processes_in_a_pod() -> None:
+    env = injection(job(replace(WORKER, slots=2)), "worker", 1).env
+    assert (env["RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == ("2", "4", "2")
+    assert hosts(injection(job(replace(WORKER, slots=2)), "worker")) == {at(0): 2, at(1): 2}
+
+
+def test_a_launcher_starts_them_as_mpirun_does() -> None:
+    made = job(LAUNCHER, WORKER, procsPerNode=2, implementation="mpich")
+    launcher = injection(made, "launcher")
+    assert hosts(launcher) == {at(0): 2, at(1): 2}
+    assert launcher.files[MPI_HOST_FILE] == "job-worker-0:2\njob-worker-1:2\n"
+    assert launcher.remote_start
+    assert injection(made, "worker").default_command == SLEEP
+    assert DEEPSPEED.rules(made).succeeded_when == (("launcher",),)
+
+
+def test_without_a_launcher_all_must_succeed() -> None:
+    assert DEEPSPEED.rules(job(WORKER)).succeeded_when == (("worker",),)
+
+
+PROBLEMS = {
+    "no worker": (job(LAUNCHER), "spec.roles: framework deepspeed needs a role 'worker'"),
+    "two launchers": (
+        job(role("launcher", 2), WORKER),
+        "spec.roles.launcher.replicas: there is one launcher, not 2; write 1",
+    ),
+    "elastic": (
+        job(replace(WORKER, elastic=Elastic(1, 2))),
+        "spec.roles.worker.elastic: DeepSpeed's processes form one group of a fixed size; take elastic away",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(made: Workload, want: str) -> None:
+    assert str(next(DEEPSPEED.check(made))) == want
