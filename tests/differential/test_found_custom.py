@@ -92,6 +92,7 @@ APPLYING: dict[str, list[Step]] = {
     "times that are applied are not read": [
         apply(ONE, widget({"creationTimestamp": 1})),
         apply(ONE, widget({"creationTimestamp": "x"})),
+        apply(ONE, widget({"generation": 1.5})),
         apply(MAP, config_map(creationTimestamp=1)),
         apply(MAP, {**config_map(creationTimestamp=1), "binaryData": {"b": "no base64!"}}),
     ],
@@ -200,6 +201,7 @@ ASKING: dict[str, list[Step]] = {
         *OWN,
         patch(OWN_NAME, {"spec": {"names": {"plural": "gadgets"}}}),
         patch(OWN_NAME, {"spec": {"names": {"kind": "Gadget"}}}),
+        patch(OWN_NAME, {"spec": {"conversion": {"strategy": "Nonsense"}}}),
         patch(OWN_NAME, {"spec": {"versions": []}}, hide=PRINTS),
         patch(
             OWN_NAME,

@@ -161,7 +161,7 @@ def _convert(merged: Json, config: Json, call: Call) -> None:
     """What was applied must fit the types of a built-in kind, beyond what its schema says."""
     served = call.served
     if served.custom is not None:
-        _drop_unread_times(ensure(merged, "metadata"))
+        _drop_unread(ensure(merged, "metadata"))
         return
     try:
         tried = copy.deepcopy(merged)
@@ -176,9 +176,10 @@ def _convert(merged: Json, config: Json, call: Call) -> None:
         ) from error
 
 
-def _drop_unread_times(metadata: Json) -> None:
-    """Nothing reads the times in the metadata of a custom resource that is applied: they may be anything."""
-    metadata.pop("creationTimestamp", None)
+def _drop_unread(metadata: Json) -> None:
+    """What the server alone says of a custom resource is not read where it is applied: it may be anything."""
+    for field in ("creationTimestamp", "generation"):
+        metadata.pop(field, None)
     try:
         canonical_time(text(metadata, "deletionTimestamp"))
     except TimeError:

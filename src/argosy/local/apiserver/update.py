@@ -131,9 +131,11 @@ def _same_but_for_times(obj: Json, old: Json) -> bool:
     before, after = (part(one, "metadata").get("managedFields") for one in (old, obj))
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
         return False
-    return without_entries(obj) == without_entries(old) and all(
+    if before == after:
+        return False  # then something else has changed
+    return all(
         {**one, "time": None} == {**other, "time": None} for one, other in zip(before, after, strict=True)
-    )
+    ) and without_entries(obj) == without_entries(old)
 
 
 def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:

@@ -167,8 +167,17 @@ def _errors(crd: Json) -> Iterator[FieldError]:
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema "
             "instead",
         )
+    yield from _conversion_errors(part(spec, "conversion"))
     yield from _contents_errors(spec)
     yield from _stored_errors(crd)
+
+
+def _conversion_errors(conversion: Json) -> Iterator[FieldError]:
+    strategy, path = text(conversion, "strategy"), "spec.conversion.strategy"
+    if conversion and not strategy:
+        yield required(path)
+    elif conversion and strategy not in ("None", "Webhook"):
+        yield not_supported(path, strategy, ("None", "Webhook"))
 
 
 def _group_errors(crd: Json, group: str) -> Iterator[FieldError]:

@@ -34,7 +34,8 @@ def restore(obj: Json, schema: Schema) -> None:
     """Convert the values of an object in place; raises DecodeError for one that cannot be."""
     fields = schema.structure.properties
     # Go's structs have metadata before anything else.
-    for name, field in sorted(fields.items(), key=lambda item: item[0] != "metadata"):
+    for name in ("metadata", *fields) if "metadata" in fields else fields:
+        field = fields[name]
         if obj.get(name) is not None:
             obj[name] = _restored(obj[name], field)
     if schema.additional is not None:
