@@ -35,8 +35,8 @@ APPLY = "application/apply-patch+yaml"
 GO_PRINTS = ("message", "details.causes.*.message")
 """To hide: texts that show values of Go's own structs."""
 _SECONDS = 15.0
-_ANSWER_SECONDS = 60.0
-"""How long an answer may take: long, for the judge may share its machine with much else."""
+PATIENCE = 60.0
+"""How long an answer may take, and what a step waits for: the judge may share its machine with much else."""
 _IDLE_SECONDS = 5.0
 """How long a connection may rest before another takes its place: servers close those that rest long."""
 
@@ -216,7 +216,7 @@ class Caller:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.patience = _SECONDS
+        self.patience = PATIENCE
         """How long to repeat a step whose condition does not hold."""
         self._context = ssl.create_default_context(cafile=str(server.ca_file))
         self._connections: dict[str, http.client.HTTPSConnection] = {}
@@ -294,7 +294,7 @@ class Caller:
     def _connection(self, key: str) -> http.client.HTTPSConnection:
         """The connection of a user, made anew when it was not used for long."""
         now = time.monotonic()
-        connection = self._connections.setdefault(key, self._connect(_ANSWER_SECONDS))
+        connection = self._connections.setdefault(key, self._connect(PATIENCE))
         if now - self._used.get(key, now) > _IDLE_SECONDS:
             connection.close()
         self._used[key] = now

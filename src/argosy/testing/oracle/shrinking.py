@@ -4,14 +4,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from argosy.testing.differential import Step
+from argosy.testing.differential import PATIENCE, Step
 from argosy.testing.oracle.account import Disagreement, sign
 from argosy.testing.oracle.runner import Answers, Lane
 from argosy.testing.paths import Json
 
 _TRIES = 60
 _SECONDS = 60.0
-_PATIENCE, _NORMAL_PATIENCE = 2.0, 15.0
+_SHORT_PATIENCE = 2.0
 Disagrees = Callable[[Sequence[Step]], bool]
 
 
@@ -25,10 +25,10 @@ def cut_down(disagreement: Disagreement, lane: Lane) -> tuple[list[Step], Answer
         return sign(candidate, answers.want, answers.got).startswith(place)
 
     # Without the steps before it, what a step waits for may never come.
-    lane.hurry(patience=_PATIENCE)
+    lane.hurry(patience=_SHORT_PATIENCE)
     steps = shrink(disagreement.sequence.steps, disagrees)
     answers = lane.ask(steps)
-    lane.hurry(patience=_NORMAL_PATIENCE)
+    lane.hurry(patience=PATIENCE)
     return steps, answers
 
 
