@@ -135,6 +135,11 @@ RUNNING: dict[str, list[Step]] = {
             PODS, {"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": {"serviceAccountName": "none"}}
         ),
     ],
+    "a pod keeps its priority, whoever takes it away": [
+        RUN,
+        patch(POD, [{"op": "remove", "path": "/spec/priority"}], JSON_PATCH),
+        patch(POD, {"spec": {"preemptionPolicy": None}}),
+    ],
     "nobody is warned of a pod a second time": [
         post(PODS, pod(container={"env": [{"name": "A"}, {"name": "A"}]})),
         patch(POD, {"metadata": {"labels": {"x": "1"}}, "spec": {"activeDeadlineSeconds": 50}}),
@@ -191,6 +196,10 @@ READING: dict[str, list[Step]] = {
         apply(LEASE, {**lease(), "spec": {"leaseDurationSeconds": -1}}, user=READER),
         put(LEASE, lease(), user=READER),
         apply(LEASE, lease(), user=READER),
+    ],
+    "a name that is asked for by a list that cannot be read": [
+        get(f"{PODS}?fieldSelector=metadata.name%3Da", user=READER),
+        get(f"{PODS}?fieldSelector=metadata.name%3Da&limit=x", user=READER),
     ],
     "an applied object of another namespace": [
         apply(JOB, {**job(), "metadata": {"name": "a", "namespace": "default"}}),

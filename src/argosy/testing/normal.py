@@ -45,11 +45,9 @@ class Normaliser:
             items = [self._value(key, item) for item in value]
             # They stand in the order of their times, in whole seconds: whether two share one is chance.
             return sorted(items, key=_words) if key == "managedFields" else items
-        if isinstance(value, str):
-            return self._text(key, value)
-        if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value >= 30000:
-            return self._number("node port", str(value))
-        return value
+        if key in ("nodePort", "healthCheckNodePort") and re.fullmatch(r"3\d{4}", str(value)):
+            return self._number("node port", str(value))  # in YAML a text here, as all is
+        return self._text(key, value) if isinstance(value, str) else value
 
     def _object(self, key: str, value: dict[str, object]) -> object:
         self._note_generated_name(value)

@@ -2,7 +2,7 @@
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.objects import ensure
-from argosy.local.apiserver.podadmission import add_tolerations, admit_pod, known_as
+from argosy.local.apiserver.podadmission import add_tolerations, admit_pod, keep_priority, known_as
 from argosy.local.apiserver.rbac import asked_of, denied
 from argosy.local.apiserver.services import begin_create, begin_update
 from argosy.local.apiserver.status import forbidden, not_found
@@ -63,6 +63,7 @@ def admit_update(call: Call, obj: Json, old: Json, *, dry: bool) -> Json:
             if "finalizers" in old_spec:
                 spec["finalizers"] = old_spec["finalizers"]
         case "pods" if not call.target.subresource:
+            keep_priority(ensure(obj, "spec"), part(old, "spec"))
             add_tolerations(ensure(obj, "spec"))
         case "services" if call.target.subresource != "status":
             begin_update(call, obj, old, dry=dry)

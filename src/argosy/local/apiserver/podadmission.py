@@ -105,6 +105,13 @@ def _priority(call: Call, pod: Json, spec: Json) -> None:
     spec.setdefault("preemptionPolicy", policy)
 
 
+def keep_priority(spec: Json, before: Json) -> None:
+    """A changed pod that does not say its priority keeps it."""
+    for field in ("priority", "preemptionPolicy"):
+        if spec.get(field) is None and before.get(field) is not None:
+            spec[field] = before[field]
+
+
 def add_tolerations(spec: Json) -> None:
     """A pod waits five minutes for a node that went silent, unless it says otherwise."""
     tolerations = parts(spec, "tolerations")

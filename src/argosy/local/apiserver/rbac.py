@@ -188,14 +188,16 @@ def asked_of(request: Request, target: Target | None, verb: str) -> Attributes:
 
 
 def _pinned_name(request: Request) -> str | None:
-    """The name that a field selector pins, for rules that name objects; none if a selector cannot be read."""
+    """The name that a field selector pins, for rules that name objects; none if an option cannot be read."""
     selector = request.parameter("fieldSelector")
     try:
         if not selector:
             return None
         parse_labels(request.parameter("labelSelector"))
+        for option in ("limit", "timeoutSeconds"):
+            request.integer(option)
         return parse_fields(selector).exact("metadata.name")
-    except SelectorError:
+    except (SelectorError, StatusError):
         return None
 
 
