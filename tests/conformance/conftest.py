@@ -22,10 +22,13 @@ REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
 RARER = (
     "Open MPI 5",
     "Intel MPI",
+    "come_back_the_same",
     *("examples/standalone", "examples/jax", "examples/dask", "examples/xgboost"),
-    *("examples/tensorflow/ps", "examples/horovod", "examples/bagua", "examples/deepspeed"),
+    *("examples/tensorflow/ps", "examples/horovod", "examples/bagua"),
 )
 """On a cluster, where all takes longer, these are left to `scripts/test --long`."""
+RAREST = ("examples/deepspeed",)
+"""These everywhere: four times the start of a large library."""
 PATIENCE = 240
 """Seconds for one test."""
 
@@ -41,7 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # Not counted: the start of a cluster, and the wait to be alone on it.
         item.add_marker(pytest.mark.timeout(PATIENCE, func_only=True))
         item.add_marker(pytest.mark.cluster if on_cluster else pytest.mark.e2e)
-        if on_cluster and any(name in item.name for name in RARER):
+        rare = (*RARER, *RAREST) if on_cluster else RAREST
+        if any(name in item.name for name in rare):
             item.add_marker(pytest.mark.long)
         if on_cluster and os.geteuid() != 0 and "ARGOSY_TEST_KUBECONFIG" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="a real cluster needs root"))
