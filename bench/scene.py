@@ -18,7 +18,6 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.objects import Fetchable
-from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Namespace, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
@@ -159,13 +158,13 @@ def raw_pods(bodies: Sequence[Json], namespace: str) -> list[RawPod]:
     """The pods that the operator makes for these runs, for a client that is not to think."""
     made: list[RawPod] = []
     dialect = TrainingRunDialect()
-    maker = PodMaker(Site(Helper("helper"), "https://operator"), lambda _: "", find_framework)
+    maker = PodMaker(Site(Helper("helper"), "https://operator"), lambda _: "")
     for body in bodies:
         written = msgspec.convert(body, TrainingRun)
         meta = ObjectMeta(written.metadata.name, namespace, f"raw-{namespace}-{written.metadata.name}")
         workload = dialect.lower(TrainingRun(meta, written.spec))
         assert not isinstance(workload, Problems), str(workload)
-        pods = maker.of(workload)
+        pods = maker.of(workload, dialect.inject)
         for index in range(workload.roles[ROLE].replicas):
             name = dialect.name(workload, ROLE, index, 1, 0)
             encoded = msgspec.json.encode(pods.body(CreatePod(ROLE, index, 1, 0), name))

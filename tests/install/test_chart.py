@@ -16,7 +16,7 @@ CHART = Chart(folder())
 NAMESPACE = "argosy-system"
 DEFAULTS = cast("Json", yaml.safe_load((CHART.path / "values.yaml").read_text()))
 SCHEMA = msgspec.json.decode((CHART.path / "values.schema.json").read_bytes(), type=Json)
-MONITORED: Json = {"serviceMonitor": {"enabled": True}}
+MONITORED: Json = {"serviceMonitor": {"enabled": True}, "observer": {"enabled": True}}
 
 OTHER: dict[str, object] = {
     "image.repository": "example.org/argosy",
@@ -24,6 +24,12 @@ OTHER: dict[str, object] = {
     "image.digest": f"sha256:{'0' * 64}",
     "image.pullPolicy": "Always",
     "imagePullSecrets": [{"name": "registry"}],
+    "name": "other-operator",
+    "apis.argosy": False,
+    "apis.ares": False,
+    "observer.enabled": False,
+    "observer.name": "other-observer",
+    "observer.replicas": 3,
     "replicas": 3,
     "watchNamespace": "team",
     "crds.install": False,
@@ -131,9 +137,10 @@ def test_chart_package_and_image_are_of_one_version() -> None:
 
 
 def test_definitions_come_first_and_stay_when_the_rest_goes() -> None:
-    first, *rest = objects()
-    assert first["kind"] == "CustomResourceDefinition"
+    first, second, *rest = objects()
+    assert {first["kind"], second["kind"]} == {"CustomResourceDefinition"}
     assert kept(first)
+    assert kept(second)
     assert not any(map(kept, rest))
     assert not any(one["kind"] == "CustomResourceDefinition" for one in rest)
 
@@ -164,6 +171,16 @@ def test_rights_are_those_of_the_features_that_are_on() -> None:
     without = {one for one in everything if one[0] != "podgroups"}
     assert rights({"features": {"gangs": False}}) == without
     assert "--no-gangs" in cast("list[str]", container({"features": {"gangs": False}})["args"])
+
+
+def test_each_api_can_be_served_alone() -> None:
+    everything = rights()
+    for api, plural in (("argosy", "trainingruns"), ("ares", "aresjobs")):
+        given: Json = {"apis": {api: False}}
+        assert rights(given) == {one for one in everything if not one[0].startswith(plural)}
+        assert f"--api={api}" not in cast("list[str]", container(given)["args"])
+        names = {str(cast("Json", one["metadata"])["name"]) for one in objects(given)}
+        assert not any(name.startswith(plural) for name in names)
 
 
 def test_no_right_is_over_everything_or_over_others_secrets() -> None:

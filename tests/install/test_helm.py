@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from argosy.install.chart import Chart, Json, folder
+from argosy.install.presets import PRESETS
 from argosy.testing.assets import DEFAULT, MissingAsset, find
 
 pytestmark = pytest.mark.cluster
@@ -41,6 +42,7 @@ VALUES: dict[str, Json] = {
         "networkPolicy": {"metricsFrom": [{"namespaceSelector": {}}], "apiServerPorts": [1, 65535]},
         "serviceMonitor": {"enabled": True, "interval": "1m30s", "labels": {"release": "prometheus"}},
     },
+    "one API, as its users know it": PRESETS["ares"].values,
     "a digest wins over a tag": {"image": {"tag": "x", "digest": f"sha256:{'a' * 64}"}},
     "no replicas": {"replicas": 0},
 }

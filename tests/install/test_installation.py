@@ -53,7 +53,10 @@ async def test_what_is_installed_is_remembered_and_taken_away_but_for_definition
     with pytest.raises(InstallError, match="already"):
         await installation.install({})
     await installation.uninstall()
-    assert await there(installation, {}) == {"CustomResourceDefinition trainingruns.argosy.dev"}
+    definitions = {
+        f"CustomResourceDefinition {name}" for name in ("trainingruns.argosy.dev", "aresjobs.ares.io")
+    }
+    assert await there(installation, {}) == definitions
     with pytest.raises(NotFound):
         await installation.client.get(ConfigMap, NOTES, installation.namespace)
     with pytest.raises(InstallError, match="nothing is installed"):
@@ -93,7 +96,7 @@ async def test_what_is_helms_is_left_alone(installation: Installation) -> None:
 
 
 async def test_what_helm_left_behind_is_taken_over(installation: Installation) -> None:
-    (definition,) = (one for one in CHART.objects(installation.namespace, CHART.values()) if kept(one))
+    definition = next(one for one in CHART.objects(installation.namespace, CHART.values()) if kept(one))
     reference = Reference.to(definition)
     kind = KINDS[reference.api_version, reference.kind]
     await installation.client.apply(kind, definition, force=True)

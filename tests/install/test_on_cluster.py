@@ -266,6 +266,9 @@ def test_jobs_are_taken_away_with_all_they_had(release: Release) -> None:
 
 NOT_ASKED_FOR = {
     ("update", "trainingruns/finalizers"): "asked of owners where the cluster enforces that",
+    ("update", "aresjobs/finalizers"): "asked of owners where the cluster enforces that",
+    ("update", "aresjobs/status"): "AresJobs, of which this module makes none",
+    ("patch", "aresjobs"): "AresJobs, of which this module makes none",
     ("get", "pods/exec"): "held to be granted to launchers",
     ("create", "pods/exec"): "held to be granted to launchers",
     ("delete", "trainingruns"): "jobs with a time to live",

@@ -23,10 +23,11 @@ ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILIN
 CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
 KINDS = (
     "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodGroup CustomResourceDefinition TrainingRun"
+    " AresJob"
 )
 VALUES: dict[str, set[str]] = {
-    "dialect": {"TrainingRun"},
-    "controller": {"TrainingRun"},
+    "dialect": {"TrainingRun", "AresJob"},
+    "controller": {"TrainingRun", "AresJob"},
     "phase": set(Phase),
     "cause": {*Why, "error", "silent", "gone", "no-watch-list"},
     "kind": set(KINDS.split()),

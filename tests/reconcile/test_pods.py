@@ -38,14 +38,16 @@ class Told:
 class Rendering:
     def __init__(self, framework: Framework | None) -> None:
         self.rendered = 0
-        self.maker = PodMaker(Site(Helper("helper"), "https://x"), self._token, lambda name: framework)
+        self.maker = PodMaker(Site(Helper("helper"), "https://x"), self._token)
+        self.framework = framework
 
     def _token(self, uid: str) -> str:
         self.rendered += 1
         return uid
 
     def of(self, *roles: Role) -> JobPods:
-        return self.maker.of(workload(*roles))
+        inject = self.framework.inject if self.framework else lambda *place: None
+        return self.maker.of(workload(*roles), inject)
 
 
 def body(pods: JobPods, name: str, index: int) -> Json:

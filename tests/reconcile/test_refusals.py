@@ -15,7 +15,6 @@ from argosy.engine.clock import SystemClock
 from argosy.engine.errors import BadRequest, Cause, Details, Invalid
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable
-from argosy.frameworks.registry import find_framework
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
@@ -144,10 +143,10 @@ class _Unseen:
 
 
 def _performer(client: Client, workload: Workload, memory: Memory) -> Performer:
-    maker = PodMaker(SITE, lambda uid: "token", find_framework)
+    maker = PodMaker(SITE, lambda uid: "token")
 
     def body(action: CreatePod, name: str) -> Json:
-        pod = maker.of(workload).body(action, name)
+        pod = maker.of(workload, TrainingRunDialect().inject).body(action, name)
         spec = pod["spec"]
         assert isinstance(spec, dict)
         spec["serviceAccountName"] = "default"  # there is no operator here to make the account

@@ -18,7 +18,6 @@ from argosy.engine.errors import ApiError, Conflict, Forbidden, Invalid, NotFoun
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable, Key
-from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
@@ -135,7 +134,7 @@ class Stage:
             cast("Client", self.api),
             clock,
             cast("Recorder", self.silent),
-            PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid, find_framework),
+            PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
             self.silent,
         )
 

@@ -1,16 +1,22 @@
 {{/* What every object of the chart is called: the operator knows its Lease and its Service by this name. */}}
 {{- define "argosy.name" -}}
-argosy-operator
+{{ .Values.name }}
 {{- end }}
 
 {{/* Objects without a namespace, of which each installation needs its own. */}}
 {{- define "argosy.clusterName" -}}
-argosy-operator-{{ .Release.Namespace }}
+{{ .Values.name }}-{{ .Release.Namespace }}
 {{- end }}
 
 {{- define "argosy.selector" -}}
 app.kubernetes.io/name: argosy
 app.kubernetes.io/component: operator
+{{- end }}
+
+{{/* The other Deployment, which answers pods that wait and does nothing else. */}}
+{{- define "argosy.observerSelector" -}}
+app.kubernetes.io/name: argosy
+app.kubernetes.io/component: observer
 {{- end }}
 
 {{- define "argosy.labels" -}}

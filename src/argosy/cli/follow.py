@@ -22,7 +22,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.names import LABEL_LENGTH
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.workload.waits import INVALID_SPEC
+from argosy.workload.invalid import INVALID_SPEC
 
 Outcome = Literal["Succeeded", "Failed", "Deleted", "Refused"]
 

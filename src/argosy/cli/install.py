@@ -11,7 +11,7 @@ import yaml
 from argosy.cli.session import asynchronous, kubeconfig_path
 from argosy.install.chart import Chart, Json, WrongValues, folder, merged
 from argosy.install.installation import MANAGER, Installation, InstallError
-from argosy.kinds.labels import OPERATOR_NAMESPACE
+from argosy.install.presets import PRESETS, preset
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -21,9 +21,14 @@ _cluster_options = (
     click.option(
         "-n",
         "--namespace",
-        default=OPERATOR_NAMESPACE,
-        show_default=True,
-        help="Where the operator is, or will be.",
+        help="Where the operator is, or will be; argosy-system, or what users of a single API know.",
+    ),
+    click.option(
+        "--api",
+        "apis",
+        multiple=True,
+        type=click.Choice(tuple(PRESETS)),
+        help="Serve this API only; may be given several times.",
     ),
 )
 _value_options = (
@@ -64,18 +69,21 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 async def install(
     kubeconfig: str | None,
     context: str | None,
-    namespace: str,
+    namespace: str | None,
+    apis: tuple[str, ...],
     dry_run: bool,
     files: tuple[Path, ...],
     pairs: tuple[str, ...],
     seconds: float,
 ) -> None:
     """Install the operator: the objects of the Helm chart, applied server-side."""
-    given = _given(files, pairs)
+    chosen = preset(apis)
+    given = merged(chosen.values, _given(files, pairs))
+    where = namespace or chosen.namespace
     if dry_run:
-        _print(namespace, given)
+        _print(where, given)
         return
-    async with _Installing(kubeconfig, context, namespace) as installation:
+    async with _Installing(kubeconfig, context, where) as installation:
         await installation.install(given)
         if seconds:
             await installation.wait(seconds)
@@ -87,18 +95,21 @@ async def install(
 async def upgrade(
     kubeconfig: str | None,
     context: str | None,
-    namespace: str,
+    namespace: str | None,
+    apis: tuple[str, ...],
     dry_run: bool,
     files: tuple[Path, ...],
     pairs: tuple[str, ...],
     seconds: float,
 ) -> None:
     """Change an installation: to this version of Argosy, and to other values. Values given before stay."""
-    changes = _given(files, pairs)
-    async with _Installing(kubeconfig, context, namespace) as installation:
+    chosen = preset(apis)
+    changes = merged(chosen.values, _given(files, pairs))
+    where = namespace or chosen.namespace
+    async with _Installing(kubeconfig, context, where) as installation:
         if dry_run:
             notes = await installation.notes()
-            _print(namespace, merged(notes.values if notes else {}, changes))
+            _print(where, merged(notes.values if notes else {}, changes))
             return
         await installation.upgrade(changes)
         if seconds:
@@ -108,9 +119,12 @@ async def upgrade(
 @click.command()
 @_options(*_cluster_options)
 @asynchronous
-async def uninstall(kubeconfig: str | None, context: str | None, namespace: str) -> None:
+async def uninstall(
+    kubeconfig: str | None, context: str | None, namespace: str | None, apis: tuple[str, ...]
+) -> None:
     """Take the operator away. Jobs, their pods and the definitions of their kinds stay."""
-    async with _Installing(kubeconfig, context, namespace) as installation:
+    where = namespace or preset(apis).namespace
+    async with _Installing(kubeconfig, context, where) as installation:
         await installation.uninstall()
     click.echo("jobs and the definitions of their kinds are still there")
 

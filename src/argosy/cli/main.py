@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "upgrade": ("argosy.cli.install:upgrade", "Change an installation: version and values."),
     "uninstall": ("argosy.cli.install:uninstall", "Take the operator away; jobs stay."),
     "operator": ("argosy.cli.operator:operator", "Run the operator against any cluster."),
+    "observer": ("argosy.cli.observer:observer", "Answer pods of AresJobs that wait for other roles."),
     "completion": ("argosy.cli.completion:completion", "Print shell completion, to be sourced."),
 }
 """Where each is, and what it does."""

@@ -19,6 +19,22 @@ import click
     show_default=True,
     help="Where the operator keeps its lease, keys and service.",
 )
+@click.option(
+    "--name", default="argosy-operator", show_default=True, help="What the lease and the service are called."
+)
+@click.option(
+    "--api",
+    "apis",
+    multiple=True,
+    type=click.Choice(["argosy", "ares"]),
+    help="Serve this API; all of them by default. May be given several times.",
+)
+@click.option("--observer", default="", help="The service of observers that answer pods in our place.")
+@click.option(
+    "--ares-ttl-after-succeeded",
+    type=click.FloatRange(0),
+    help="Seconds after which pods of AresJobs that succeeded are deleted; never by default.",
+)
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
 @click.option("--identity", help="Name of this replica in the election; host name and process by default.")
 @click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote start.")
@@ -61,6 +77,10 @@ def operator(
     context: str | None,
     namespace: str | None,
     operator_namespace: str,
+    name: str,
+    apis: tuple[str, ...],
+    observer: str,
+    ares_ttl_after_succeeded: float | None,
     leader_elect: bool,
     identity: str | None,
     helper_image: str | None,
@@ -80,6 +100,7 @@ def operator(
 
     import msgspec
 
+    from argosy.dialects.registry import APIS
     from argosy.engine.kubeconfig import KubeconfigError
     from argosy.engine.loop import run as run_loop
     from argosy.operator.main import run
@@ -93,7 +114,11 @@ def operator(
             context=context,
             namespace=namespace,
             operator_namespace=operator_namespace,
-            advertise_url=endpoint_url(operator_namespace),
+            name=name,
+            apis=frozenset(apis or APIS),
+            observer=observer,
+            ares_ttl_after_succeeded=ares_ttl_after_succeeded,
+            advertise_url=endpoint_url(operator_namespace, observer or name),
             leader_elect=leader_elect,
             endpoint=endpoint,
             health=health,

@@ -4,14 +4,18 @@ A dialect is a translation, not a controller. If it seems to need a third idea, 
 `workload/`.
 """
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from argosy.frameworks.base import Injection
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.workload.model import Problems, Workload
+from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
+from argosy.workload.plan import Emit, Plan
 from argosy.workload.record import Record
 
 T = TypeVar("T")
@@ -22,10 +26,21 @@ class Dialect(Protocol[T]):
 
     kind: type[T]
     resource: Resource
+    invalid_ends: bool
+    """Whether a definition with problems takes away what was made for the job; else that is left as it is."""
 
     def lower(self, obj: T) -> Workload | Problems:
         """The workload that the object asks for, complete, or everything that is wrong with it. Never
         raises."""
+        ...
+
+    def upkeep(self, obj: T) -> Json | None:
+        """A merge patch that the stored object needs before anything else: defaults to be shown, and the
+        like."""
+        ...
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
+        """What the framework needs in this place; None if there is no such framework."""
         ...
 
     def stand_in(self, metadata: ObjectMeta, status: object) -> T:
@@ -39,6 +54,14 @@ class Dialect(Protocol[T]):
 
     def project(self, obj: T, workload: Workload | None, record: Record, seen: Observed) -> Struct:
         """The whole status to store; `workload` is None while the object has problems."""
+        ...
+
+    def stamped(self, status: Struct, now: datetime) -> Struct:
+        """The status as it is written now."""
+        ...
+
+    def events(self, before: T, after: T, plan: Plan) -> Sequence[Emit]:
+        """What to tell of a pass that brought the object's status from one to the other."""
         ...
 
     def record(self, obj: T) -> Record | None:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from argosy.kinds.trainingrun import RunCondition
+from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase
 from argosy.workload.record import Record
-from argosy.workload.waits import INVALID_SPEC
 
 PHASES = (Phase.RUNNING, Phase.RESTARTING, Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED)
 

@@ -1,7 +1,10 @@
-"""The dialects that this operator speaks."""
+"""The APIs that this operator speaks, by the names under which an installation chooses them."""
 
-from argosy.dialects.trainingrun import TrainingRunDialect
+from collections.abc import Mapping
+from typing import Final
 
+from argosy.kinds.aresjob import AresJob
+from argosy.kinds.resource import Resource
+from argosy.kinds.trainingrun import TrainingRun
 
-def built_in_dialects() -> tuple[TrainingRunDialect, ...]:
-    return (TrainingRunDialect(),)
+APIS: Final[Mapping[str, Resource]] = {"argosy": TrainingRun.resource, "ares": AresJob.resource}

@@ -4,13 +4,15 @@ With one name a place the API server itself refuses a second pod there, and `kub
 right before and after a replacement.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.dialects.conditions import conditions
-from argosy.frameworks.base import Framework
+from argosy.frameworks.base import Framework, Injection
 from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
 from argosy.kinds import labels
@@ -34,6 +36,7 @@ from argosy.workload.model import (
     Dependency,
     Elastic,
     Gang,
+    Json,
     Limits,
     Phase,
     Problem,
@@ -49,6 +52,7 @@ from argosy.workload.model import (
 )
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Counts, count
+from argosy.workload.plan import Emit, Plan
 from argosy.workload.record import Record, decode, encode
 from argosy.workload.waits import progress
 
@@ -58,6 +62,7 @@ _BARE: dict[str, object] = {"spec": {"containers": [{"name": "finished"}]}}
 class TrainingRunDialect:
     kind = TrainingRun
     resource = TrainingRun.resource
+    invalid_ends = False
 
     def __init__(self, find: Callable[[str], Framework | None] = find_framework) -> None:
         self.find = find
@@ -78,6 +83,15 @@ class TrainingRunDialect:
         workload = replace(workload, rules=_with_wishes(rules, obj.spec), gang=_gang(workload, obj.spec.gang))
         problems = _job_problems(workload)
         return Problems(tuple(problems)) if problems else workload
+
+    def upkeep(self, obj: TrainingRun) -> Json | None:
+        """The API server fills in defaults."""
+        del obj
+        return None
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
+        framework = self.find(workload.framework)
+        return framework.inject(workload, role, index) if framework else None
 
     def stand_in(self, metadata: ObjectMeta, status: object) -> TrainingRun:
         try:
@@ -119,6 +133,14 @@ class TrainingRunDialect:
             roles=_roles(record, counts) if workload and not over else obj.status.roles,
             argosy=encode(record),
         )
+
+    def stamped(self, status: Struct, now: datetime) -> Struct:
+        del now
+        return status
+
+    def events(self, before: TrainingRun, after: TrainingRun, plan: Plan) -> Sequence[Emit]:
+        del before, after
+        return [action for action in plan.actions if isinstance(action, Emit)]
 
     def record(self, obj: TrainingRun) -> Record | None:
         return decode(obj.status.argosy)

@@ -17,18 +17,39 @@ class Port(Struct, frozen=True):
     number: int
 
 
+class Initializer(Struct, frozen=True):
+    """An init container of the helper's, under a name and with words that others know."""
+
+    name: str
+    arguments: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Variables whose values are fields of the pod."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Volume by path: empty folders that it shares with all containers, unless the user has a volume of his
+    own there."""
+
+
 class Injection(Struct, frozen=True):
     """What one pod needs from its framework."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     """For every container; replaces a variable of that name only if listed in `forced`."""
     forced: frozenset[str] = frozenset()
+    only_in: str = ""
+    """The one container that gets the variables; all of them if empty."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Further variables, whose values are fields of the pod itself, such as `status.podIP`."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Absolute path to content, present before any container of the user starts."""
     ports: tuple[Port, ...] = ()
-    """Container ports added to the first container unless it has one of that name or number."""
+    """Container ports added to a container unless it has one of that name or number."""
+    ports_in: str = ""
+    """The container that gets the ports; the first if there is none of this name."""
     waits: tuple[Dependency, ...] = ()
     """Roles to wait for in an init container."""
+    initializer: "Initializer | None" = None
+    """The init container that waits, where it is not to be the usual one."""
     remote_start: bool = False
     """The pod starts processes in the job's other pods: give it `REMOTE_AGENT` and a service account for
     it."""

@@ -15,6 +15,10 @@ from argosy.helper.hosts import FORMATS, write_hosts
 
 def main(arguments: Sequence[str]) -> int:
     """Run the steps, separated by the word `then`, up to the first that does not succeed."""
+    if arguments[:1] in (["cache"], ["mpi"]):
+        from argosy.helper.initializer import main as initializer
+
+        return initializer(arguments)
     steps: list[list[str]] = [[]]
     for word in arguments:
         if word == "then":

@@ -23,7 +23,6 @@ from argosy.kinds.resource import Resource
 NOTES: Final = "argosy-installation"
 MANAGER: Final = "argosy-install"
 """The field manager; not the operator's own."""
-DEPLOYMENT: Final = "argosy-operator"
 ENDING_SECONDS: Final = 40.0
 """How long the operator's pods may take to end; longer than their grace period."""
 
@@ -133,14 +132,11 @@ class Installation:
 
     async def wait(self, seconds: float) -> None:
         """Until all replicas are of this version, and ready."""
-        kind, told = KINDS["apps/v1", "Deployment"], ""
+        notes, told = await self._known(), ""
+        names = [one.name for one in notes.objects if one.kind == "Deployment"]
         try:
             async with asyncio.timeout(seconds):
-                while True:
-                    deployment = await self.client.get(kind, DEPLOYMENT, self.namespace)
-                    rollout = _rollout(deployment.raw)
-                    if rollout.done:
-                        break
+                while not (rollout := await self._rolled_out(names)).done:
                     if str(rollout) != told:
                         told = str(rollout)
                         self.say(told)
@@ -151,6 +147,18 @@ class Installation:
                 f" kubectl -n {self.namespace} describe pods -l app.kubernetes.io/name=argosy says more"
             ) from None
         self.say(str(rollout))
+
+    async def _rolled_out(self, names: Sequence[str]) -> "Rollout":
+        """All Deployments together."""
+        kind = KINDS["apps/v1", "Deployment"]
+        found = [_rollout((await self.client.get(kind, name, self.namespace)).raw) for name in names]
+        return Rollout(
+            sum(one.wanted for one in found),
+            sum(one.updated for one in found),
+            sum(one.ready for one in found),
+            sum(one.total for one in found),
+            all(one.seen for one in found),
+        )
 
     async def _known(self) -> Notes:
         notes = await self.notes()

@@ -176,6 +176,8 @@ class _Walker:
         if required:
             schema["required"] = required
         schema["properties"] = properties
+        if getattr(node.cls, "preserve", False):
+            schema[PRESERVE] = True
         rules: Sequence[Rule] = getattr(node.cls, "rules", ())
         if rules:
             schema["x-kubernetes-validations"] = [_rule(rule) for rule in rules]

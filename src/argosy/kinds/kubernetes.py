@@ -50,6 +50,7 @@ class PodSpec(Struct, rename="camel", gc=False):
     node_name: str = ""
     hostname: str = ""
     subdomain: str = ""
+    host_network: bool = False
 
 
 class PodStatus(Struct, rename="camel", gc=False):
@@ -168,6 +169,7 @@ class PodGroupSpec(Struct, rename="camel"):
     min_member: int = 0
     queue: str = ""
     priority_class_name: str = ""
+    min_resources: dict[str, int | str] = field(default_factory=dict)
 
 
 class PodGroupStatus(Struct, gc=False):

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from argosy.kinds.quantity import parse_duration
+from argosy.operator.observer import Observer
 from argosy.operator.readings import Host, JobReading, Readings, RoleReading
 from argosy.operator.trust import Trust
 from argosy.wire.messages import HttpError, Request, Response, text_response
@@ -26,7 +27,10 @@ UNKNOWN_GRACE = 5.0
 
 
 class Endpoint:
-    def __init__(self, readings: Readings, trust: Trust, not_ready: Callable[[], str]) -> None:
+    def __init__(
+        self, readings: Readings, trust: Trust, not_ready: Callable[[], str], *, tokens: bool = True
+    ) -> None:
+        self.observer = Observer(readings, trust, not_ready, tokens=tokens)
         self.readings = readings
         self.trust = trust
         self.not_ready = not_ready
@@ -38,6 +42,8 @@ class Endpoint:
                     return await self._role_answer(request, namespace, name, role)
                 case "GET", ["v1", "jobs", namespace, name, "hosts"]:
                     return await self._hosts_answer(request, namespace, name)
+                case _, ["cache", *path]:
+                    return await self.observer.answer(request, path)
             raise HttpError(404, f"{request.method} {request.path} is not served here")
         except HttpError as refusal:
             return Response(msgspec.json.encode({"message": str(refusal)}), refusal.status)

@@ -9,10 +9,11 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from argosy.dialects.registry import built_in_dialects
+from argosy.dialects.ares.dialect import AresJobDialect
+from argosy.dialects.trainingrun import TrainingRunDialect
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
-from argosy.engine.clock import SystemClock
+from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.errors import Throttled, Unavailable
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
@@ -20,16 +21,15 @@ from argosy.engine.leader import Leader
 from argosy.engine.lines import Log, write_lines
 from argosy.engine.memory import give_back_large_blocks
 from argosy.engine.metrics import Metrics
-from argosy.frameworks.registry import find_framework
 from argosy.kinds.kubernetes import Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
 from argosy.operator.checks import live_checks, ready_checks
 from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.health import health_handler
 from argosy.operator.serving import Serving
-from argosy.operator.settings import SERVICE, Settings
+from argosy.operator.settings import NAME, Settings
 from argosy.operator.statistics import JobStatistics
-from argosy.operator.trust import Trust, endpoint_names, ensure_trust
+from argosy.operator.trust import Trust, endpoint_names, ensure_trust, found_trust
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.site import Site
 from argosy.wire.messages import Handler
@@ -37,7 +37,7 @@ from argosy.wire.server import Server
 
 log = Log(__name__)
 
-LEASE = "argosy-operator"
+LEASE = NAME
 GRACE_SECONDS = 1.0
 
 R = TypeVar("R")
@@ -71,12 +71,10 @@ async def operate(settings: Settings) -> None:
     ProcessCollector(registry=metrics.registry)
     async with AsyncExitStack() as stack:
         own = await stack.enter_async_context(Client(connection, metrics=metrics))
-        leader = Leader(own, LEASE, settings.operator_namespace, settings.identity, metrics=metrics)
+        leader = Leader(own, settings.name, settings.operator_namespace, settings.identity, metrics=metrics)
         deadline = leader.deadline if settings.leader_elect else None
         client = await stack.enter_async_context(Client(connection, metrics=metrics, deadline=deadline))
-        names = endpoint_names(SERVICE, settings.operator_namespace, settings.cluster_domain)
-        home = settings.operator_namespace
-        trust = await _patiently(lambda: ensure_trust(own, home, names, clock.now()))
+        trust = await _trusted(own, settings, clock)
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
         serving = Serving(
@@ -84,19 +82,25 @@ async def operate(settings: Settings) -> None:
             namespace=settings.namespace,
             clock=clock,
             recorder=recorder,
-            pods=PodMaker(_site(settings, trust), trust.token, find_framework),
+            pods=PodMaker(_site(settings, trust), trust.token),
             statistics=JobStatistics(metrics.registry),
             cluster_domain=settings.cluster_domain,
             concurrency=settings.concurrency,
             gangs=settings.gangs,
             remote_start=settings.remote_start,
+            observing=settings.observing,
         )
-        for dialect in built_in_dialects():
-            serving.add(dialect)
+        if "argosy" in settings.apis:
+            serving.add(TrainingRunDialect())
+        if "ares" in settings.apis:
+            serving.add(AresJobDialect(settings.ares_ttl_after_succeeded))
         elected = leader if settings.leader_elect else None
         await stack.enter_async_context(_listening(settings, serving, elected, trust, metrics))
         if settings.publish_service:
-            await _patiently(lambda: publish_service(own, home))
+            await _patiently(lambda: publish_service(own, settings.operator_namespace))
+        if settings.observing:
+            await serving.watch()
+            return
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(serving.watch())
             try:
@@ -108,7 +112,7 @@ async def operate(settings: Settings) -> None:
 async def publish_service(client: Client, namespace: str) -> None:
     """The Service by which pods of a local control plane reach this operator's unix socket."""
     metadata = {
-        "name": SERVICE,
+        "name": NAME,
         "labels": {MANAGED_BY: MANAGER},
         "annotations": {f"{DOMAIN}/unix-socket": "operator"},
     }
@@ -125,6 +129,17 @@ async def _patiently(step: Callable[[], Awaitable[R]]) -> R:
             log.warning("the API server does not answer, asking again", error=str(error))
             await asyncio.sleep(Backoff(first=0.1, most=5.0).delay(failures))
     raise AssertionError("counting does not end")
+
+
+async def _trusted(client: Client, settings: Settings, clock: Clock) -> Trust:
+    """The keys of this installation. Observers wait until the operator has made them."""
+    home, secret = settings.operator_namespace, f"{settings.name}-trust"
+    if settings.observing:
+        return await _patiently(lambda: found_trust(client, home, secret))
+    services = [name for name in (settings.name, settings.observer) if name]
+    names = [one for name in services for one in endpoint_names(name, home, settings.cluster_domain)]
+    once = list(dict.fromkeys(names))
+    return await _patiently(lambda: ensure_trust(client, home, once, clock.now(), secret))
 
 
 def _connect(settings: Settings) -> Connection:
@@ -148,7 +163,9 @@ async def _listening(
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         endpoint = await stack.enter_async_context(
-            _serving(Endpoint(serving.readings, trust, serving.not_ready).answer)
+            _serving(
+                Endpoint(serving.readings, trust, serving.not_ready, tokens=settings.observer_tokens).answer
+            )
         )
         tls = server_tls(trust)
         if settings.endpoint_socket is not None:

@@ -127,7 +127,7 @@ class Readings:
         """None if the job has no such role."""
         if role not in job.slots and role not in job.record.roles:
             return None
-        record, pods = job.record.role(role), self._pods(job, role)
+        record, pods = job.record.role(role), self.pods(job, role)
         running = sum(pod.status.phase == "Running" for pod in pods)
         reached = _reached(wanted, record.phase)
         ended = job.record.phase.terminal or record.phase.terminal
@@ -155,7 +155,7 @@ class Readings:
                 index=int(pod.metadata.labels.get(labels.INDEX, "0")),
                 slots=job.slots.get(pod.metadata.labels.get(labels.ROLE, ""), 1),
             )
-            for pod in self._pods(job, role)
+            for pod in self.pods(job, role)
             if pod.status.phase not in ("Succeeded", "Failed")
         ]
         return sorted(hosts, key=lambda host: (host.role, host.index))
@@ -166,7 +166,8 @@ class Readings:
         names = (pod.spec.hostname, pod.spec.subdomain, pod.metadata.namespace, "svc", self.cluster_domain)
         return ".".join(names)
 
-    def _pods(self, job: JobReading, role: str) -> list[Pod]:
+    def pods(self, job: JobReading, role: str) -> list[Pod]:
+        """Those that are not on their way out."""
         return [
             pod
             for pod in self.caches.pods.by(OWNER, job.uid)

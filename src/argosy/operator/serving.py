@@ -49,6 +49,7 @@ class Serving:
         concurrency: int,
         gangs: bool = True,
         remote_start: bool = True,
+        observing: bool = False,
     ) -> None:
         self.client = client
         self.namespace = namespace
@@ -64,6 +65,7 @@ class Serving:
         self.gate = Gate()
         self._kinds: list[_Kind] = [_Kind(PodGroup.resource, self.caches.groups)] if gangs else []
         self._remote_start = remote_start
+        self._observing = observing
 
     def add(self, dialect: Dialect[T]) -> None:
         """Serve the jobs of this dialect."""
@@ -148,6 +150,8 @@ class Serving:
 
     def _always(self) -> "Sequence[_AnyCache]":
         caches = self.caches
+        if self._observing:
+            return (caches.pods,)
         launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_start else ()
         return (caches.pods, caches.nodes, caches.services, *launchers)
 

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import argosy.helper
 from argosy import __version__
+from argosy.dialects.registry import APIS
 from argosy.engine.lines import LineFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.reconcile.site import Helper
 
-SERVICE = "argosy-operator"
+NAME = "argosy-operator"
+"""Of the Lease, the Service and, with `-trust`, the Secret of an operator that was given no other."""
 IMAGE = f"argosy/argosy:{__version__}"
 """Our own image: it runs the operator, and the helper in users' pods."""
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/opt")
 
 
-def endpoint_url(namespace: str) -> str:
+def endpoint_url(namespace: str, service: str = NAME) -> str:
     """Where pods find the endpoint of an operator that is installed in this namespace."""
-    return f"https://{SERVICE}.{namespace}.svc"
+    return f"https://{service}.{namespace}.svc"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,18 @@ class Settings:
 
     operator_namespace: str = OPERATOR_NAMESPACE
     """Where the operator keeps what is its own: Lease, keys, Service."""
+
+    name: str = NAME
+    """What the Lease, the Service and, with `-trust`, the Secret of this installation are called."""
+
+    observer: str = ""
+    """The Service of the observers, where those answer pods in place of the operator."""
+
+    observer_tokens: bool = True
+    """Tell of AresJobs only to those that have the job's token; clients of the original have none."""
+
+    observing: bool = False
+    """Only answer pods, by the keys that the operator has made; do nothing else."""
 
     leader_elect: bool = True
     """Take part in the election of the one replica that acts. Without it this replica acts at once."""
@@ -67,6 +81,12 @@ class Settings:
 
     helper: Helper = field(default_factory=lambda: Helper(image=IMAGE))
     """How containers of the helper are made."""
+
+    apis: frozenset[str] = frozenset(APIS)
+    """The APIs that are served, by their names in `dialects.registry`."""
+
+    ares_ttl_after_succeeded: float | None = None
+    """Seconds after which pods, services and groups of AresJobs that succeeded are deleted."""
 
     gangs: bool = True
     """Watch and make PodGroups. Without them no rights over those are needed, and jobs with a gang wait."""

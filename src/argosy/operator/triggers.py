@@ -13,7 +13,7 @@ from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, PodGroup
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.reconcile.caches import NODE, Caches, is_down
+from argosy.reconcile.caches import NODE, Caches, in_doubt, is_down
 from argosy.reconcile.run import Reconciler, T
 from argosy.reconcile.status import COUNTS_EVERY
 from argosy.workload.observed import observe_group
@@ -103,10 +103,8 @@ class Triggers:
             self._owner_of(change.old)
 
     def _node(self, change: Change[Node]) -> None:
-        was_down = change.old is None or is_down(change.old)
-        down = change.new is None or is_down(change.new)
         node = change.new or change.old
-        if was_down != down and node is not None:
+        if _health(change.old) != _health(change.new) and node is not None:
             for pod in self.caches.pods.by(NODE, node.metadata.name):
                 self._owner_of(pod)
 
@@ -124,6 +122,11 @@ class Triggers:
     def _served_by(self, owner: OwnerReference) -> "_Served | None":
         group = owner.api_version.partition("/")[0] if "/" in owner.api_version else ""
         return self._served.get((group, owner.kind))
+
+
+def _health(node: Node | None) -> tuple[bool, bool]:
+    """Whether the node is down, and whether it may be; one that is not there is."""
+    return (True, True) if node is None else (is_down(node), in_doubt(node))
 
 
 class _Served(NamedTuple):

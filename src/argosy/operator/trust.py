@@ -5,11 +5,13 @@ speaks for the same authority. A token is an HMAC of its job's uid: nothing is s
 for exactly one job for as long as that job exists.
 """
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -54,16 +56,28 @@ def endpoint_names(service: str, namespace: str, cluster_domain: str) -> tuple[s
     return (service, short, f"{short}.svc", f"{short}.svc.{cluster_domain}", "localhost")
 
 
-async def ensure_trust(client: Client, namespace: str, names: Sequence[str], now: datetime) -> Trust:
+async def found_trust(client: Client, namespace: str, name: str) -> Trust:
+    """The trust that another has made; waited for until it is there."""
+    while True:
+        with suppress(NotFound):
+            found = _read(await client.get(Secret, name, namespace))
+            if found is not None:
+                return found
+        await asyncio.sleep(1.0)
+
+
+async def ensure_trust(
+    client: Client, namespace: str, names: Sequence[str], now: datetime, name: str = SECRET
+) -> Trust:
     """The trust kept in the cluster: made on first use, its certificate renewed when old or short of a
     name."""
     while True:
         try:
-            secret = await client.get(Secret, SECRET, namespace)
+            secret = await client.get(Secret, name, namespace)
         except NotFound:
             trust = make_trust(names, now)
             try:
-                await _create(client, namespace, trust)
+                await _create(client, namespace, name, trust)
             except AlreadyExists:
                 continue  # another replica was first: its trust is the one
             return trust
@@ -74,7 +88,7 @@ async def ensure_trust(client: Client, namespace: str, names: Sequence[str], now
         try:
             await client.replace(
                 Secret,
-                _body(namespace, trust, secret.metadata.resource_version),
+                _body(namespace, name, trust, secret.metadata.resource_version),
                 namespace,
             )
         except (Conflict, NotFound):
@@ -179,21 +193,21 @@ def _pem_key(key: "ec.EllipticCurvePrivateKey") -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-async def _create(client: Client, namespace: str, trust: Trust) -> None:
+async def _create(client: Client, namespace: str, name: str, trust: Trust) -> None:
     try:
-        await client.create(Secret, _body(namespace, trust), namespace)
+        await client.create(Secret, _body(namespace, name, trust), namespace)
     except NotFound:  # the operator's own namespace is missing: it runs outside of the cluster
         try:
             await client.create(Namespace, {"metadata": {"name": namespace}})
         except AlreadyExists:
             pass
-        await client.create(Secret, _body(namespace, trust), namespace)
+        await client.create(Secret, _body(namespace, name, trust), namespace)
 
 
-def _body(namespace: str, trust: Trust, resource_version: str = "") -> dict[str, object]:
+def _body(namespace: str, name: str, trust: Trust, resource_version: str = "") -> dict[str, object]:
     parts = (trust.authority, trust.authority_key, trust.certificate, trust.certificate_key)
     texts = [*(part.encode() for part in parts), trust.token_key]
-    metadata: dict[str, object] = {"name": SECRET, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}}
+    metadata: dict[str, object] = {"name": name, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}}
     if resource_version:
         metadata["resourceVersion"] = resource_version
     data = {name: base64.b64encode(text).decode() for name, text in zip(_PARTS, texts, strict=True)}

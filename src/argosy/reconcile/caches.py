@@ -108,11 +108,13 @@ class Caches:
 
     def observe(self, uid: str, memory: Memory) -> Observed:
         pods = self._pods(uid, memory)
+        nodes = {pod.node for pod in pods if pod.node}
         absent, memory.absent = frozenset(memory.absent), set()
         memory.look_at = None
         return Observed(
             pods=pods,
-            nodes_down=frozenset(self._down({pod.node for pod in pods if pod.node}, memory)),
+            nodes_down=frozenset(self._down(nodes, memory)),
+            nodes_in_doubt=frozenset(name for name in nodes if self._in_doubt(name)),
             children=self._children(uid),
             group=self._group(uid),
             group_served=self.groups.synced,
@@ -173,6 +175,10 @@ class Caches:
             elif memory.look_at is None or gone_at < memory.look_at:
                 memory.look_at = gone_at
 
+    def _in_doubt(self, name: str) -> bool:
+        node = self.nodes.get("", name)
+        return node is not None and in_doubt(node)
+
     def _children(self, uid: str) -> Mapping[tuple[str, str], str]:
         found: dict[tuple[str, str], str] = {}
         for kind, objects in (
@@ -193,6 +199,11 @@ class Caches:
 def is_down(node: Node) -> bool:
     """Whether nobody hears from the node any more; a node that says itself it is not ready is not down."""
     return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
+
+
+def in_doubt(node: Node) -> bool:
+    """Whether anything about the node is not known any more."""
+    return any(one.status == "Unknown" for one in node.status.conditions)
 
 
 def _add_to(counter: Counter[tuple[str, str]], key: tuple[str, str], number: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import PodGroup, Role, RoleBinding, Service, ServiceAccount
-from argosy.reconcile.render import Json, job_labels, owner_reference
+from argosy.reconcile.render import Json, job_labels, owner_reference, role_labels
 from argosy.workload.model import Workload
 from argosy.workload.plan import EnsureChild, EnsurePodGroup, EnsureService
 
@@ -19,17 +19,21 @@ CHILD_KINDS: Mapping[str, ChildKind] = {
 def service_body(workload: Workload, action: EnsureService) -> Json:
     """Headless, and with the addresses of pods that are not ready yet: ranks find each other to become
     ready."""
-    selector = {**job_labels(workload), labels.ROLE: action.role}
-    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
-    return child_body(workload, action.name, {"spec": spec})
+    together = role_labels(workload, action.role)
+    spec: Json = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": together}
+    if ports := workload.rules.service_ports.get(action.role):
+        spec["ports"] = [{"name": name, "port": number} for name, number in ports]
+    return child_body(workload, action.name, {"spec": spec}, role=action.role if workload.role_label else "")
 
 
 def group_body(workload: Workload, action: EnsurePodGroup) -> Json:
-    spec = {
+    spec: Json = {
         "minMember": action.min_member,
         "queue": action.queue,
         "priorityClassName": action.priority_class,
     }
+    if action.min_resources:
+        spec["minResources"] = action.min_resources
     return child_body(workload, action.name, {"spec": spec})
 
 
@@ -37,11 +41,13 @@ def ensured_body(workload: Workload, action: EnsureChild) -> Json:
     return child_body(workload, action.name, action.body, action.digest)
 
 
-def child_body(workload: Workload, name: str, body: Mapping[str, object], digest: str = "") -> Json:
+def child_body(
+    workload: Workload, name: str, body: Mapping[str, object], digest: str = "", role: str = ""
+) -> Json:
     metadata: Json = {
         "name": name,
         "namespace": workload.namespace,
-        "labels": job_labels(workload),
+        "labels": role_labels(workload, role) if role else job_labels(workload),
         "ownerReferences": [owner_reference(workload)],
     }
     if digest:

@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from argosy.frameworks.base import Framework, Injection
+from argosy.frameworks.base import Injection
 from argosy.reconcile.render import Json, Mould, Place, mould
 from argosy.reconcile.site import Site
 from argosy.workload.children import account
 from argosy.workload.model import Role, Workload
 from argosy.workload.plan import CreatePod
+
+Inject = Callable[[Workload, Role, int], Injection | None]
+"""What a place needs from its framework, as the job's dialect has it; None if that is not installed."""
 
 
 class UnrenderableError(Exception):
@@ -17,15 +20,12 @@ class UnrenderableError(Exception):
 
 
 class PodMaker:
-    def __init__(
-        self, site: Site, token: Callable[[str], str], framework: Callable[[str], Framework | None]
-    ) -> None:
+    def __init__(self, site: Site, token: Callable[[str], str]) -> None:
         self.site = site
         self.token = token
-        self.framework = framework
 
-    def of(self, workload: Workload) -> "JobPods":
-        return JobPods(self, workload)
+    def of(self, workload: Workload, inject: Inject) -> "JobPods":
+        return JobPods(self, workload, inject)
 
     def mould(self, workload: Workload, role: Role, injection: Injection) -> Mould:
         return mould(
@@ -42,9 +42,10 @@ class PodMaker:
 class JobPods:
     """The pods of one job, for one pass: what the framework asks for alike in a role is rendered once."""
 
-    def __init__(self, maker: PodMaker, workload: Workload) -> None:
+    def __init__(self, maker: PodMaker, workload: Workload, inject: Inject) -> None:
         self._maker = maker
         self._workload = workload
+        self._inject = inject
         self._moulds: dict[str, tuple[Injection, Mould]] = {}
 
     def body(self, action: CreatePod, name: str) -> Json:
@@ -68,10 +69,10 @@ class JobPods:
 
     def _injection(self, role: Role, index: int) -> Injection:
         workload = self._workload
-        framework = self._maker.framework(workload.framework)
-        if framework is None:
-            raise UnrenderableError(f"framework {workload.framework} is not installed in the operator")
         try:
-            return framework.inject(workload, role, index)
+            injection = self._inject(workload, role, index)
         except Exception as error:  # an adapter may come from anywhere; its faults are told, not fatal
             raise UnrenderableError(f"framework {workload.framework} failed: {error!r}") from error
+        if injection is None:
+            raise UnrenderableError(f"framework {workload.framework} is not installed in the operator")
+        return injection

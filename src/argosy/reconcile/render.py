@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from argosy.frameworks.base import REMOTE_AGENT, Injection
+from argosy.frameworks.base import REMOTE_AGENT, Initializer, Injection
 from argosy.kinds import labels
 from argosy.reconcile.site import Site, helper_container, helper_volumes
 from argosy.workload.model import Dependency, Restart, Role, Workload
@@ -51,14 +51,16 @@ class Mould(Struct, frozen=True):
 
     def pod(self, place: Place, env: Mapping[str, str]) -> Json:
         """The body to POST; `env` is what the framework tells the pod in this place."""
-        variables = {**_identity(self.workload, self.role, place), **env}
+        identity = _identity(self.workload, self.role, place)
+        told = {**identity, **env}
         spec = {
             **self.spec,
             "hostname": self.workload.hostname(self.role, place.index),
-            "containers": [one.told(variables) for one in self.containers],
+            "containers": [one.told(told if one.framework else identity) for one in self.containers],
         }
         if self.helpers or self.init_containers:
-            spec["initContainers"] = [*self.helpers, *(one.told(variables) for one in self.init_containers)]
+            users = (one.told(told if one.framework else identity) for one in self.init_containers)
+            spec["initContainers"] = [*self.helpers, *users]
         common = self.metadata["labels"]
         metadata = {
             "name": place.name,
@@ -68,6 +70,7 @@ class Mould(Struct, frozen=True):
                 labels.INDEX: str(place.index),
                 labels.ATTEMPT: str(place.attempt),
                 labels.REPLACEMENT: str(place.replacement),
+                **({key: str(place.index)} if (key := self.workload.index_label) else {}),
             },
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -89,7 +92,7 @@ def mould(
     """
     spec = dict(_object(role.template.get("spec")))
     files = _Files(injection.files)
-    if role.name in workload.rules.services:
+    if role.name in workload.rules.services or workload.role_label:
         spec["subdomain"] = workload.service(role.name)
     spec["restartPolicy"] = _RESTART_POLICIES[role.in_place]
     init_containers, containers = _containers(spec, injection, files)
@@ -123,7 +126,13 @@ def owner_reference(workload: Workload) -> Json:
 
 def job_labels(workload: Workload) -> dict[str, str]:
     """What everything made for a job carries."""
-    return {labels.MANAGED_BY: labels.MANAGER, labels.JOB: workload.name}
+    return {labels.MANAGED_BY: labels.MANAGER, labels.JOB: workload.name, **workload.labels}
+
+
+def role_labels(workload: Workload, role: str) -> dict[str, str]:
+    """What pods and the service of a role carry, and by which the service finds the pods."""
+    theirs = {workload.role_label: role} if workload.role_label else {}
+    return {**job_labels(workload), labels.ROLE: role, **theirs}
 
 
 def waits_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
@@ -172,12 +181,17 @@ class _Container(Struct, frozen=True):
     kept: tuple[Mapping[str, object], ...]
     """The user's variables. Ours come first, so that these may refer to them as $(NAME)."""
     taken: frozenset[object]
+    fields: Mapping[str, str]
+    """Variables whose values are fields of the pod."""
+    framework: bool = True
+    """Whether the framework's variables are for this container."""
 
     def told(self, variables: Mapping[str, str]) -> Json:
         added = [
             {"name": name, "value": value} for name, value in variables.items() if name not in self.taken
         ]
-        return {**self.written, "env": [*added, *self.kept]}
+        fields = {name: path for name, path in self.fields.items() if name not in self.taken}
+        return {**self.written, "env": [*_from_fields(fields), *added, *self.kept]}
 
 
 def _metadata(workload: Workload, role: Role, group: str, annotations: Mapping[str, str]) -> Json:
@@ -185,7 +199,7 @@ def _metadata(workload: Workload, role: Role, group: str, annotations: Mapping[s
     gang = {labels.POD_GROUP_ANNOTATION: group, labels.TASK_SPEC_ANNOTATION: role.name} if group else {}
     metadata: Json = {
         "namespace": workload.namespace,
-        "labels": {**_object(written.get("labels")), **job_labels(workload), labels.ROLE: role.name},
+        "labels": {**_object(written.get("labels")), **role_labels(workload, role.name)},
         "ownerReferences": [owner_reference(workload)],
     }
     if together := {**_object(written.get("annotations")), **gang, **annotations}:
@@ -210,22 +224,38 @@ def _containers(
     mounts = list(files.mounts)
     if injection.remote_start:
         mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER, "readOnly": True})
+    if injection.initializer:
+        mounts += _shared(injection.initializer)
     init_containers, containers = (
         [_with_mounts(_object(one), mounts) for one in _list(spec.get(part))]
         for part in ("initContainers", "containers")
     )
+    names = [one.get("name") for one in containers]
+    entry = names.index(injection.ports_in) if injection.ports_in in names else 0
     if containers:
-        containers[0] = _with_entry(containers[0], injection)
-    return _ready(init_containers, injection.forced), _ready(containers, injection.forced)
+        containers[0] = _with_command(containers[0], injection)
+        containers[entry] = _with_ports(containers[entry], injection)
+    return _ready(init_containers, injection), _ready(containers, injection)
 
 
-def _ready(containers: Iterable[Json], forced: frozenset[str]) -> tuple[_Container, ...]:
+def _ready(containers: Iterable[Json], injection: Injection) -> tuple[_Container, ...]:
     ready: list[_Container] = []
     for container in containers:
+        told = not injection.only_in or container.get("name") == injection.only_in
+        forced = injection.forced if told else ()
         written = [_object(one) for one in _list(container.get("env"))]
         kept = tuple(one for one in written if one.get("name") not in forced)
-        ready.append(_Container(container, kept, frozenset(one.get("name") for one in kept)))
+        names = frozenset(one.get("name") for one in kept)
+        ready.append(_Container(container, kept, names, injection.fields if told else {}, told))
     return tuple(ready)
+
+
+def _from_fields(fields: Mapping[str, str]) -> list[Json]:
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+
+
+def _shared(initializer: Initializer) -> list[Json]:
+    return [{"name": volume, "mountPath": path} for path, volume in initializer.folders.items()]
 
 
 def _with_mounts(container: Mapping[str, object], mounts: Iterable[Json]) -> Json:
@@ -235,10 +265,13 @@ def _with_mounts(container: Mapping[str, object], mounts: Iterable[Json]) -> Jso
     return {**container, "volumeMounts": [*written, *added]} if added else dict(container)
 
 
-def _with_entry(container: Mapping[str, object], injection: Injection) -> Json:
-    changed = dict(container)
+def _with_command(container: Json, injection: Injection) -> Json:
     if injection.default_command and not container.get("command") and not container.get("args"):
-        changed["command"] = list(injection.default_command)
+        return {**container, "command": list(injection.default_command)}
+    return container
+
+
+def _with_ports(container: Json, injection: Injection) -> Json:
     ports = [_object(one) for one in _list(container.get("ports"))]
     taken = {one.get("name") for one in ports} | {one.get("containerPort") for one in ports}
     added = [
@@ -246,9 +279,7 @@ def _with_entry(container: Mapping[str, object], injection: Injection) -> Json:
         for port in injection.ports
         if port.name not in taken and port.number not in taken
     ]
-    if added:
-        changed["ports"] = [*ports, *added]
-    return changed
+    return {**container, "ports": [*ports, *added]} if added else container
 
 
 def _helpers(
@@ -262,20 +293,45 @@ def _helpers(
         steps.append(["remote-start", "--to", REMOTE_FOLDER, *kubectl])
         mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER})
         _add_volumes(spec, [{"name": _REMOTE_VOLUME, "emptyDir": {}}])
+    if injection.initializer:
+        return (_initializer(spec, site, workload, injection.initializer, token),)
     if waits := waits_of(role, injection):
         steps.append(["wait", *(f"{wait.role}={wait.phase}" for wait in waits)])
     if not steps:
         return ()
     arguments = [word for number, step in enumerate(steps) for word in (["then"] if number else []) + step]
-    environment = {
+    _add_volumes(spec, helper_volumes(site))
+    environment = _endpoint(site, workload, token)
+    return (helper_container(site, INIT_CONTAINER, arguments, environment, mounts),)
+
+
+def _endpoint(site: Site, workload: Workload, token: str) -> dict[str, str]:
+    return {
         "ARGOSY_URL": site.url,
         "ARGOSY_TOKEN": token,
         "ARGOSY_NAMESPACE": workload.namespace,
         "ARGOSY_JOB": workload.name,
         "ARGOSY_CA": site.authority,
     }
-    _add_volumes(spec, helper_volumes(site))
-    return (helper_container(site, INIT_CONTAINER, arguments, environment, mounts),)
+
+
+def _initializer(spec: Json, site: Site, workload: Workload, wanted: Initializer, token: str) -> Json:
+    """The helper under another name. The folders that it fills are the user's own where he has some there."""
+    first = _list(spec.get("containers"))[:1]
+    written = [_object(one) for one in _list(_object(first[0] if first else None).get("volumeMounts"))]
+    own = {one.get("mountPath"): one for one in written}
+    mounts = [own.get(mount["mountPath"], mount) for mount in _shared(wanted)]
+    made = [volume for path, volume in wanted.folders.items() if path not in own]
+    empty: list[Json] = [{"name": name, "emptyDir": {}} for name in made]
+    _add_volumes(spec, [*empty, *helper_volumes(site)])
+    environment = {**_endpoint(site, workload, token), **wanted.env}
+    given = [dict(one) for one in mounts]
+    container = helper_container(site, wanted.name, wanted.arguments, environment, given)
+    container["imagePullPolicy"] = "IfNotPresent"
+    if spec.get("hostNetwork"):  # the node's own resolver does not know the operator's service
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
+    container["env"] = [*_from_fields(wanted.fields), *_list(container["env"])]
+    return container
 
 
 def _add_volumes(spec: Json, volumes: Iterable[Json]) -> None:

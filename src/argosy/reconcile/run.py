@@ -30,10 +30,10 @@ from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
 from argosy.reconcile.unreadable import Unreadable
-from argosy.workload.decide import decide, refuse
-from argosy.workload.model import Problems, Restart, Scope, Workload
+from argosy.workload.decide import decide, end_invalid, refuse
+from argosy.workload.model import Json, Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Action, CreatePod, Emit, Plan
+from argosy.workload.plan import CreatePod, Emit, Plan
 from argosy.workload.pods import expected
 from argosy.workload.record import LaterRecordError, Record
 
@@ -129,6 +129,8 @@ class Reconciler(Generic[T]):
         memory = self._memory(key, job)
         if memory.pruned_until > self.clock.monotonic():
             return Wake(memory.pruned_until - self.clock.monotonic())
+        if (patch := self.dialect.upkeep(job)) is not None:
+            return await self._keep_up(job, patch)
         now = self.clock.now()
         lowered = self._lower(job, memory)
         seen = self.caches.observe(job.metadata.uid, memory)
@@ -139,7 +141,7 @@ class Reconciler(Generic[T]):
         before = memory.unwritten or stored
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
-            workload, plan = None, refuse(before, lowered, job.metadata.generation, now)
+            workload, plan = None, self._refuse(job, before, lowered, seen, now)
         else:
             workload, plan = lowered, decide(lowered, before, seen, now)
         written: T | None = job
@@ -158,9 +160,10 @@ class Reconciler(Generic[T]):
             self.crowd.proven = True
         self.statistics.passed(self.kind, key, before, plan.record, plan.restarts)
         _log(before, plan.record)
-        self._tell(written, plan.actions)
-        if workload is not None and plan.actions:
-            await self._performer(workload, memory).perform(plan.actions)
+        for event in self.dialect.events(job, written, plan):
+            self.recorder.event(written, event.type, event.reason, event.message)
+        if plan.actions:
+            await self._performer(workload or self._bare(job), memory).perform(plan.actions)
         settled = plan.record == before or _settled(workload, plan, seen, now)
         return self._next(key, plan, seen, memory, now, settled=settled)
 
@@ -229,7 +232,7 @@ class Reconciler(Generic[T]):
 
     async def _replace_status(self, job: T, status: Struct) -> T:
         meta = job.metadata
-        body = status_body(meta, status)
+        body = status_body(meta, self.dialect.stamped(status, self.clock.now()))
         written = await self.client.replace(self.dialect.kind, body, meta.namespace, subresource="status")
         self.writing = True
         self.jobs.put(written)
@@ -282,10 +285,31 @@ class Reconciler(Generic[T]):
         memory.pruned_until = self.clock.monotonic() + pause
         return Wake(pause)
 
-    def _tell(self, job: T, actions: tuple[Action, ...]) -> None:
-        for action in actions:
-            if isinstance(action, Emit):
-                self.recorder.event(job, action.type, action.reason, action.message)
+    async def _keep_up(self, job: T, patch: Json) -> Wake:
+        """Write into the object itself, unless somebody else does; the next pass looks at what came of it."""
+        meta = job.metadata
+        metadata = patch.get("metadata")
+        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        body = {**patch, "metadata": {**(metadata if isinstance(metadata, dict) else {}), **guard}}
+        try:
+            self.jobs.put(await self.client.patch(self.dialect.kind, meta.name, body, meta.namespace))
+        except (Conflict, NotFound):
+            return Wake(1.0)  # the watch brings what was written in between, or that it is gone
+        return Wake(0.0)
+
+    def _refuse(
+        self, job: T, before: Record | None, problems: Problems, seen: Observed, now: datetime
+    ) -> Plan:
+        meta = job.metadata
+        if self.dialect.invalid_ends and meta.deletion_timestamp is None:
+            return end_invalid(meta.name, before, problems, meta.generation, seen, now)
+        return refuse(before, problems, meta.generation, now)
+
+    def _bare(self, job: T) -> Workload:
+        """A job that could not be lowered, as far as it takes to delete what was made for it."""
+        meta, resource = job.metadata, self.dialect.resource
+        names = (meta.namespace, meta.name, meta.uid)
+        return Workload(resource.kind, resource.api_version, *names, meta.generation, "", {})
 
     def _performer(self, workload: Workload, memory: Memory) -> Performer:
         return Performer(
@@ -295,7 +319,7 @@ class Reconciler(Generic[T]):
             workload,
             self.dialect.kind,
             memory,
-            self.pods.of(workload).body,
+            self.pods.of(workload, self.dialect.inject).body,
             lambda *place: self.dialect.name(workload, *place),
         )
 

@@ -41,6 +41,8 @@ WANTED: Final[Mapping[str, str]] = {
 """What each says when it went well."""
 ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
+ARES: Final = ("examples/ares/custom.yaml",)
+"""Examples that are AresJobs; `tests/conformance/test_ares.py` runs them."""
 _WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
 _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
 """What the examples of a folder import."""

@@ -14,6 +14,7 @@ from argosy.workload import (
     elastic,
     finish,
     gang,
+    invalid,
     limits,
     phases,
     pods,
@@ -27,7 +28,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit, Plan
 from argosy.workload.record import Cause, Record
 
-_WARNINGS = frozenset({"Failed", "Restarting", waits.INVALID_SPEC})
+_WARNINGS = frozenset({"Failed", "Restarting", invalid.INVALID_SPEC})
 
 
 def decide(workload: Workload, before: Record | None, seen: Observed, now: datetime) -> Plan:
@@ -37,8 +38,12 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
         return Plan(before or record)
     if record.finished:
         return cleanup.plan(workload, record, seen, now)
+    if said := invalid.refused(workload, before or record, seen):
+        return _told(before, _ended(workload, record, invalid.REFUSED_SPEC, said, seen, now))
     if workload.suspended:
         return _told(before, suspend.plan(workload, record, seen, now))
+    if workload.announced and before is None and not seen.pods:
+        return Plan(record, wake_at=now)
     record = elastic.resize(workload, suspend.resumed(record, now), now)
     repair = restart.repair(workload, record, seen, now)
     record = elastic.watch(workload, phases.judged(workload, repair.record, seen, now), seen, now)
@@ -63,10 +68,23 @@ def refuse(before: Record | None, problems: Problems, generation: int, now: date
     said = str(problems)
     record = replace(record, generation=max(record.generation, generation))
     if record.waiting is None or record.waiting.message != said:
-        record = replace(record, waiting=Cause(waits.INVALID_SPEC, said, now)).noting(
-            now, waits.INVALID_SPEC, said
+        record = replace(record, waiting=Cause(invalid.INVALID_SPEC, said, now)).noting(
+            now, invalid.INVALID_SPEC, said
         )
     return _told(before, Plan(record))
+
+
+def end_invalid(
+    name: str, before: Record | None, problems: Problems, generation: int, seen: Observed, now: datetime
+) -> Plan:
+    """The plan for an object that cannot be lowered, of a dialect in which that ends the job."""
+    record = before or Record(since=now)
+    plan = invalid.plan(record, invalid.INVALID_SPEC, str(problems), generation, seen, now, name)
+    return _told(before, plan)
+
+
+def _ended(workload: Workload, record: Record, reason: str, said: str, seen: Observed, now: datetime) -> Plan:
+    return invalid.plan(record, reason, said, workload.generation, seen, now, workload.name)
 
 
 def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:

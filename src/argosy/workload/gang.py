@@ -39,8 +39,12 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
         )
         return Gate(open=begun, reason="GangSchedulerMissing", message=said)
     group = seen.group
-    wanted = (gang.min_available, gang.queue or DEFAULT_QUEUE, gang.priority_class)
-    there = (group.min_member, group.queue or DEFAULT_QUEUE, group.priority_class) if group else None
+    wanted = (gang.min_available, gang.queue or DEFAULT_QUEUE, gang.priority_class, gang.min_resources)
+    there = (
+        (group.min_member, group.queue or DEFAULT_QUEUE, group.priority_class, group.min_resources)
+        if group
+        else None
+    )
     action = None if there == wanted else EnsurePodGroup(workload.name, *wanted)
     queued = group is None or group.phase in ("", "Pending")
     if gang.gated and queued and not begun:

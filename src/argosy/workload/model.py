@@ -86,6 +86,8 @@ class RolePolicy(Struct, frozen=True):
     failed: Quorum | None = None
     succeeded: Quorum | None = None
     node_down_as_failed: bool = False
+    any_condition: bool = False
+    """Whether any condition of a node that is Unknown makes it down, not only Ready."""
 
 
 class Dependency(Struct, frozen=True):
@@ -107,6 +109,11 @@ class Role(Struct, frozen=True):
     policy: RolePolicy | None = None
     elastic: Elastic | None = None
     depends_on: tuple[Dependency, ...] | None = None
+    exit_codes: frozenset[int] = frozenset()
+    """For ExitCode: the codes of the first ended container after which a pod is replaced; if empty, those of
+    signals and losses without a code."""
+    beside: bool = False
+    """A new pod is made while the old one is on its way out: their names differ."""
     slots: int | None = None
     """Processes a pod of this role takes; None: what the framework makes of the template."""
 
@@ -126,6 +133,11 @@ class Rules(Struct, frozen=True):
     resize: Resize = Resize.LIVE
     services: tuple[str, ...] = ()
     """Roles whose pods are found by name: one headless service each."""
+    service_ports: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    """Name and number of the ports of a role's service; none are needed to find pods by name."""
+    together: bool = False
+    """Running is what all pods of a role, and all roles of the job, do at once: one that has ended before the
+    last has begun does not count."""
     exec_from: tuple[str, ...] = ()
     """Roles whose pods start processes in others of the job's pods (remote start)."""
     exec_into: tuple[str, ...] = ()
@@ -142,6 +154,8 @@ class Gang(Struct, frozen=True):
     """Seconds the gang may wait for its place before the job fails."""
     gated: bool = False
     """No pod is created before the scheduler let the group in (phase other than Pending)."""
+    min_resources: Json = field(default_factory=dict)
+    """Resources that must be free before the group is let in."""
 
 
 class Ttl(Struct, frozen=True):
@@ -155,6 +169,8 @@ class Limits(Struct, frozen=True):
     """Bounds in seconds and counts; None is without bound."""
 
     restarts: int | None = None
+    kept_failures: bool = False
+    """Pods that failed and are not replaced use up a restart as well."""
     active_deadline: float | None = None
     start_timeout: float | None = None
     below_min_timeout: float | None = 600.0
@@ -189,6 +205,16 @@ class Workload(Struct, frozen=True, dict=True):
     suspended: bool = False
     deleting: bool = False
     domain: str = "cluster.local"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What everything made for the job carries beside our own labels."""
+    role_label: str = ""
+    """A label of the dialect's that holds the role, on pods and services."""
+    index_label: str = ""
+    """A label of the dialect's that holds the index, on pods."""
+    announced: bool = False
+    """The job is shown as Pending before anything is made for it."""
+    invalid_ends: bool = False
+    """A definition that the API refuses takes away what was made, until it is edited."""
 
     def hostname(self, role: str, index: int) -> str:
         """The stable host name of the pod in this place, whatever the pod itself is called."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodGroup
-from argosy.workload.model import Phase
+from argosy.workload.model import Json, Phase, RolePolicy
 
 
 class ObservedPod(Struct, frozen=True):
@@ -40,6 +40,8 @@ class ObservedPod(Struct, frozen=True):
     exit_code: int | None = None
     """Of the first container that ended badly, else of the first that ended."""
     container: str = ""
+    first_exit_code: int | None = None
+    """Of the first container that ended, in their order."""
     in_place_restarts: int = 0
     disrupted: bool = False
     """Ended by the cluster (eviction, preemption, node shutdown), not by its own program."""
@@ -63,6 +65,7 @@ class ObservedGroup(Struct, frozen=True):
     min_member: int = 0
     queue: str = ""
     priority_class: str = ""
+    min_resources: Json = field(default_factory=dict)
     scheduled: bool = False
     evicted: bool = False
     reason: str = ""
@@ -102,7 +105,9 @@ class Observed(Struct, frozen=True, dict=True):
 
     pods: tuple[ObservedPod, ...] = ()
     nodes_down: frozenset[str] = frozenset()
-    """Names of nodes that hold pods of this job and are gone or have a condition of status Unknown."""
+    """Names of nodes that hold pods of this job and are gone or of which nobody hears any more."""
+    nodes_in_doubt: frozenset[str] = frozenset()
+    """Those, and the ones with any condition of status Unknown."""
     children: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Digest by (kind, name) of our services, service accounts, roles and the like that exist."""
     group: ObservedGroup | None = None
@@ -112,6 +117,12 @@ class Observed(Struct, frozen=True, dict=True):
     """Places (role, index) whose pod the API itself, not a cache, said does not exist (answer to
     ConfirmPod)."""
     outcomes: tuple[Outcome, ...] = ()
+
+    def down(self, policy: RolePolicy) -> frozenset[str]:
+        """The nodes whose pods count as failed under this policy."""
+        if not policy.node_down_as_failed:
+            return frozenset()
+        return self.nodes_in_doubt | self.nodes_down if policy.any_condition else self.nodes_down
 
     @cached_property
     def by_place(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:
@@ -158,6 +169,7 @@ def observe_pod(pod: Pod) -> ObservedPod | None:
         message=status.message,
         exit_code=code,
         container=container,
+        first_exit_code=_first_exit(status.container_statuses),
         in_place_restarts=sum(one.restart_count for one in status.container_statuses),
         disrupted=_disrupted(pod),
         held=status.phase == "Pending" and _held(status.init_container_statuses),
@@ -182,6 +194,7 @@ def observe_group(group: PodGroup) -> ObservedGroup:
         min_member=group.spec.min_member,
         queue=group.spec.queue,
         priority_class=group.spec.priority_class_name,
+        min_resources=group.spec.min_resources,
         scheduled="Scheduled" in true or status.phase == Phase.RUNNING,
         evicted="Evicted" in true,
         reason=telling.reason if telling else "",
@@ -207,6 +220,10 @@ def _disrupted(pod: Pod) -> bool:
 def _exit(statuses: list[ContainerStatus]) -> tuple[int, str] | None:
     ended = [(one.state.terminated.exit_code, one.name) for one in statuses if one.state.terminated]
     return next((one for one in ended if one[0] != 0), ended[0] if ended else None)
+
+
+def _first_exit(statuses: list[ContainerStatus]) -> int | None:
+    return next((one.state.terminated.exit_code for one in statuses if one.state.terminated), None)
 
 
 def _held(statuses: list[ContainerStatus]) -> bool:

@@ -62,7 +62,7 @@ def judged(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     roles: dict[str, RoleRecord] = {}
     for name, role in workload.roles.items():
         last = record.role(name)
-        verdict = of_role(role, last, count(role, record, seen))
+        verdict = of_role(role, last, count(role, record, seen), together=workload.rules.together)
         since = last.since if verdict.phase is last.phase else now
         roles[name] = replace(
             last,
@@ -107,7 +107,7 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
     )
 
 
-def of_role(role: Role, last: RoleRecord, counts: Counts) -> Verdict:
+def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = False) -> Verdict:
     """The phase of a role; the first rule that matches wins."""
     policy, size = role.policy or RolePolicy(), last.size
     needed = min(role.needed, size)
@@ -120,7 +120,7 @@ def of_role(role: Role, last: RoleRecord, counts: Counts) -> Verdict:
         return Verdict(Phase.FAILED, "MixedOutcome", f"{_failed_words(counts)}; no pod is left to run")
     if ended >= size:
         return Verdict(Phase.SUCCEEDED)
-    if counts.active and counts.active + counts.succeeded >= needed:
+    if counts.active and counts.active + (0 if together else counts.succeeded) >= needed:
         return Verdict(Phase.RUNNING)
     if last.phase is Phase.PENDING and counts.any:
         return Verdict(Phase.STARTING)
@@ -153,9 +153,10 @@ def of_job(workload: Workload, record: Record, seen: Observed) -> Phase:
     """The phase of a job that has not ended."""
     phases = [record.role(name).phase for name in workload.roles]
     steady = all(_steady(role, record, seen) for role in workload.roles.values())
-    if record.phase in (Phase.RUNNING, Phase.RESTARTING):
+    if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (record.ran or not workload.rules.together):
         return Phase.RUNNING if steady else Phase.RESTARTING
-    if steady and all(phase in (Phase.RUNNING, Phase.SUCCEEDED) for phase in phases):
+    enough = (Phase.RUNNING,) if workload.rules.together else (Phase.RUNNING, Phase.SUCCEEDED)
+    if steady and all(phase in enough for phase in phases):
         return Phase.RUNNING
     return Phase.STARTING if record.started else record.phase
 
@@ -183,7 +184,7 @@ def _steady(role: Role, record: Record, seen: Observed) -> bool:
 def _kind(pod: ObservedPod, policy: RolePolicy, seen: Observed) -> str:
     if pod.terminating:
         return "Terminating"
-    if policy.node_down_as_failed and pod.node in seen.nodes_down and not pod.ended:
+    if pod.node in seen.down(policy) and not pod.ended:
         return "Failed"
     return pod.phase if pod.phase in ("Running", "Succeeded", "Failed", "Unknown") else "Pending"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.workload.model import Json
@@ -62,6 +62,7 @@ class EnsurePodGroup(Struct, frozen=True, tag=True):
     min_member: int
     queue: str
     priority_class: str
+    min_resources: Json = field(default_factory=dict)
 
 
 class EnsureChild(Struct, frozen=True, tag=True):

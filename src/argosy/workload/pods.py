@@ -79,7 +79,7 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
             continue
         for index in _empty(role, record):
             there = seen.by_place.get((role.name, index), ())
-            if there:
+            if there and not (role.beside and all(pod.terminating for pod in there)):
                 stopping += [pod.name for pod in there if pod.terminating or not current(record, pod)]
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]

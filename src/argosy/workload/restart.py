@@ -68,8 +68,10 @@ class Repair(Struct, frozen=True):
 def repair(workload: Workload, record: Record, seen: Observed, now: datetime) -> Repair:
     """The record that replaces what was lost, or the ending if no restart is left for it."""
     limit = workload.limits.restarts
-    if limit is not None and record.restarts > limit:
-        said = f"{words.many(record.restarts, 'restart')} were needed and {limit} allowed (limits.restarts)"
+    kept = _kept(workload, record, seen) if workload.limits.kept_failures else 0
+    if limit is not None and record.restarts + kept > limit:
+        needed = words.many(record.restarts + kept, "restart")
+        said = f"{needed} were needed and {limit} allowed (limits.restarts)"
         return Repair(record, Ending(Phase.FAILED, "RestartsExhausted", said))
     losses = [
         loss
@@ -82,7 +84,7 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     counted = [loss for loss in losses if loss.counted]
     scope = workload.rules.restart_scope
     used = len(counted) if scope is Scope.POD else min(1, len(counted))
-    if limit is not None and counted and record.restarts + used > limit:
+    if limit is not None and counted and record.restarts + used + kept > limit:
         return Repair(record, _exhausted(limit, _likeliest(counted).words))
     record = replace(
         record, restarts=record.restarts + used, disruptions=record.disruptions + len(losses) - len(counted)
@@ -95,12 +97,23 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     return Repair(record, causes=tuple(loss.why for loss in told))
 
 
+def _kept(workload: Workload, record: Record, seen: Observed) -> int:
+    """Failed pods that stay where they are."""
+    return sum(
+        pod.phase == "Failed" and not pod.terminating and not replaces(role, pod)
+        for role in workload.roles.values()
+        for pod in present(record, role.name, seen)
+    )
+
+
 def replaces(role: Role, pod: ObservedPod) -> bool:
     """Whether the role's policy replaces this ended pod."""
     if role.restart is Restart.ALWAYS:
         return True
     if pod.phase != "Failed" and not pod.disrupted:
         return False
+    if role.restart is Restart.EXIT_CODE and role.exit_codes:
+        return pod.phase == "Failed" and pod.first_exit_code in role.exit_codes
     if role.restart is Restart.EXIT_CODE:
         return pod.disrupted or pod.exit_code is None or pod.exit_code >= 128
     return role.restart is Restart.ON_FAILURE
@@ -131,7 +144,7 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
     for pod in present(record, role.name, seen):
         if pod.index in last.done:
             continue
-        if _is_lost(role, pod, seen) or (pod.terminating and whole):
+        if _is_lost(role, pod, seen) or (pod.terminating and (whole or role.beside)):
             lived = (now - pod.created).total_seconds() if pod.created else None
             counted = pod.phase == "Failed" and not (pod.disrupted or pod.terminating)
             losses.append(Loss(role.name, pod.index, counted, _fate(pod), _why(pod), lived))
@@ -149,8 +162,7 @@ def _is_lost(role: Role, pod: ObservedPod, seen: Observed) -> bool:
         return False
     if pod.ended:
         return replaces(role, pod)
-    policy = role.policy or RolePolicy()
-    return policy.node_down_as_failed and pod.node in seen.nodes_down
+    return pod.node in seen.down(role.policy or RolePolicy())
 
 
 def _fate(pod: ObservedPod) -> str:

@@ -12,15 +12,13 @@ from msgspec.structs import replace
 from argosy.workload import words
 from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
+from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
 from argosy.workload.phases import Counts
 from argosy.workload.places import all_present
 from argosy.workload.pods import Missing
 from argosy.workload.record import Cause, Record
-
-INVALID_SPEC = "InvalidSpec"
-"""Waits for an edit of the definition: the message says of which fields."""
 
 _REFUSALS = {
     Result.INVALID: "Invalid",

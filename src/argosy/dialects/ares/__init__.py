@@ -1,0 +1,1 @@
+"""`AresJob`: the API of AresOperator, with its defaults, its validation, its names and its status."""

@@ -1,0 +1,153 @@
+"""Fills in what a user left out: first what the framework wants, then what is common to all jobs.
+
+Works on whatever was written, also on what will be found wrong: a role that is null, a policy without roles.
+Only what is unset is filled, with one exception: beside a chief, TensorFlow's workers are always restarted.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from argosy.dialects.ares.profiles import (
+    ALL,
+    ANY,
+    CHIEF,
+    HOST_FILE,
+    LAUNCHER,
+    WORKER,
+    Profile,
+    profile_of,
+    roles_of,
+)
+from argosy.kinds.aresjob import (
+    AresJobSpec,
+    DependenceSpec,
+    FrameworkSpec,
+    JobPhasePolicySpec,
+    MpiSpec,
+    RolePhasePolicySpec,
+    RoleSpec,
+    RunPolicySpec,
+)
+from argosy.workload.model import Phase, Restart
+
+NEVER, ON_FAILURE = Restart.NEVER.value, Restart.ON_FAILURE.value
+RUNNING = Phase.RUNNING.value
+OMPI = "ompi"
+
+
+def with_defaults(spec: AresJobSpec) -> AresJobSpec:
+    """The spec that is in force."""
+    profile = profile_of(spec)
+    if profile is None or not spec.role_specs:
+        return spec
+    present = roles_of(spec)
+    roles = {
+        name: None if role is None else _role(spec, profile, name, role, present)
+        for name, role in spec.role_specs.items()
+    }
+    run = spec.run_policy or RunPolicySpec()
+    if run.clean_pod_policy is None:
+        run = replace(run, clean_pod_policy="None")
+    return replace(
+        spec,
+        role_specs=roles,
+        framework=_framework(spec),
+        job_phase_policy=_job_policy(spec, profile, present),
+        run_policy=run,
+    )
+
+
+def _role(
+    spec: AresJobSpec, profile: Profile, name: str, role: RoleSpec, present: Mapping[str, RoleSpec]
+) -> RoleSpec:
+    restart = role.restart_policy or profile.restarts.get(name, NEVER)
+    if spec.framework_type == "tensorflow" and name == WORKER and CHIEF in present and restart != "Always":
+        restart = ON_FAILURE
+    return replace(
+        role,
+        replicas=1 if role.replicas is None else role.replicas,
+        restart_policy=restart,
+        controller=role.controller or "Pod",
+        role_phase_policy=_role_policy(profile, name, restart, role.role_phase_policy),
+        dependence=_dependence(spec, profile, name, role, present),
+    )
+
+
+def _role_policy(
+    profile: Profile, name: str, restart: str, written: RolePhasePolicySpec | None
+) -> RolePhasePolicySpec | None:
+    policy = written or RolePhasePolicySpec()
+    failed, succeeded = policy.failed or "", policy.succeeded or ""
+    down = policy.node_down_as_failed
+    if down is None and not failed and name in profile.node_down:
+        down = True
+    if profile.policies is None:
+        failed = failed or (ANY if restart in (NEVER, Restart.EXIT_CODE.value) else "")
+        succeeded = succeeded or ALL
+    else:
+        wanted = profile.policies.get(name, ("", ""))
+        failed, succeeded = failed or wanted[0], succeeded or wanted[1]
+    if restart == NEVER:
+        failed, succeeded = failed or ANY, succeeded or ALL
+    filled = RolePhasePolicySpec(failed or policy.failed, succeeded or policy.succeeded, down)
+    return filled if filled != RolePhasePolicySpec() else written
+
+
+def _dependence(
+    spec: AresJobSpec, profile: Profile, name: str, role: RoleSpec, present: Mapping[str, RoleSpec]
+) -> DependenceSpec | None:
+    """A role with a dependence of its own is left with it, but for the phase and the form of names."""
+    if role.dependence is not None:
+        names = role.dependence.role_names
+        once = list(dict.fromkeys(names)) if names else names
+        return replace(role.dependence, role_names=once, role_phase=role.dependence.role_phase or RUNNING)
+    wanted = next((others for who, others in profile.waits if who == name), ())
+    first = next((other for other in wanted if other in present), None)
+    if first is None:
+        return None
+    file = HOST_FILE if (spec.framework_type, name) == ("mpi", LAUNCHER) else None
+    return DependenceSpec([first], RUNNING, file)
+
+
+def _framework(spec: AresJobSpec) -> FrameworkSpec | None:
+    written = spec.framework
+    if written is None or written.mpi is None:
+        return written
+    mpi = written.mpi
+    return replace(
+        written,
+        mpi=replace(
+            mpi,
+            replicas_per_node=1 if mpi.replicas_per_node is None else mpi.replicas_per_node,
+            implementation=mpi.implementation or OMPI,
+        ),
+    )
+
+
+def mpi_of(spec: AresJobSpec) -> MpiSpec:
+    """The options of host files, complete."""
+    written = (spec.framework.mpi if spec.framework else None) or MpiSpec()
+    as_worker = written.launcher_as_worker
+    return MpiSpec(
+        1 if written.replicas_per_node is None else written.replicas_per_node,
+        written.implementation or OMPI,
+        True if as_worker is None else as_worker,
+        bool(written.ssh_keys),
+    )
+
+
+def _job_policy(
+    spec: AresJobSpec, profile: Profile, present: Mapping[str, RoleSpec]
+) -> JobPhasePolicySpec | None:
+    written = spec.job_phase_policy or JobPhasePolicySpec()
+    names = sorted(present)
+    succeeding = names if profile.succeeded is None else [n for n in profile.succeeded if n in present]
+    failing = names if profile.failed is None else [n for n in profile.failed if n in present]
+    succeeded = [succeeding] if succeeding else []
+    failed = [[name] for name in failing if name not in profile.spared]
+    return replace(
+        written,
+        failed=failed if written.failed is None else written.failed,
+        succeeded=succeeded if written.succeeded is None else written.succeeded,
+    )

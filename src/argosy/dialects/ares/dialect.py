@@ -1,0 +1,266 @@
+"""`AresJob` into the model and back.
+
+Pods that are never replaced are named `<job>-<role>-<index>`; those of other roles have five letters more,
+made from what the pod is for, so that a new pod can stand beside an old one that is still going.
+"""
+
+import hashlib
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.dialects.ares import checks, environment, notes, spec, status
+from argosy.dialects.ares.defaults import mpi_of, with_defaults
+from argosy.dialects.ares.profiles import elastic, profile_of, roles_of, services_of
+from argosy.dialects.ares.templates import bare, default_container, ports
+from argosy.frameworks.base import Injection
+from argosy.kinds.aresjob import (
+    FINALIZER,
+    GROUP,
+    GROUP_LABEL,
+    INDEX_LABEL,
+    JOB_LABEL,
+    ROLE_LABEL,
+    AresJob,
+    AresJobSpec,
+    AresJobStatus,
+    RolePhasePolicySpec,
+    RoleSpec,
+    RunPolicySpec,
+)
+from argosy.kinds.meta import ObjectMeta
+from argosy.workload.model import (
+    Cleanup,
+    Dependency,
+    Gang,
+    Json,
+    Limits,
+    Phase,
+    Problems,
+    Quorum,
+    Resize,
+    Restart,
+    Role,
+    RolePolicy,
+    Rules,
+    Scope,
+    Ttl,
+    Workload,
+)
+from argosy.workload.observed import Observed
+from argosy.workload.plan import Emit, Plan
+from argosy.workload.record import Record, decode
+
+EXIT_CODES = frozenset({130, 137, 138, 143})
+"""After which a pod of a role with restartPolicy ExitCode is replaced."""
+SERVICE_PORT = 80
+"""Of a service whose pods name no port."""
+
+
+class AresJobDialect:
+    kind = AresJob
+    resource = AresJob.resource
+    invalid_ends = True
+
+    def __init__(self, ttl_after_succeeded: float | None = None) -> None:
+        self.ttl_after_succeeded = ttl_after_succeeded
+
+    def lower(self, obj: AresJob) -> Workload | Problems:
+        written = spec.read(obj.spec)
+        if not isinstance(written, AresJobSpec):
+            return Problems((written,))
+        full = with_defaults(written)
+        problems = checks.problems(obj.metadata.name, full)
+        if problems:
+            return Problems(tuple(problems))
+        return self._workload(obj.metadata, full)
+
+    def upkeep(self, obj: AresJob) -> Json | None:
+        """Defaults are written into the spec, and the original's finalizer is taken away."""
+        patch: dict[str, object] = {}
+        if FINALIZER in obj.metadata.finalizers:
+            left = [one for one in obj.metadata.finalizers if one != FINALIZER]
+            patch["metadata"] = {"finalizers": left}
+        if added := _unwritten(obj):
+            patch["spec"] = added
+        return patch or None
+
+    def stand_in(self, metadata: ObjectMeta, status: object) -> AresJob:
+        try:
+            told = msgspec.convert(status or {}, AresJobStatus)
+        except msgspec.ValidationError:
+            told = AresJobStatus()
+        return AresJob(metadata, {}, told)
+
+    def shed(self, obj: AresJob) -> AresJob:
+        roles = obj.spec.get("roleSpecs")
+        if obj.status.completion_time is None or not isinstance(roles, dict):
+            return obj
+        kept = {
+            name: {**role, "template": bare(role.get("template"))}
+            for name, role in roles.items()
+            if isinstance(role, dict)
+        }
+        return replace(obj, spec={**obj.spec, "roleSpecs": kept})
+
+    def project(
+        self, obj: AresJob, workload: Workload | None, record: Record, seen: Observed
+    ) -> AresJobStatus:
+        return status.project(obj, workload, record, seen)
+
+    def record(self, obj: AresJob) -> Record | None:
+        return decode(obj.status.argosy)
+
+    def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
+        host = workload.hostname(role, index)
+        if not workload.roles[role].beside:
+            return host
+        digest = hashlib.sha256(f"{workload.uid}/{attempt}/{replacement}".encode()).hexdigest()
+        return f"{host}-{digest[:5]}"
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        return environment.inject(workload, role, index)
+
+    def stamped(self, status: Struct, now: datetime) -> Struct:
+        return replace(status, last_reconcile_time=now)
+
+    def events(self, before: AresJob, after: AresJob, plan: Plan) -> list[Emit]:
+        return notes.events(before, after, plan)
+
+    def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload:
+        run = full.run_policy or RunPolicySpec()
+        whole = run.restart_scope == Scope.JOB.value
+        finished = run.ttl_seconds_after_finished
+        roles = {name: _role(name, role, whole) for name, role in sorted(roles_of(full).items())}
+        return Workload(
+            kind=self.resource.kind,
+            api_version=self.resource.api_version,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            generation=meta.generation,
+            framework=full.framework_type or "",
+            roles=roles,
+            options=msgspec.to_builtins(_options(full)),
+            rules=_rules(full, whole),
+            limits=Limits(
+                restarts=run.backoff_limit,
+                kept_failures=True,
+                active_deadline=run.active_deadline_seconds,
+                ttl=Ttl(finished, finished),
+                children_ttl=Ttl(self.ttl_after_succeeded, full.ttl_seconds_after_failed),
+            ),
+            gang=_gang(run),
+            cleanup=Cleanup(run.clean_pod_policy or Cleanup.ALL),
+            suspended=bool(run.suspend),
+            deleting=meta.deletion_timestamp is not None,
+            labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
+            role_label=ROLE_LABEL,
+            index_label=INDEX_LABEL,
+            announced=True,
+            invalid_ends=True,
+        )
+
+
+def _unwritten(obj: AresJob) -> Json:
+    """The defaults that the stored spec of a valid job lacks; looked for once per generation."""
+    meta, last = obj.metadata, obj.status
+    over = last.completion_time is not None or meta.deletion_timestamp is not None
+    if over or last.observed_generation == meta.generation:
+        return {}
+    written = spec.read(obj.spec)
+    if not isinstance(written, AresJobSpec):
+        return {}
+    full = with_defaults(written)
+    return {} if checks.problems(meta.name, full) else spec.additions(obj.spec, full)
+
+
+def _role(name: str, written: RoleSpec, whole: bool) -> Role:
+    restart = Restart(written.restart_policy or Restart.NEVER)
+    in_place = restart if restart in (Restart.ALWAYS, Restart.ON_FAILURE) else Restart.NEVER
+    if whole and in_place is Restart.ON_FAILURE:
+        in_place = Restart.NEVER  # a node that restarts a container itself would hide the failure
+    policy = written.role_phase_policy or RolePhasePolicySpec()
+    wants = written.dependence
+    phase = Phase(wants.role_phase or Phase.RUNNING) if wants else Phase.RUNNING
+    names = (wants.role_names or ()) if wants else ()
+    return Role(
+        name=name,
+        replicas=written.replicas or 1,
+        template=written.template or {},
+        restart=restart,
+        in_place=in_place,
+        policy=RolePolicy(
+            failed=Quorum(policy.failed) if policy.failed else None,
+            succeeded=Quorum(policy.succeeded) if policy.succeeded else None,
+            node_down_as_failed=bool(policy.node_down_as_failed),
+            any_condition=True,
+        ),
+        depends_on=tuple(Dependency(other, phase) for other in names),
+        exit_codes=EXIT_CODES if restart is Restart.EXIT_CODE else frozenset(),
+        beside=restart is not Restart.NEVER,
+    )
+
+
+def _rules(full: AresJobSpec, whole: bool) -> Rules:
+    profile, policy, roles = profile_of(full), full.job_phase_policy, roles_of(full)
+    assert profile is not None and policy is not None, "checked before"
+    served = services_of(full, profile)
+    return Rules(
+        succeeded_when=tuple(map(tuple, policy.succeeded or ())),
+        failed_when=tuple(map(tuple, policy.failed or ())),
+        restart_scope=Scope.JOB if whole else Scope.POD,
+        resize=Resize.LIVE,
+        services=served,
+        service_ports={name: _service_ports(roles[name], profile.container) for name in served},
+        together=True,
+    )
+
+
+def _service_ports(role: RoleSpec, container: str) -> tuple[tuple[str, int], ...]:
+    """The ports of the default container, each number and name once."""
+    found: dict[int, str] = {}
+    for name, number in ports(default_container(role.template, container)):
+        if number not in found and (name or f"port-{number}") not in found.values():
+            found[number] = name or f"port-{number}"
+    return tuple((name, number) for number, name in found.items()) or (
+        (f"port-{SERVICE_PORT}", SERVICE_PORT),
+    )
+
+
+def _gang(run: RunPolicySpec) -> Gang | None:
+    policy = run.scheduling_policy
+    if policy is None or policy.min_available is None:
+        return None
+    return Gang(
+        policy.min_available,
+        policy.queue or "",
+        policy.priority_class or "",
+        gated=True,
+        min_resources=policy.min_resources or {},
+    )
+
+
+def _options(full: AresJobSpec) -> environment.Options:
+    mpi, worker = mpi_of(full), roles_of(full).get("worker")
+    bagua = full.framework.bagua if full.framework else None
+    tensorflow = full.framework.tensorflow if full.framework else None
+    workers = worker.replicas or 1 if worker else 0
+    least, most = (bagua.min_replicas, bagua.max_replicas) if bagua else (None, None)
+    return environment.Options(
+        ports=tuple(full.available_ports or ()),
+        elastic=elastic(full),
+        min_size=workers if least is None else least,
+        max_size=workers if most is None else most,
+        dynamic=bool(tensorflow and tensorflow.enable_dynamic_worker),
+        slots=mpi.replicas_per_node or 1,
+        implementation=mpi.implementation or "",
+        launcher_as_worker=bool(mpi.launcher_as_worker),
+        host_files={
+            name: role.dependence.mpi_host_file
+            for name, role in roles_of(full).items()
+            if role.dependence and role.dependence.mpi_host_file
+        },
+    )

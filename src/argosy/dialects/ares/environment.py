@@ -1,0 +1,270 @@
+"""What the pods of each framework type are told, exactly as AresOperator told them.
+
+Every variable here replaces one that the user gave the same name, except those that the original did not
+have. Pure: a function of the workload and a place in it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.dialects.ares.profiles import (
+    CHIEF,
+    ETCD,
+    EVALUATOR,
+    LAUNCHER,
+    LEADWORKER,
+    MASTER,
+    PS,
+    SCHEDULER,
+    WORKER,
+)
+from argosy.dialects.ares.templates import container_named, default_container, port_named, port_numbers
+from argosy.frameworks.base import Initializer, Injection, Port
+from argosy.workload.model import Role, Workload
+
+INITIALIZER: Final = "initializer"
+PYTORCH_PORT: Final = 23456
+TENSORFLOW_PORT: Final = 2222
+_HOST_FOLDER: Final = "configurations"
+
+
+class Options(Struct, frozen=True):
+    """What an AresJob says to its framework, complete."""
+
+    ports: tuple[int, ...] = ()
+    elastic: bool = False
+    min_size: int = 0
+    max_size: int = 0
+    dynamic: bool = False
+    slots: int = 1
+    implementation: str = "ompi"
+    launcher_as_worker: bool = True
+    host_files: Mapping[str, str] = field(default_factory=dict)
+    """Where the pods of a role want a host file; several paths with commas between."""
+
+
+def options_of(workload: Workload) -> Options:
+    return msgspec.convert(dict(workload.options), Options)
+
+
+def inject(workload: Workload, role: Role, index: int) -> Injection:
+    """Variables, ports and the initializer of the pod in this place."""
+    told = _TOLD.get(workload.framework, _nothing)(workload, role, index)
+    return msgspec.structs.replace(told, initializer=_initializer(workload, role))
+
+
+def _initializer(workload: Workload, role: Role) -> Initializer | None:
+    options = options_of(workload)
+    files = options.host_files.get(role.name, "")
+    wants = role.depends_on or ()
+    if not wants and not files:
+        return None
+    arguments = ["cache", "--key", f"{workload.namespace}.{workload.name}", "--cacheURI", "$(ARGOSY_URL)"]
+    if wants:
+        arguments += ["--roles", ",".join(want.role for want in wants), "--phase", wants[0].phase.value]
+    arguments += ["--interval", "5s", "--timeout", "0", "--max-retries", "240"]
+    if files:
+        arguments += ["--write-mpi-hostfile-to", files, "--mpi-host-replicas", str(options.slots)]
+        arguments += ["--mpi-implementation", options.implementation]
+        arguments += [] if options.launcher_as_worker else ["--include-self=false"]
+    folders = dict.fromkeys(str(PurePosixPath(path).parent) for path in files.split(",") if path)
+    return Initializer(
+        INITIALIZER,
+        tuple(arguments),
+        {"ARES_TOKEN": "$(ARGOSY_TOKEN)"},
+        {"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},
+        {path: f"{_HOST_FOLDER}-{n}" if n else _HOST_FOLDER for n, path in enumerate(folders)},
+    )
+
+
+def _nothing(workload: Workload, role: Role, index: int) -> Injection:
+    del workload, role, index
+    return Injection()
+
+
+def _custom(workload: Workload, role: Role, index: int) -> Injection:
+    env = {"MODULE": role.name, "INDEX": str(index)}
+    for name, addresses in workload.addresses.items():
+        joined = ",".join(addresses)
+        if not name[0].isdigit():
+            env[name] = joined
+        env["ROLE_" + name.upper().replace("-", "_")] = joined
+    return _forced(env)
+
+
+def _pytorch(workload: Workload, role: Role, index: int) -> Injection:
+    if role.name not in (MASTER, WORKER):
+        return Injection()
+    container = container_named(workload.roles[MASTER].template, "pytorch") or {}
+    port = port_named(container, "pytorch") or PYTORCH_PORT
+    master, size, rank = workload.address(MASTER, 0), 1 + _size(workload, WORKER), _rank(role, index)
+    env = {
+        "MASTER_ADDR": "0.0.0.0" if role.name == MASTER else master,  # noqa: S104 - where the master listens
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(size),
+        "RANK": str(rank),
+    }
+    torchrun = {
+        "PET_NNODES": str(size),
+        "PET_NODE_RANK": str(rank),
+        "PET_MASTER_ADDR": master,
+        "PET_MASTER_PORT": str(port),
+    }
+    ports = (Port("pytorch", port),) if role.name == MASTER else ()
+    return Injection({**env, **torchrun}, frozenset(env), ports=ports, ports_in="pytorch")
+
+
+def _tensorflow(workload: Workload, role: Role, index: int) -> Injection:
+    ports = (Port("tfjob-port", TENSORFLOW_PORT),)
+    known = [name for name in (CHIEF, MASTER, PS, WORKER, EVALUATOR) if name in workload.roles]
+    if role.name not in known or sum(_size(workload, name) for name in known) <= 1:
+        return Injection(ports=ports, ports_in="tensorflow")
+    task = {"type": role.name, "index": index}
+    config: dict[str, object]
+    if options_of(workload).dynamic:
+        config = {"sparseCluster": _sparse(workload, role, index), "task": task}
+    else:
+        cluster = {name: _tensorflow_hosts(workload, name) for name in known if name != EVALUATOR}
+        config = {"cluster": cluster, "task": task, "environment": "cloud"}
+    env = {"TF_CONFIG": json.dumps(config, sort_keys=True, separators=(",", ":"))}
+    return Injection(env, frozenset(env), "tensorflow", ports=ports, ports_in="tensorflow")
+
+
+def _sparse(workload: Workload, role: Role, index: int) -> dict[str, object]:
+    if role.name == WORKER:
+        own = {str(index): _tensorflow_hosts(workload, WORKER)[index]}
+        return {"worker": own, "ps": _tensorflow_hosts(workload, PS) if PS in workload.roles else []}
+    if role.name == PS:
+        return {"worker": {}, "ps": [_tensorflow_hosts(workload, PS)[index]]}
+    return {"worker": {}, "ps": []}
+
+
+def _tensorflow_hosts(workload: Workload, name: str) -> list[str]:
+    container = default_container(workload.roles[name].template, "tensorflow")
+    port = port_named(container, "tfjob-port") or TENSORFLOW_PORT
+    return [f"{address}:{port}" for address in workload.addresses[name]]
+
+
+def _mpi(workload: Workload, role: Role, index: int) -> Injection:
+    del index
+    options = options_of(workload)
+    files = options.host_files.get(role.name, "")
+    if not files:
+        return Injection()
+    variable = "HYDRA_HOST_FILE" if options.implementation == "mpich" else "OMPI_MCA_orte_default_hostfile"
+    return Injection({variable: files.split(",")[0]})
+
+
+def _dask(workload: Workload, role: Role, index: int) -> Injection:
+    scheduler = _service(workload, SCHEDULER)
+    port = _dask_port(workload, SCHEDULER)
+    if role.name == SCHEDULER:
+        env = {"SCHEDULER": f"tcp://{scheduler}:{port}"}
+        return Injection(env, frozenset({"SCHEDULER", "MY_IP"}), fields={"MY_IP": "status.podIP"})
+    if role.name not in (LEADWORKER, WORKER, LAUNCHER):
+        return Injection()
+    size = sum(_size(workload, name) for name in (LEADWORKER, WORKER, LAUNCHER))
+    first = LEADWORKER if LEADWORKER in workload.roles else LAUNCHER
+    rank = {LEADWORKER: 0, WORKER: index + 1, LAUNCHER: size - 1}[role.name]
+    env = {
+        "SchedulerAddress": scheduler,
+        "SchedulerPort": str(port),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "0.0.0.0" if role.name == first else _service(workload, first),  # noqa: S104 - as above
+        "MASTER_PORT": str(_dask_port(workload, first)),
+    }
+    if role.name == LAUNCHER:
+        env["SCHEDULER"] = f"tcp://{scheduler}:{port}"
+    return _forced(env)
+
+
+def _dask_port(workload: Workload, name: str) -> int:
+    numbers = port_numbers(container_named(workload.roles[name].template, "dask") or {})
+    return numbers[0] if numbers else 0
+
+
+def _bagua(workload: Workload, role: Role, index: int) -> Injection:
+    options = options_of(workload)
+    if options.elastic:
+        return _bagua_elastic(workload, options, role, index)
+    if role.name not in (MASTER, WORKER):
+        return Injection()
+    together = [name for name in (MASTER, WORKER) if name in workload.roles]
+    nodes = [address for name in together for address in workload.addresses[name]]
+    env = {
+        "BAGUA_SSH_PORT": str(options.ports[0]),
+        "MASTER_PORT": str(options.ports[1]),
+        "BAGUA_AVAILABLE_PORTS": _joined(options.ports[2:]),
+        "MASTER_ADDR": workload.address(MASTER, 0),
+        "WORLD_SIZE": str(1 + _size(workload, WORKER)),
+        "RANK": str(_rank(role, index)),
+        "BAGUA_NODE_DOMAIN_NAMES": ",".join(nodes),
+        "SERVICE_DOMAIN_NAME": " ".join(_service(workload, name) for name in reversed(together)),
+    }
+    ports = _container_ports(options.ports)
+    return Injection(env, frozenset(env) | {"LOCAL_IP"}, fields={"LOCAL_IP": "status.hostIP"}, ports=ports)
+
+
+def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int) -> Injection:
+    env = {"ETCD_CLIENT_PORT": str(options.ports[0]), "ETCD_SERVER_PORT": str(options.ports[1])}
+    if role.name == ETCD:
+        return _forced(env, _container_ports(options.ports[:2]))
+    if role.name != WORKER:
+        return Injection()
+    own = share(options.ports[2:], role.replicas, index)
+    env |= {
+        "SERVICE_DOMAIN_NAME": _service(workload, WORKER),
+        "MIN_SIZE": str(options.min_size),
+        "MAX_SIZE": str(options.max_size),
+        "JOB_ID": workload.name,
+        "ETCD_HOST": workload.address(ETCD, 0),
+        "BAGUA_SSH_PORT": str(own[0]) if own else "",
+        "BAGUA_AVAILABLE_PORTS": _joined(own[1:]),
+    }
+    return _forced(env, _container_ports(own))
+
+
+def share(ports: tuple[int, ...], replicas: int, index: int) -> tuple[int, ...]:
+    """The part of the ports that is for one of the replicas: all parts are of one size."""
+    size = len(ports) // replicas
+    return ports[size * index : size * (index + 1)]
+
+
+def _rank(role: Role, index: int) -> int:
+    return 0 if role.name == MASTER else index + 1
+
+
+def _size(workload: Workload, name: str) -> int:
+    return workload.roles[name].replicas if name in workload.roles else 0
+
+
+def _service(workload: Workload, role: str) -> str:
+    return f"{workload.service(role)}.{workload.namespace}.svc.{workload.domain}"
+
+
+def _forced(env: dict[str, str], ports: tuple[Port, ...] = ()) -> Injection:
+    return Injection(env, frozenset(env), ports=ports)
+
+
+def _container_ports(numbers: tuple[int, ...]) -> tuple[Port, ...]:
+    return tuple(Port(f"port-{number}", number) for number in numbers)
+
+
+def _joined(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+_TOLD: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
+    "bagua": _bagua,
+    "custom": _custom,
+    "dask": _dask,
+    "mpi": _mpi,
+    "pytorch": _pytorch,
+    "tensorflow": _tensorflow,
+}

@@ -1,0 +1,164 @@
+"""What each framework type asks of roles, and which defaults it gives them: the table of AresOperator.
+
+A profile is data. What is left out of a job is filled from it, and what it asks for and does not find makes
+the job invalid. The framework's variables are in `environment`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from argosy.kinds.aresjob import AresJobSpec, RoleSpec
+from argosy.workload.model import Quorum
+
+CHIEF, MASTER, PS, WORKER, EVALUATOR = "chief", "master", "ps", "worker", "evaluator"
+LAUNCHER, SCHEDULER, LEADWORKER, ETCD = "launcher", "scheduler", "leadworker", "etcd"
+HOST_FILE: Final = "/etc/mpi/hostfile"
+ANY, ALL = Quorum.ANY.value, Quorum.ALL.value
+
+
+class Profile(Struct, frozen=True):
+    """One framework type."""
+
+    container: str = ""
+    """The default container; if empty, the first."""
+    enforced: bool = False
+    """Whether a role with a service must have that container."""
+    required: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    """At least one of these roles must be there."""
+    single: tuple[str, ...] = ()
+    """Roles with exactly one pod, where they are there."""
+    policies: Mapping[str, tuple[str, str]] | None = None
+    """Outcome of roles (failed, succeeded) whatever their restart policy; None: by that, for every role."""
+    node_down: tuple[str, ...] = ()
+    """Roles for which a pod on a node that is down has failed."""
+    restarts: Mapping[str, str] = field(default_factory=dict)
+    """Restart policies of roles that have none."""
+    waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """A role, and the roles of which it waits for the first that is there."""
+    no_service: tuple[str, ...] = ()
+    """Roles without a service."""
+    services: tuple[str, ...] | None = None
+    """The only roles with a service; None: all others."""
+    succeeded: tuple[str, ...] | None = None
+    """The roles, as far as they are there, that make the job succeed together; None: all."""
+    failed: tuple[str, ...] | None = None
+    """The roles each of which makes the job fail; None: each."""
+    spared: tuple[str, ...] = ()
+    """Roles that do not make the job fail."""
+
+
+_USUAL = (ANY, ALL)
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "custom": Profile(),
+    "standalone": Profile(
+        container="standalone",
+        required=(WORKER,),
+        no_service=(WORKER,),
+        succeeded=(WORKER,),
+        failed=(WORKER,),
+    ),
+    "pytorch": Profile(
+        container="pytorch",
+        enforced=True,
+        required=(MASTER,),
+        single=(MASTER,),
+        policies={MASTER: _USUAL, WORKER: _USUAL},
+        waits=((WORKER, (MASTER,)),),
+        no_service=(WORKER,),
+        succeeded=(MASTER, WORKER),
+        failed=(MASTER, WORKER),
+    ),
+    "mpi": Profile(
+        container="mpi",
+        required=(LAUNCHER,),
+        policies={LAUNCHER: _USUAL, WORKER: (ANY, "")},
+        node_down=(LAUNCHER, WORKER),
+        waits=((LAUNCHER, (WORKER,)),),
+        no_service=(LAUNCHER, WORKER),
+        succeeded=(LAUNCHER,),
+        failed=(LAUNCHER, WORKER),
+    ),
+    "tensorflow": Profile(
+        container="tensorflow",
+        enforced=True,
+        one_of=(MASTER, CHIEF, WORKER),
+        single=(CHIEF, MASTER),
+        succeeded=(MASTER, CHIEF, WORKER),
+    ),
+    "dask": Profile(
+        container="dask",
+        enforced=True,
+        required=(LAUNCHER, SCHEDULER),
+        single=(LAUNCHER, SCHEDULER, LEADWORKER),
+        policies=dict.fromkeys((SCHEDULER, LEADWORKER, WORKER, LAUNCHER), _USUAL),
+        restarts={SCHEDULER: "OnFailure"},
+        waits=(
+            (LEADWORKER, (SCHEDULER,)),
+            (WORKER, (LEADWORKER,)),
+            (LAUNCHER, (WORKER, LEADWORKER, SCHEDULER)),
+        ),
+        services=(SCHEDULER, LEADWORKER),
+        succeeded=(LAUNCHER,),
+        failed=(LAUNCHER, SCHEDULER, LEADWORKER, WORKER),
+    ),
+    "bagua": Profile(
+        container="bagua",
+        enforced=True,
+        required=(MASTER,),
+        single=(MASTER,),
+        policies={MASTER: _USUAL, WORKER: _USUAL},
+        waits=((WORKER, (MASTER,)),),
+        succeeded=(MASTER, WORKER),
+        failed=(MASTER, WORKER),
+    ),
+}
+_ELASTIC_BAGUA: Final = Profile(
+    container="bagua",
+    enforced=True,
+    required=(WORKER, ETCD),
+    single=(ETCD,),
+    policies={WORKER: _USUAL, ETCD: _USUAL},
+    waits=((WORKER, (ETCD,)),),
+    succeeded=(WORKER,),
+    failed=(WORKER, ETCD),
+)
+_WITH_CHIEF: Final = Profile(
+    container="tensorflow",
+    enforced=True,
+    one_of=(MASTER, CHIEF, WORKER),
+    single=(CHIEF, MASTER),
+    succeeded=(MASTER, CHIEF, WORKER),
+    spared=(WORKER,),
+)
+
+
+def profile_of(spec: AresJobSpec) -> Profile | None:
+    """None if there is no such framework."""
+    name = spec.framework_type or ""
+    if name == "bagua" and elastic(spec):
+        return _ELASTIC_BAGUA
+    if name == "tensorflow" and CHIEF in roles_of(spec):
+        return _WITH_CHIEF
+    return PROFILES.get(name)
+
+
+def elastic(spec: AresJobSpec) -> bool:
+    bagua = spec.framework.bagua if spec.framework else None
+    return bool(bagua and bagua.enable_elastic)
+
+
+def roles_of(spec: AresJobSpec) -> dict[str, RoleSpec]:
+    """The roles that are not null."""
+    return {name: role for name, role in (spec.role_specs or {}).items() if role is not None}
+
+
+def services_of(spec: AresJobSpec, profile: Profile) -> tuple[str, ...]:
+    """The roles that have a service."""
+    names = tuple(sorted(roles_of(spec)))
+    if profile.services is not None:
+        return tuple(name for name in names if name in profile.services)
+    return tuple(name for name in names if name not in profile.no_service)

@@ -1,0 +1,74 @@
+"""The written spec as types, what nobody knows in it, and what defaults add to it.
+
+A job is read as it stands in the API. Its defaults are written back, so that the stored spec shows what is in
+force: only what was unset is added, and nothing of what the user wrote is sent again.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import get_args, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from argosy.kinds.aresjob import AresJobSpec
+from argosy.workload.model import Json, Problem
+
+
+def read(raw: Json) -> AresJobSpec | Problem:
+    """The spec, or what is of the wrong type in it; our definition lets none of those in."""
+    try:
+        return msgspec.convert(dict(raw), AresJobSpec)
+    except msgspec.ValidationError as error:
+        said, _, where = str(error).partition(" - at `")
+        return Problem(f"spec{where.removesuffix('`').removeprefix('$')}", said[:1].lower() + said[1:])
+
+
+def additions(raw: Json, full: AresJobSpec) -> Json:
+    """A merge patch that brings the written spec to the full one."""
+    return _added(raw, msgspec.to_builtins(full))
+
+
+def unknown(raw: Json) -> Iterator[str]:
+    """Paths of fields that nobody knows. Templates are Kubernetes' own."""
+    yield from _unknown(raw, AresJobSpec, "spec")
+
+
+def _added(raw: Json, full: Mapping[str, object]) -> Json:
+    patch: dict[str, object] = {}
+    for name, value in full.items():
+        written = raw.get(name)
+        if isinstance(value, dict) and isinstance(written, dict):
+            if (below := _added(written, value)) and name != "template":
+                patch[name] = below
+        elif written != value:
+            patch[name] = value
+    return patch
+
+
+def _unknown(raw: object, kind: type[Struct], path: str) -> Iterator[str]:
+    if not isinstance(raw, dict):
+        return
+    known = {one.encode_name: one.name for one in msgspec.structs.fields(kind)}
+    hints = get_type_hints(kind)
+    for name, value in raw.items():
+        if name not in known:
+            yield f"{path}.{name}"
+            continue
+        inner, mapped = _struct_in(hints[known[name]])
+        if inner is not None and mapped:
+            for key, one in value.items() if isinstance(value, dict) else ():
+                yield from _unknown(one, inner, f"{path}.{name}.{key}")
+        elif inner is not None:
+            yield from _unknown(value, inner, f"{path}.{name}")
+
+
+def _struct_in(hint: object, mapped: bool = False) -> tuple[type[Struct] | None, bool]:
+    """The struct that a field holds, and whether it holds several by name."""
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return hint, mapped
+    arguments = get_args(hint)
+    for one in arguments:
+        found, several = _struct_in(one, mapped or getattr(hint, "__origin__", None) is dict)
+        if found is not None:
+            return found, several
+    return None, mapped

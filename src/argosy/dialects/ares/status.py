@@ -1,0 +1,144 @@
+"""The status of an AresJob out of what the engine remembers and sees.
+
+The engine knows phases that this API does not: a restart is told by a condition and by counts, a suspended
+job is Pending, and a definition that cannot be run is a failed job that an edit brings back.
+"""
+
+import json
+
+from msgspec.structs import replace
+
+from argosy.dialects.ares.conditions import conditions
+from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
+from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
+from argosy.workload.model import Phase, Role, Workload
+from argosy.workload.observed import Observed, ObservedPod, Result
+from argosy.workload.phases import Counts, count
+from argosy.workload.places import present
+from argosy.workload.record import Record, RoleRecord, encode
+
+_CREATE_ERRORS = (Result.REFUSED, Result.FAILED)
+_NAMED = 3
+"""Terminating pods that a message names."""
+
+
+def project(obj: AresJob, workload: Workload | None, record: Record, seen: Observed) -> AresJobStatus:
+    """The whole status; its time of writing is put in by `stamped`."""
+    last = obj.status
+    roles = _roles(obj, workload, record, seen)
+    phase = shown_phase(last, record)
+    return AresJobStatus(
+        phase=phase,
+        observed_generation=record.generation,
+        start_time=record.started,
+        running_time=record.ran,
+        completion_time=record.finished,
+        last_reconcile_time=last.last_reconcile_time,
+        conditions=conditions(last.conditions, obj.metadata.name, phase, workload, record, seen),
+        replica_statuses={
+            name: ReplicaStatus(one.active, one.succeeded, one.failed) for name, one in roles.items()
+        },
+        role_statuses=roles,
+        argosy=encode(record),
+    )
+
+
+def invalid(record: Record) -> bool:
+    return record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
+
+
+def shown_phase(last: AresJobStatus, record: Record) -> str:
+    """The job's phase in the words of this API."""
+    if invalid(record):
+        return Phase.FAILED.value
+    if record.phase is Phase.RESTARTING:
+        return Phase.RUNNING.value if last.phase == Phase.RUNNING.value else Phase.STARTING.value
+    return Phase.PENDING.value if record.phase is Phase.SUSPENDED else record.phase.value
+
+
+def _roles(obj: AresJob, workload: Workload | None, record: Record, seen: Observed) -> dict[str, RoleStatus]:
+    """Every role; after the end they stay as they were then."""
+    last = obj.status.role_statuses
+    if workload is None or (record.finished and obj.status.completion_time):
+        return {} if invalid(record) else last
+    if invalid(record):
+        return {}
+    return {
+        name: _role(role, last.get(name, RoleStatus()), record, seen) for name, role in workload.roles.items()
+    }
+
+
+def _role(role: Role, last: RoleStatus, record: Record, seen: Observed) -> RoleStatus:
+    remembered = record.role(role.name)
+    numbers = _folded(count(role, record, seen), record)
+    reason, message = _why(role, last, remembered, record, seen)
+    return RoleStatus(
+        phase=remembered.phase.value,
+        reason=reason,
+        message=message,
+        last_transition_time=remembered.since,
+        active=numbers.active,
+        succeeded=numbers.succeeded,
+        failed=numbers.failed,
+        pending=numbers.pending,
+        unknown=numbers.unknown,
+        terminating=numbers.terminating,
+        replicas=_created(role, last, remembered, record, seen),
+        restarts=remembered.restarts,
+    )
+
+
+def _folded(numbers: Counts, record: Record) -> Counts:
+    """What still ran when the job succeeded has done its part."""
+    if record.phase is not Phase.SUCCEEDED:
+        return numbers
+    return replace(numbers, active=0, succeeded=numbers.succeeded + numbers.active)
+
+
+def _created(role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed) -> int:
+    if remembered.phase is Phase.PENDING:
+        return 0
+    highest = max((pod.index + 1 for pod in present(record, role.name, seen)), default=0)
+    return min(max(highest, last.replicas), role.replicas)
+
+
+def _why(
+    role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed
+) -> tuple[str, str]:
+    """Why the role has failed, or why its pods cannot be made."""
+    if remembered.phase is Phase.FAILED:
+        if last.phase == Phase.FAILED.value and last.reason:
+            return last.reason, last.message
+        return _failure(role, remembered, record, seen)
+    refused = [one for one in seen.outcomes if one.role == role.name and one.result in _CREATE_ERRORS]
+    return ("CreateError", refused[0].message) if refused else ("", "")
+
+
+def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed) -> tuple[str, str]:
+    """The first of these that is seen, in the order of indexes."""
+    pods = sorted(present(record, role.name, seen), key=lambda pod: pod.index)
+    live = [pod for pod in pods if not pod.terminating]
+    failed = next((pod for pod in live if pod.phase == "Failed"), None)
+    if failed is not None:
+        reason = "MixedOutcome" if remembered.reason == "MixedOutcome" else "PodFailed"
+        return reason, f"pod={failed.name}; nodeName={failed.node}; info={_info(failed)}"
+    down = seen.down(role.policy) if role.policy else frozenset()
+    lost = next((pod for pod in live if pod.node in down), None)
+    if lost is not None:
+        return "PossibleNodeDown", f"pod={lost.name}; nodeName={lost.node}; info=the node is down"
+    going = [pod for pod in pods if pod.terminating]
+    if going:
+        indexes = ",".join(str(pod.index) for pod in going)
+        named = ", ".join(f"{pod.name}({pod.node})" for pod in going[:_NAMED])
+        return "PodMissing", f"total {len(going)} pods were terminating: {indexes}; {named}"
+    there = {pod.index for pod in pods} | set(remembered.done)
+    missing = [index for index in range(remembered.size) if index not in there]
+    if missing:
+        return "PodMissing", f"total {len(missing)} pods were missing: {','.join(map(str, missing))}"
+    return remembered.reason, remembered.message
+
+
+def _info(pod: ObservedPod) -> str:
+    if pod.first_exit_code is None:
+        return f"({pod.reason}){pod.message}"
+    return json.dumps({"exitCode": pod.first_exit_code}, separators=(",", ":"))

@@ -1,0 +1,285 @@
+"""The initializer of AresJobs: `cache` waits for other roles and writes host files, `mpi` writes one by hand.
+
+It speaks the original's protocol with the original's flags, and asks so that a change is answered at once
+where the observer can do that. Exit codes: 0 released, 1 failed, 2 wrong flags.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import ssl
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from argosy.helper.hosts import replace_file
+
+COMMANDS = ("cache", "mpi")
+LONGEST_PAUSE = 60.0
+PATIENCE = 60.0
+"""Seconds for which a role may be Failed, and come back, before those who wait for it give up."""
+POLL = 30
+"""Seconds that the observer may hold a question back."""
+
+_ORDER = ("Pending", "Starting", "Running", "Succeeded")
+_FINISHED = ("Succeeded", "Failed")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
+
+
+class HopelessError(Exception):
+    """Waiting longer changes nothing."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        flags = _parser().parse_args(arguments)
+    except SystemExit as stop:
+        return 2 if stop.code else 0
+    try:
+        return _by_hand(flags) if flags.command == "mpi" else _Waiter(flags, os.environ).run()
+    except HopelessError as error:
+        print(f"initializer: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+class _Waiter:
+    def __init__(self, flags: argparse.Namespace, environ: Mapping[str, str]) -> None:
+        self.flags = flags
+        self.environ = environ
+        self.roles = list(dict.fromkeys(name for name in flags.roles.split(",") if name))
+        self.files = [path for path in flags.write_mpi_hostfile_to.split(",") if path]
+        self.addresses = _addresses(flags.cacheURI, environ)
+        self.tag = ""
+        self.told = ""
+        self.failed_since: float | None = None
+
+    def run(self) -> int:
+        """Until released, or hopeless, or out of time or patience."""
+        if not self.roles and not self.files:
+            return 0
+        deadline = time.monotonic() + self.flags.timeout if self.flags.timeout else None
+        errors = 0
+        while True:
+            try:
+                answer = self._ask()
+            except (OSError, HTTPException, ValueError) as error:
+                errors += 1
+                self._mind(error, errors)
+                pause = min(self.flags.interval * 2.0 ** min(errors - 1, 20), LONGEST_PAUSE)
+            else:
+                errors = 0
+                if answer is not None and self._released(*answer):
+                    return 0
+                spread = 0.5 + random.random()  # noqa: S311 - spreads questions, guards nothing
+                pause = 0.0 if self.tag else self.flags.interval * spread
+            if Path(self.flags.hack_file).exists():
+                print("initializer: released by hand", flush=True)
+                return 0
+            left = pause if deadline is None else deadline - time.monotonic()
+            if left <= 0 and deadline is not None:
+                raise HopelessError(f"not released within {self.flags.timeout:g} s; {self.told}")
+            time.sleep(max(0.0, min(pause, left)))
+
+    def _mind(self, error: Exception, errors: int) -> None:
+        said = str(error) or type(error).__name__
+        if errors > self.flags.max_retries:
+            raise HopelessError(f"the observer did not answer {errors} times in a row: {said}")
+        print(f"initializer: the observer does not answer ({said})", file=sys.stderr, flush=True)
+
+    def _ask(self) -> tuple[str, dict[str, object]] | None:
+        """The job's phase and its roles; None if nothing changed. The first address that answers is asked."""
+        problem: Exception = OSError("there is no address")
+        for scheme, host, port in self.addresses:
+            try:
+                return self._ask_at(scheme, host, port)
+            except (OSError, HTTPException, ValueError) as error:
+                problem = error
+        raise problem
+
+    def _ask_at(self, scheme: str, host: str, port: int | None) -> tuple[str, dict[str, object]] | None:
+        headers = {}
+        if token := self.environ.get("ARES_TOKEN"):
+            headers["Authorization"] = f"Bearer {token}"
+        query = ""
+        if self.tag:
+            headers["If-None-Match"] = self.tag
+            query = f"?wait={POLL}"
+        connection = self._connection(scheme, host, port)
+        try:
+            connection.connect()
+            if connection.sock is not None:
+                connection.sock.settimeout(self.flags.read_timeout + (POLL if self.tag else 0))
+            connection.request("GET", f"/cache/keys/{self.flags.key}{query}", headers=headers)
+            response = connection.getresponse()
+            body = response.read()
+            if response.status == 304:
+                return None
+            if response.status != 200:
+                raise ValueError(f"{response.status} {_reason(body)}")
+            roles = json.loads(body)
+            if not isinstance(roles, dict):
+                raise HTTPException(f"it answered {roles!r}")
+            self.tag = response.getheader("ETag") or ""
+            return response.getheader("Ares-Job-Phase") or "", roles
+        finally:
+            connection.close()
+
+    def _connection(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
+        if scheme != "https":
+            return HTTPConnection(host, port, timeout=self.flags.dial_timeout)
+        tls = ssl.create_default_context(cadata=self.environ.get("ARGOSY_CA") or None)
+        return HTTPSConnection(host, port, timeout=self.flags.dial_timeout, context=tls)
+
+    def _released(self, job: str, roles: dict[str, object]) -> bool:
+        if job in _FINISHED:
+            raise HopelessError(f"the job is {job}")
+        waits = [said for name in self.roles if (said := self._wait(name, roles.get(name)))]
+        if waits:
+            if waits[0] != self.told:
+                print(f"initializer: {waits[0]}", flush=True)
+            self.told = waits[0]
+            return False
+        if self.files:
+            hosts = [ip for name in self.roles for ip in _ips(roles.get(name))]
+            write_host_files(self.flags, self.files, [*self._own(), *hosts])
+        print("initializer: released", flush=True)
+        return True
+
+    def _wait(self, name: str, role: object) -> str:
+        """For what this role is waited for; empty if for nothing."""
+        if not isinstance(role, dict):
+            raise HopelessError(f"there is no role {name}")
+        phase, wanted = str(role.get("phase")), self.flags.phase
+        said = f"waits for {name} to be {wanted}; it is {phase}"
+        if not reached(phase, wanted):
+            self._give_up_on(name, phase, wanted)
+            return said
+        self.failed_since = None
+        there, replicas = len(_ips(role)), role.get("replicas")
+        if self.files and isinstance(replicas, int) and there < replicas:
+            return f"waits for the addresses of {name}; {there} of {replicas} are known"
+        return ""
+
+    def _give_up_on(self, name: str, phase: str, wanted: str) -> None:
+        if wanted == "Failed" and phase == "Succeeded":
+            raise HopelessError(f"role {name} has succeeded and will not fail")
+        if phase != "Failed":
+            self.failed_since = None
+            return
+        now = time.monotonic()
+        self.failed_since = now if self.failed_since is None else self.failed_since
+        if now - self.failed_since >= PATIENCE:
+            raise HopelessError(f"role {name} has been Failed for {PATIENCE:g} s")
+
+    def _own(self) -> list[str]:
+        if not self.flags.include_self:
+            return []
+        own = self.environ.get("POD_IP") or self.environ.get("LOCAL_IP")
+        return [own] if own else []
+
+
+def reached(phase: str, wanted: str) -> bool:
+    """A later phase is as good as the wanted one; Succeeded and Failed are only themselves."""
+    if wanted in _FINISHED or phase not in _ORDER:
+        return phase == wanted
+    return wanted in _ORDER and _ORDER.index(phase) >= _ORDER.index(wanted)
+
+
+def write_host_files(flags: argparse.Namespace, files: Sequence[str], hosts: Sequence[str]) -> None:
+    if not hosts:
+        raise HopelessError("there is no host to write")
+    content = host_file(hosts, flags.mpi_host_replicas, flags.mpi_implementation)
+    for path in files:
+        replace_file(Path(path), content.encode(), 0o644)
+
+
+def host_file(hosts: Sequence[str], slots: int, implementation: str) -> str:
+    if implementation == "ompi":
+        lines = [f"{host} slots={slots}" for host in hosts]
+    elif implementation == "mpich":
+        lines = [f"{host}:{slots}" for host in hosts]
+    else:
+        lines = [host for host in hosts for _ in range(slots)]
+    return "\n".join(lines) + "\n"
+
+
+def _by_hand(flags: argparse.Namespace) -> int:
+    """Write the host file with the addresses given, and let the one who waits go on."""
+    files = [path for path in flags.write_mpi_hostfile_to.split(",") if path]
+    write_host_files(flags, files, [ip for ip in flags.ips.split(",") if ip])
+    Path(flags.hack_file).touch()
+    return 0
+
+
+def _addresses(uri: str, environ: Mapping[str, str]) -> list[tuple[str, str, int | None]]:
+    """Where to ask, in this order."""
+    if not uri.startswith("nodePort://"):
+        parts = urlsplit(uri)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise HopelessError(f"--cacheURI {uri}: not the address of an observer")
+        return [(parts.scheme, parts.hostname, parts.port)]
+    listed, _, port = uri.removeprefix("nodePort://").rpartition(":")
+    if not port.isdigit():
+        raise HopelessError(f"--cacheURI {uri}: there is no port")
+    own = [environ["LOCAL_IP"]] if environ.get("LOCAL_IP") else []
+    hosts = [*own, *(one for one in listed.split(",") if one)]
+    if not hosts:
+        raise HopelessError(f"--cacheURI {uri}: there is no address, and LOCAL_IP is not set")
+    return [("http", host, int(port)) for host in hosts]
+
+
+def _ips(role: object) -> list[str]:
+    found = role.get("ips") if isinstance(role, dict) else None
+    return [str(ip) for ip in found] if isinstance(found, list) else []
+
+
+def _reason(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        return "without a reason"
+
+
+def _duration(text: str) -> float:
+    if text == "0":
+        return 0.0
+    if not re.fullmatch(f"({_DURATION.pattern})+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 5s, 1m or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false", "1", "0"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() in ("true", "1")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="initializer", description="Waits for roles of an AresJob.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    cache = commands.add_parser("cache", help="wait for roles, as an observer tells of them")
+    cache.add_argument("--key", required=True, help="NAMESPACE.JOB")
+    cache.add_argument("--cacheURI", required=True, help="http(s)://HOST or nodePort://IP,…:PORT")
+    cache.add_argument("--roles", default="", help="names with commas between")
+    cache.add_argument("--phase", default="Running", choices=(*_ORDER, "Failed"))
+    cache.add_argument("--interval", type=_duration, default=60.0)
+    cache.add_argument("--timeout", type=_duration, default=3600.0, help="0: for ever")
+    cache.add_argument("--dial-timeout", type=_duration, default=60.0)
+    cache.add_argument("--read-timeout", type=_duration, default=60.0)
+    cache.add_argument("--max-retries", type=int, default=10, help="errors in a row")
+    cache.add_argument("--include-self", type=_boolean, default=True, nargs="?", const=True)
+    mpi = commands.add_parser("mpi", help="write a host file by hand, and release the pod")
+    mpi.add_argument("--ips", required=True, help="addresses with commas between")
+    for one in (cache, mpi):
+        one.add_argument("--write-mpi-hostfile-to", default="")
+        one.add_argument("--mpi-host-replicas", type=int, default=1)
+        one.add_argument("--mpi-implementation", default="")
+        one.add_argument("--hack-file", default="/etc/ares-init")
+        one.add_argument("--logtostderr", nargs="?", const="true", default="")
+    return parser

@@ -1,0 +1,142 @@
+"""The observer of AresJobs: `/cache/ping` and `/cache/keys/NAMESPACE.JOB`, as clients of the original ask it.
+
+An answer tells every role's phase and addresses, and what it tells is named by an ETag: whoever hands that
+back with `wait` is answered when it is no longer so. With tokens, whether a job exists is nobody's business
+but its own.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from argosy.kinds import labels
+from argosy.operator.readings import JobReading, Readings
+from argosy.operator.trust import Trust
+from argosy.wire.messages import Request, Response
+from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
+from argosy.workload.model import Phase
+from argosy.workload.record import Record
+
+LONGEST_WAIT = 60.0
+BREATH = 0.2
+"""Seconds between a change and the answer that tells of it: pods come in groups."""
+UNKNOWN_GRACE = 2.0
+"""Seconds that a replica whose caches lag gives a job to appear."""
+
+_ERRORS = {
+    400: (230400, "InvalidParam"),
+    401: (230401, "Unauthorized"),
+    404: (230404, "NotFound"),
+    500: (230500, "UnknownError"),
+}
+
+
+class RoleAnswer(Struct, frozen=True):
+    phase: str
+    running: bool
+    replicas: int
+    ips: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Observer:
+    def __init__(
+        self, readings: Readings, trust: Trust, not_ready: Callable[[], str], *, tokens: bool = True
+    ) -> None:
+        self.readings = readings
+        self.trust = trust
+        self.not_ready = not_ready
+        self.tokens = tokens
+
+    async def answer(self, request: Request, path: list[str]) -> Response:
+        """`path` is what follows `/cache`."""
+        match request.method, path:
+            case "GET", ["ping"]:
+                missing = self.not_ready()
+                return _error(500, missing) if missing else Response(b'"pong"')
+            case "GET", ["keys", key]:
+                return await self._job_answer(request, key)
+        return _error(404, f"{request.method} {request.path} is not served here")
+
+    async def _job_answer(self, request: Request, key: str) -> Response:
+        namespace, dot, name = key.partition(".")
+        if not dot or not namespace or not name:
+            return _error(400, f"{key!r} is not NAMESPACE.JOB")
+        if missing := self.not_ready():
+            return _error(500, missing)
+        known, seconds = request.header(b"if-none-match"), _seconds(request)
+        deadline = _now() + seconds
+        grace = _now() + UNKNOWN_GRACE
+        with self.readings.changes(namespace, name) as changed:
+            while True:
+                job = self._allowed(request, namespace, name)
+                if job is None:
+                    if self.tokens and not request.header(b"authorization"):
+                        return _error(401, "there is no token")
+                    if await _happens(changed, grace):
+                        continue
+                    return _error(401, "the token is not of such a job") if self.tokens else _error(404, key)
+                body = msgspec.json.encode(self._roles(job))
+                phase = shown(job.record)
+                tag = f'"{hashlib.sha256(body + phase.encode()).hexdigest()[:16]}"'
+                headers = [(b"etag", tag.encode()), (b"ares-job-phase", phase.encode())]
+                if tag != known:
+                    return Response(body, headers=headers)
+                if not await _happens(changed, deadline):
+                    return Response(b"", 304, headers=headers) if seconds else Response(body, headers=headers)
+                await asyncio.sleep(BREATH)
+
+    def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:
+        found = self.readings.find(namespace, name)
+        if not self.tokens:
+            return next(iter(found), None)
+        token = request.header(b"authorization").removeprefix("Bearer ")
+        return next((job for job in found if self.trust.admits(token, job.uid)), None)
+
+    def _roles(self, job: JobReading) -> dict[str, RoleAnswer]:
+        answers: dict[str, RoleAnswer] = {}
+        for name, role in sorted(job.record.roles.items()):
+            pods = sorted(
+                self.readings.pods(job, name), key=lambda pod: int(pod.metadata.labels.get(labels.INDEX, "0"))
+            )
+            ips = [pod.status.host_ip if pod.spec.host_network else pod.status.pod_ip for pod in pods]
+            there = [ip for ip in ips if ip]
+            answers[name] = RoleAnswer(
+                role.phase.value, role.phase is Phase.RUNNING, role.size, there or msgspec.UNSET
+            )
+        return answers
+
+
+def shown(record: Record) -> str:
+    """The job's phase in the words of this API."""
+    if record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC):
+        return Phase.FAILED.value
+    if record.phase is Phase.RESTARTING:
+        return Phase.RUNNING.value
+    return Phase.PENDING.value if record.phase is Phase.SUSPENDED else record.phase.value
+
+
+def _error(status: int, message: str) -> Response:
+    code, word = _ERRORS[status]
+    return Response(msgspec.json.encode({"code": code, "message": word, "error": message}), status)
+
+
+def _seconds(request: Request) -> float:
+    text = request.parameter("wait", "0")
+    return min(float(text), LONGEST_WAIT) if text.isdigit() else 0.0
+
+
+async def _happens(changed: asyncio.Event, deadline: float) -> bool:
+    try:
+        async with asyncio.timeout_at(deadline):
+            await changed.wait()
+    except TimeoutError:
+        return False
+    changed.clear()
+    return True
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

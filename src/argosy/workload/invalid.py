@@ -1,0 +1,96 @@
+"""A definition that cannot be run, where the dialect says that this ends the job (`Workload.invalid_ends`).
+
+What was made for it goes. The job itself has not ended: an edit starts it as new, with the next attempt, so
+that no pod of the wrong definition is taken for one of the right. Only a job that ran before stays failed.
+Whether a definition is right may be known to the API server alone: what it refused for good is remembered
+for the generation that it refused, and not tried again before an edit.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.plan import Action, DeleteChild, DeletePod, Plan
+from argosy.workload.pods import stuck
+from argosy.workload.record import Cause, Record
+from argosy.workload.restart import next_attempt
+
+INVALID_SPEC = "InvalidSpec"
+"""Waits for an edit of the definition: the message says of which fields."""
+REFUSED_SPEC = "RefusedSpec"
+"""The same, where the API server found out."""
+INVALID_DEFINITION = "InvalidDefinition"
+"""The reason of a job that ran, and then was edited so that it cannot go on."""
+
+_FOR_GOOD = (Result.MISTAKE, Result.INVALID)
+
+
+def refused(workload: Workload, record: Record, seen: Observed) -> str:
+    """What the API server refused for good of this generation; empty if nothing."""
+    if not workload.invalid_ends:
+        return ""
+    if told := _told(seen.outcomes):
+        return told
+    waiting = record.waiting
+    if waiting is None or waiting.reason != REFUSED_SPEC or record.generation != workload.generation:
+        return ""
+    return waiting.message
+
+
+def plan(
+    record: Record, reason: str, said: str, generation: int, seen: Observed, now: datetime, name: str
+) -> Plan:
+    """The record of a job whose definition is wrong, and the deletion of what was made for it."""
+    if record.finished:
+        return Plan(record)
+    record = replace(record, generation=max(record.generation, generation))
+    if record.ran:
+        record = replace(
+            record.noting(now, Phase.FAILED.value, said),
+            phase=Phase.FAILED,
+            since=now,
+            reason=INVALID_DEFINITION,
+            message=said,
+            waiting=None,
+            finished=now,
+            retry_at=None,
+        )
+    elif not _known(record, reason, said):
+        record = _begin_again(record, seen, now)
+        record = replace(record, waiting=Cause(reason, said, now)).noting(now, INVALID_SPEC, said)
+    forced, look_again = stuck(seen, now)
+    actions: list[Action] = [
+        DeletePod(pod.name, pod.uid, reason="the definition is not valid")
+        for pod in seen.pods
+        if not pod.terminating
+    ]
+    actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(seen.children))]
+    if seen.group:
+        actions.append(DeleteChild("PodGroup", name))
+    return Plan(record, tuple(actions)).waking(look_again)
+
+
+def _known(record: Record, reason: str, said: str) -> bool:
+    waiting = record.waiting
+    return waiting is not None and (waiting.reason, waiting.message) == (reason, said)
+
+
+def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
+    if record.began or seen.pods:
+        record = next_attempt(record)
+    since = record.since if record.phase is Phase.PENDING else now
+    return replace(
+        record, phase=Phase.PENDING, since=since, started=None, began=None, roles={}, reason="", message=""
+    )
+
+
+def _told(outcomes: Sequence[Outcome]) -> str:
+    wrong = [one for one in outcomes if one.result in _FOR_GOOD and one.kind in ("Pod", "Service")]
+    return "; ".join(
+        dict.fromkeys(
+            one.message if one.result is Result.MISTAKE else f"{one.name}: {one.message}" for one in wrong
+        )
+    )

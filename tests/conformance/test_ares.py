@@ -1,0 +1,159 @@
+"""AresJobs as their users know them: kubectl alone, on both grounds."""
+
+import json
+from typing import cast
+
+import pytest
+import yaml
+
+from argosy.testing import examples
+from argosy.testing.badday import wait_for
+from argosy.testing.commands import REPOSITORY
+from argosy.testing.grounds import IMAGE
+from argosy.testing.tenants import Json, Tenant
+
+CODE = "until [ -e /tmp/code ]; do sleep 0.2; done; exit $(cat /tmp/code)"
+"""Ends with the number that somebody writes into the file."""
+
+
+def status(tenant: Tenant, name: str) -> Json:
+    return cast("Json", tenant.get("aj", name).get("status", {}))
+
+
+def until(tenant: Tenant, name: str, *phases: str) -> Json:
+    described = lambda: tenant.kubectl("describe", "aj", name).stdout  # noqa: E731
+    wait_for(lambda: status(tenant, name).get("phase") in phases, described, 90)
+    return status(tenant, name)
+
+
+def condition(tenant: Tenant, name: str, kind: str) -> dict[str, str]:
+    found = cast("list[dict[str, str]]", status(tenant, name).get("conditions", []))
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def shown(tenant: Tenant) -> dict[str, str]:
+    """What `kubectl get pods` shows as STATUS, by the name of the pod."""
+    lines = tenant.kubectl("get", "pods", "--no-headers").stdout.splitlines()
+    return {line.split()[0]: line.split()[2] for line in lines}
+
+
+def job(name: str, framework: str = "custom", **roles: Json) -> Json:
+    return {
+        "apiVersion": "ares.io/v1",
+        "kind": "AresJob",
+        "metadata": {"name": name},
+        "spec": {"frameworkType": framework, "roleSpecs": roles},
+    }
+
+
+def role(script: str, container: str = "main", **more: object) -> Json:
+    main = {"name": container, "image": IMAGE, "command": ["/bin/sh", "-c", script]}
+    return {"template": {"spec": {"containers": [main]}}, **more}
+
+
+def end(tenant: Tenant, pod: str, code: int) -> None:
+    tenant.kubectl("exec", pod, "--", "sh", "-c", f"echo {code} > /tmp/code.new; mv /tmp/code.new /tmp/code")
+
+
+@pytest.mark.parametrize("example", examples.ARES)
+def test_example(tenant: Tenant, example: str) -> None:
+    document = yaml.safe_load((REPOSITORY / example).read_text())
+    tenant.apply(document)
+    name = str(document["metadata"]["name"])
+    found = until(tenant, name, "Succeeded", "Failed")
+    assert found["phase"] == "Succeeded", tenant.kubectl("describe", "aj", name).stdout
+    assert set(tenant.said(f"{name}-server-0").splitlines()) == {"hello worker-0", "hello worker-1"}
+    stored = cast("dict[str, Json]", tenant.get("aj", name))["spec"]
+    assert cast("Json", stored["jobPhasePolicy"]) == {
+        "failed": [["server"], ["worker"]],
+        "succeeded": [["server", "worker"]],
+    }
+    table = tenant.kubectl("get", "aj", name).stdout.splitlines()
+    assert table[0].split() == ["NAME", "NAMESPACE", "FRAMEWORK", "PHASE", "AGE"]
+    assert table[1].split()[:4] == [name, tenant.namespace, "custom", "Succeeded"]
+
+
+def test_dependents_show_that_they_wait(tenant: Tenant) -> None:
+    """52. the launcher shows `Init:0/1` while the worker starts; both Running afterwards; the host file."""
+    slow = {"name": "slow", "image": IMAGE, "command": ["/bin/sh", "-c", CODE]}
+    worker = role(CODE)
+    cast("dict[str, Json]", worker["template"])["spec"]["initContainers"] = [slow]
+    tenant.apply(job("mpi", "mpi", launcher=role(f"cat /etc/mpi/hostfile; {CODE}"), worker=worker))
+    wait_for(lambda: shown(tenant).get("mpi-launcher-0") == "Init:0/1", lambda: str(shown(tenant)), 60)
+    assert shown(tenant)["mpi-worker-0"].startswith("Init:")
+    wait_for(lambda: _runs(tenant, "mpi-worker-0", "slow"), lambda: str(shown(tenant)), 60)
+    tenant.kubectl("exec", "mpi-worker-0", "-c", "slow", "--", "sh", "-c", "echo 0 > /tmp/code")
+    until(tenant, "mpi", "Running")
+    assert (shown(tenant)["mpi-launcher-0"], shown(tenant)["mpi-worker-0"]) == ("Running", "Running")
+    ips = [_ip(tenant, name) for name in ("mpi-launcher-0", "mpi-worker-0")]
+    assert tenant.said("mpi-launcher-0", "-c", "main").splitlines() == [f"{ip} slots=1" for ip in ips]
+    end(tenant, "mpi-launcher-0", 0)
+    until(tenant, "mpi", "Succeeded")
+    assert shown(tenant)["mpi-worker-0"] == "Running", "cleanPodPolicy None keeps it"
+    tenant.kubectl("delete", "aj", "mpi")
+
+
+def _runs(tenant: Tenant, pod: str, container: str) -> bool:
+    found = cast("dict[str, Json]", tenant.get("pod", pod))["status"]
+    statuses = cast("list[Json]", found.get("initContainerStatuses", []))
+    return any(one["name"] == container and "running" in cast("Json", one["state"]) for one in statuses)
+
+
+def _ip(tenant: Tenant, pod: str) -> str:
+    return str(cast("dict[str, Json]", tenant.get("pod", pod))["status"]["podIP"])
+
+
+def test_a_poisonous_job_is_told_and_cured_while_another_runs(tenant: Tenant) -> None:
+    """37 and 38: `worker: null` -> invalid; the operator serves another job meanwhile; an edit cures it."""
+    # `kubectl apply` leaves out what is null.
+    tenant.kubectl("create", "-f", "-", stdin=json.dumps(job("poison", worker=cast("Json", None))))
+    tenant.apply(job("healthy", worker=role("true")))
+    until(tenant, "healthy", "Succeeded")
+    until(tenant, "poison", "Failed")
+    failed = condition(tenant, "poison", "Failed")
+    assert (failed["status"], failed["reason"]) == ("True", "InvalidDefinition")
+    assert failed["message"] == "spec.roleSpecs.worker: is null; write the role or take its name away"
+    patch = json.dumps({"spec": {"roleSpecs": {"worker": role("true")}}})
+    tenant.kubectl("patch", "aj", "poison", "--type=merge", "-p", patch)
+    until(tenant, "poison", "Succeeded")
+    failed = condition(tenant, "poison", "Failed")
+    assert (failed["status"], failed["reason"]) == ("False", "DefinitionChanged")
+
+
+def test_what_the_api_server_refuses_takes_away_what_was_made(tenant: Tenant) -> None:
+    """26. pod template refused by the API (422) -> invalid, children already made are deleted."""
+    bad = role("true")
+    containers = cast("dict[str, dict[str, list[Json]]]", bad["template"])["spec"]["containers"]
+    containers[0]["imagePullPolicy"] = "Sometimes"
+    tenant.apply(job("refused", good=role("sleep 600"), bad=bad))
+    until(tenant, "refused", "Failed")
+    failed = condition(tenant, "refused", "Failed")
+    assert failed["reason"] == "InvalidDefinition"
+    assert "imagePullPolicy" in failed["message"]
+    wait_for(
+        lambda: not any(pod.startswith("refused-") for pod in shown(tenant)), lambda: str(shown(tenant)), 60
+    )
+
+
+def test_exit_codes(tenant: Tenant) -> None:
+    """14. exit 137 -> pod deleted and recreated, role not Failed; exit 1 -> pod kept, role Failed."""
+    tenant.apply(job("codes", worker=role(CODE, restartPolicy="ExitCode")))
+    until(tenant, "codes", "Running")
+    (first,) = (pod for pod in shown(tenant) if pod.startswith("codes-"))
+    end(tenant, first, 137)
+    wait_for(lambda: _replaced(tenant, first), lambda: str(shown(tenant)), 60)
+    (second,) = (
+        pod for pod, phase in shown(tenant).items() if pod.startswith("codes-") and phase == "Running"
+    )
+    assert first.startswith("codes-worker-0-")
+    assert second != first
+    end(tenant, second, 1)
+    found = until(tenant, "codes", "Failed")
+    roles = cast("dict[str, Json]", found["roleStatuses"])
+    assert (roles["worker"]["reason"], roles["worker"]["restarts"]) == ("PodFailed", 1)
+    assert shown(tenant)[second] == "Error"
+
+
+def _replaced(tenant: Tenant, first: str) -> bool:
+    there = {pod: phase for pod, phase in shown(tenant).items() if pod.startswith("codes-")}
+    return first not in there and list(there.values()) == ["Running"]

@@ -1,0 +1,477 @@
+"""Acceptance cases 24 to 38 of the specification: defaults, validation, and what pods are told."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.dialects.ares.environment import share
+from argosy.kinds.aresjob import FINALIZER, AresJob
+from argosy.testing.aresjobs import DIALECT, job, lowered, messages, played, problems, template
+from argosy.testing.workloads import pods
+from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.plan import DeleteChild, EnsureService
+
+DOMAIN = "ns.svc.cluster.local"
+BAD_NAME = "the name of a role has lower-case letters"
+
+INVALID: dict[str, tuple[AresJob, str]] = {
+    "24. empty roleSpecs": (job(roles={}), "spec.roleSpecs: there must be at least one role"),
+    "24. role PsWorker": (job(roles={"PsWorker": {}}), f"spec.roleSpecs.PsWorker: 'PsWorker': {BAD_NAME}"),
+    "24. role psWorker": (job(roles={"psWorker": {}}), f"spec.roleSpecs.psWorker: 'psWorker': {BAD_NAME}"),
+    "24. replicas 0": (job(roles={"worker": {"replicas": 0}}), "spec.roleSpecs.worker.replicas: 0 is not"),
+    "24. no containers": (
+        job(roles={"worker": {"template": {"spec": {"containers": []}}}}),
+        "spec.roleSpecs.worker.template.spec.containers: there must be at least one container",
+    ),
+    "24. dependence without roleNames and mpiHostFile": (
+        job(roles={"worker": {"dependence": {}}}),
+        "spec.roleSpecs.worker.dependence.roleNames: there must be a role to wait for",
+    ),
+    "24. unknown framework": (job("pytroch"), "spec.frameworkType: unknown framework: pytroch"),
+    "25. implementation: intel": (
+        job(framework={"mpi": {"implementation": "intel"}}),
+        "spec.framework.mpi.implementation: unsupported mpi implementation 'intel'",
+    ),
+    "31. tensorflow container not named tensorflow": (
+        job("tensorflow", roles={"worker": {"template": template("main")}}),
+        "spec.roleSpecs.worker.template.spec.containers: there must be a container 'tensorflow'",
+    ),
+    "31. chief replicas 2": (
+        job("tensorflow", roles={"chief": {"replicas": 2}, "worker": {}}),
+        "spec.roleSpecs.chief.replicas: there is one chief, not 2; write 1",
+    ),
+    "34. bagua static with 1 port": (
+        job("bagua", roles={"master": {}}, availablePorts=[1]),
+        "spec.availablePorts: there must be at least 2 ports; there are 1",
+    ),
+    "34. elastic with 3 ports for 2 workers": (
+        job(
+            "bagua",
+            roles={"worker": {"replicas": 2}, "etcd": {}},
+            framework={"bagua": {"enableElastic": True}},
+            availablePorts=[1, 2, 3],
+        ),
+        "spec.availablePorts: there must be at least 4 ports; there are 3",
+    ),
+    "37. MPI job without launcher": (job("mpi"), "spec.roleSpecs: framework mpi needs a role 'launcher'"),
+    "37. dask without scheduler": (
+        job("dask", roles={"launcher": {"template": template("dask", ports=[{"containerPort": 1}])}}),
+        "spec.roleSpecs: framework dask needs a role 'scheduler'",
+    ),
+    "37. bagua without master": (
+        job("bagua", availablePorts=[1, 2]),
+        "spec.roleSpecs: framework bagua needs a role 'master'",
+    ),
+    "37. jobPhasePolicy naming an absent role": (
+        job(jobPhasePolicy={"failed": [["chief"]]}),
+        "spec.jobPhasePolicy.failed: there is no role chief",
+    ),
+    "37. worker: null": (job(roles={"worker": None}), "spec.roleSpecs.worker: is null; write the role"),
+    "49. a dependency on an unknown role": (
+        job(roles={"worker": {"dependence": {"roleNames": ["ps"]}}}),
+        "spec.roleSpecs.worker.dependence.roleNames: there is no role 'ps'",
+    ),
+    "49. a cycle": (
+        job(roles={"a": {"dependence": {"roleNames": ["b"]}}, "b": {"dependence": {"roleNames": ["a"]}}}),
+        "spec.roleSpecs.a.dependence.roleNames: roles wait for each other: a → b → a",
+    ),
+    "a role that waits for itself": (
+        job(roles={"a": {"dependence": {"roleNames": ["a"]}}}),
+        "spec.roleSpecs.a.dependence.roleNames: a role cannot wait for itself",
+    ),
+    "no roles at all": (replace(job(), spec={"frameworkType": "custom"}), "spec.roleSpecs: there must be"),
+    "an empty spec": (replace(job(), spec={}), "spec.frameworkType: unknown framework: ;"),
+    "an empty policy": (
+        job(jobPhasePolicy={"succeeded": [[]]}),
+        "spec.jobPhasePolicy.succeeded: an empty list of roles would be true at once",
+    ),
+    "port 0": (
+        job("bagua", roles={"master": {}}, availablePorts=[0, 1]),
+        "spec.availablePorts: 0 is no port; must be from 1 to 65535",
+    ),
+    "a port twice": (
+        job("bagua", roles={"master": {}}, availablePorts=[7, 7]),
+        "spec.availablePorts: a port is named twice",
+    ),
+    "another controller": (
+        job(roles={"worker": {"controller": "Deployment"}}),
+        "spec.roleSpecs.worker.controller: controller Deployment is not supported",
+    ),
+    "a restart policy that is none": (
+        job(roles={"worker": {"restartPolicy": "Sometimes"}}),
+        "spec.roleSpecs.worker.restartPolicy: 'Sometimes' is not possible; must be Never or OnFailure or",
+    ),
+    "a quorum that is none": (
+        job(roles={"worker": {"rolePhasePolicy": {"failed": "MostPods"}}}),
+        "spec.roleSpecs.worker.rolePhasePolicy.failed: 'MostPods' is not possible; must be AnyPod or",
+    ),
+    "a phase that is none": (
+        job(roles={"a": {}, "b": {"dependence": {"roleNames": ["a"], "rolePhase": "Ready"}}}),
+        "spec.roleSpecs.b.dependence.rolePhase: 'Ready' is not possible; must be Pending or Starting",
+    ),
+    "a host file in no folder": (
+        job(roles={"a": {"dependence": {"mpiHostFile": "/hostfile"}}}),
+        "spec.roleSpecs.a.dependence.mpiHostFile: '/hostfile' has no folder of its own",
+    ),
+    "a host file elsewhere": (
+        job(roles={"a": {"dependence": {"mpiHostFile": "/etc/mpi/../hostfile"}}}),
+        "spec.roleSpecs.a.dependence.mpiHostFile: '/etc/mpi/../hostfile' is not the absolute path",
+    ),
+    "an init container that has our name": (
+        job(
+            roles={
+                "a": {},
+                "b": {
+                    "dependence": {"roleNames": ["a"]},
+                    "template": {
+                        "spec": {"containers": [{"name": "x"}], "initContainers": [{"name": "initializer"}]}
+                    },
+                },
+            }
+        ),
+        "spec.roleSpecs.b.template.spec.initContainers[0].name: 'initializer' is the name of the container",
+    ),
+    "a gang larger than the job": (
+        job(runPolicy={"schedulingPolicy": {"minAvailable": 2}}),
+        "spec.runPolicy.schedulingPolicy.minAvailable: 2 is not from 0 to 1",
+    ),
+    "a limit below zero": (
+        job(runPolicy={"backoffLimit": -1}),
+        "spec.runPolicy.backoffLimit: -1 is not possible; must be at least 0",
+    ),
+    "a restart of the whole job, whose role never ends": (
+        job(roles={"worker": {"restartPolicy": "Always"}}, runPolicy={"restartScope": "Job"}),
+        "spec.runPolicy.restartScope: Job is not possible while role worker has restartPolicy Always",
+    ),
+    "keys for ssh, which are not made yet": (
+        job("mpi", roles={"launcher": {}}, framework={"mpi": {"sshKeys": True}}),
+        "spec.framework.mpi.sshKeys: keys are not made yet",
+    ),
+    "a name with a dot": (job(name="a.b"), "metadata.name: the name of its last pod of role worker, 'a.b-"),
+    "a name that begins with a digit": (
+        job(name="7b"),
+        "metadata.name: the name of the service of role worker,",
+    ),
+    "text where a number should be, past the API server": (
+        job(roles={"worker": {"replicas": "two"}}),
+        "spec.roleSpecs[...].replicas: expected `int | null`, got `str`",
+    ),
+    "several at once, in a fixed order": (
+        job(roles={"b": {"replicas": -1}, "a": None}, ttlSecondsAfterFailed=-1),
+        "spec.roleSpecs.a: is null; write the role or take its name away;"
+        " spec.roleSpecs.b.replicas: -1 is not possible; must be at least 1;"
+        " spec.ttlSecondsAfterFailed: -1 is not possible; must be at least 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("obj", "want"), INVALID.values(), ids=INVALID.keys())
+def test_invalid(obj: AresJob, want: str) -> None:
+    assert problems(obj).startswith(want)
+    refused = played(obj).saw()
+    assert (refused.phase, refused.condition("Failed")[:2]) == ("Failed", ("True", "InvalidDefinition"))
+    assert refused.condition("Failed")[2] == problems(obj)
+    assert not refused.actions or all(one.__class__.__name__ == "Emit" for one in refused.actions)
+    assert refused.obj.spec == obj.spec, "an invalid job's spec is never changed"
+    assert (refused.status.completion_time, refused.status.start_time) == (None, None)
+    assert not refused.saw().events, "nothing is told twice"
+
+
+FINE = {
+    "24. Role ps-worker is fine": job(roles={"ps-worker": {}}),
+    "a name that begins with a digit, without a service": job("standalone", name="7b"),
+    "an outer list may be empty": job(jobPhasePolicy={"failed": [], "succeeded": []}),
+    "a dependence that only writes a host file": job(
+        roles={"a": {"dependence": {"mpiHostFile": "/etc/m/h"}}}
+    ),
+}
+
+
+@pytest.mark.parametrize("obj", FINE.values(), ids=FINE.keys())
+def test_fine(obj: AresJob) -> None:
+    assert problems(obj) == ""
+
+
+MPI = {
+    "25. mpi block with only replicasPerNode: 4 -> valid, implementation ompi": (
+        {"replicasPerNode": 4},
+        {"replicasPerNode": 4, "implementation": "ompi"},
+    ),
+    "25. … only implementation: mpich -> 1 slot": (
+        {"implementation": "mpich"},
+        {"replicasPerNode": 1, "implementation": "mpich"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("block", "want"), MPI.values(), ids=MPI.keys())
+def test_25_a_partial_block(block: object, want: object) -> None:
+    obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": block})
+    assert played(obj).saw().obj.spec["framework"] == {"mpi": want}
+
+
+def test_26_a_template_refused_by_the_api_takes_away_what_was_made() -> None:
+    """pod template refused by the API (422) -> invalid, children already made are deleted."""
+    begun = played(job(roles={"a": {}, "b": {}})).started()
+    refusal = Outcome("Pod", "job-b-0", Result.MISTAKE, "spec.roleSpecs.b.template.spec.x: no", "b", 0)
+    there = Observed(pods=pods("P", "a"), outcomes=(refusal,), children={("Service", "job-a"): ""})
+    refused = begun.went(there)
+    assert refused.phase == "Failed"
+    assert refused.condition("Failed") == ("True", "InvalidDefinition", refusal.message)
+    assert refused.deleted == ["job-a-0"]
+    assert DeleteChild("Service", "job-a") in refused.actions
+    later = refused.saw()
+    assert (later.phase, later.created, later.events) == ("Failed", [], ()), "not tried again before an edit"
+    cured = later.edited(roleSpecs={"b": {"replicas": 2}}).saw()
+    assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
+    assert cured.created == ["a-0", "b-0", "b-1"]
+
+
+def test_27_a_minimal_job_shows_what_is_in_force() -> None:
+    """stored spec shows replicas 1, Never, failed AnyPod, succeeded AllPods, cleanPodPolicy None, Pod."""
+    stored = played(job()).saw().obj.spec
+    role = stored["roleSpecs"]["worker"]  # type: ignore[index]
+    assert role == {
+        "template": template(),
+        "replicas": 1,
+        "restartPolicy": "Never",
+        "rolePhasePolicy": {"failed": "AnyPod", "succeeded": "AllPods"},
+        "controller": "Pod",
+    }
+    assert stored["runPolicy"] == {"cleanPodPolicy": "None"}
+    assert stored["jobPhasePolicy"] == {"failed": [["worker"]], "succeeded": [["worker"]]}
+
+
+def test_defaults_are_written_once_and_nothing_else_is() -> None:
+    obj = job(roles={"worker": {"replicas": 2, "restartPolicy": ""}}, unheardOf=1)
+    assert DIALECT.upkeep(obj) == {
+        "spec": {
+            "roleSpecs": {
+                "worker": {
+                    "restartPolicy": "Never",
+                    "rolePhasePolicy": {"failed": "AnyPod", "succeeded": "AllPods"},
+                    "controller": "Pod",
+                }
+            },
+            "runPolicy": {"cleanPodPolicy": "None"},
+            "jobPhasePolicy": {"failed": [["worker"]], "succeeded": [["worker"]]},
+        }
+    }
+    assert DIALECT.upkeep(played(obj).saw().obj) is None
+
+
+def test_44_the_finalizer_of_the_original_is_taken_away() -> None:
+    meta = replace(job().metadata, finalizers=["other", FINALIZER])
+    patch = DIALECT.upkeep(replace(played(job()).saw().obj, metadata=replace(meta, generation=2)))
+    assert patch == {"metadata": {"finalizers": ["other"]}}
+
+
+def env(obj: AresJob, role: str, index: int = 0) -> Mapping[str, str]:
+    workload = lowered(obj)
+    return DIALECT.inject(workload, workload.roles[role], index).env
+
+
+def test_28_pytorch() -> None:
+    """master 1 + worker 2, port 40000."""
+    master = {"template": template("pytorch", ports=[{"name": "pytorch", "containerPort": 40000}])}
+    obj = job("pytorch", roles={"master": master, "worker": {"replicas": 2}})
+    found = [env(obj, "master"), env(obj, "worker", 0), env(obj, "worker", 1)]
+    assert [one["RANK"] for one in found] == ["0", "1", "2"]
+    assert {one["WORLD_SIZE"] for one in found} == {"3"}
+    assert {one["MASTER_PORT"] for one in found} == {"40000"}
+    first = f"job-master-0.job-master.{DOMAIN}"
+    assert [one["MASTER_ADDR"] for one in found] == ["0.0.0.0", first, first]
+    workload = lowered(obj)
+    assert workload.rules.services == ("master",)
+    injection = DIALECT.inject(workload, workload.roles["worker"], 0)
+    assert injection.initializer is not None
+    assert injection.initializer.name == "initializer"
+    assert injection.initializer.arguments[:7] == (
+        *("cache", "--key", "ns.job", "--cacheURI", "$(ARGOSY_URL)", "--roles", "master"),
+    )
+    assert DIALECT.inject(workload, workload.roles["master"], 0).initializer is None
+
+
+def test_pytorch_without_a_port_has_one() -> None:
+    workload = lowered(job("pytorch", roles={"master": {}}))
+    injection = DIALECT.inject(workload, workload.roles["master"], 0)
+    assert [(one.name, one.number) for one in injection.ports] == [("pytorch", 23456)]
+
+
+def tf_config(obj: AresJob, role: str, index: int = 0) -> Mapping[str, object]:
+    found: Mapping[str, object] = json.loads(env(obj, role, index).get("TF_CONFIG", "{}"))
+    return found
+
+
+def host(role: str, index: int, port: int = 2222) -> str:
+    return f"job-{role}-{index}.job-{role}.{DOMAIN}:{port}"
+
+
+def test_29_tensorflow() -> None:
+    """worker 1 only -> no TF_CONFIG; ps 1 + worker 2 -> cluster with 2222 ports; dynamic worker 1 -> only
+    itself and ps; an evaluator is in no cluster."""
+    assert tf_config(job("tensorflow"), "worker") == {}
+    obj = job("tensorflow", roles={"ps": {}, "worker": {"replicas": 2}, "evaluator": {}})
+    cluster = {"ps": [host("ps", 0)], "worker": [host("worker", 0), host("worker", 1)]}
+    task = {"type": "worker", "index": 1}
+    assert tf_config(obj, "worker", 1) == {"cluster": cluster, "task": task, "environment": "cloud"}
+    assert tf_config(obj, "evaluator")["task"] == {"type": "evaluator", "index": 0}
+    roles = {"ps": {}, "worker": {"replicas": 2}}
+    dynamic = job("tensorflow", roles=roles, framework={"tensorflow": {"enableDynamicWorker": True}})
+    sparse = {"worker": {"1": host("worker", 1)}, "ps": [host("ps", 0)]}
+    assert tf_config(dynamic, "worker", 1) == {"sparseCluster": sparse, "task": task}
+    assert tf_config(dynamic, "ps")["sparseCluster"] == {"worker": {}, "ps": [host("ps", 0)]}
+
+
+def test_30_tensorflow_with_a_chief() -> None:
+    """worker restartPolicy becomes OnFailure; a worker pod failure does not fail the job; a chief's does."""
+    running = played(job("tensorflow", roles={"chief": {}, "worker": {"restartPolicy": "Never"}})).started()
+    assert lowered(running.obj).roles["worker"].restart == "OnFailure"
+    hurt = running.saw(*pods("R", "chief"), *pods("R")).saw(*pods("R", "chief"), *pods("F"))
+    assert (hurt.phase, hurt.deleted) == ("Running", ["job-worker-0"])
+    assert hurt.saw(*pods("F", "chief"), *pods("R")).phase == "Failed"
+
+
+BAGUA = job(
+    "bagua",
+    roles={"worker": {"replicas": 2}, "etcd": {}},
+    framework={"bagua": {"enableElastic": True}},
+    availablePorts=list(range(12355, 12361)),
+)
+
+
+def test_33_bagua_elastic() -> None:
+    """ports 12355–12360, worker 2."""
+    etcd, first, second = env(BAGUA, "etcd"), env(BAGUA, "worker", 0), env(BAGUA, "worker", 1)
+    assert (etcd["ETCD_CLIENT_PORT"], etcd["ETCD_SERVER_PORT"]) == ("12355", "12356")
+    assert (first["BAGUA_SSH_PORT"], first["BAGUA_AVAILABLE_PORTS"]) == ("12357", "12358")
+    assert (second["BAGUA_SSH_PORT"], second["BAGUA_AVAILABLE_PORTS"]) == ("12359", "12360")
+    assert {first["MIN_SIZE"], first["MAX_SIZE"], second["MIN_SIZE"]} == {"2"}
+    assert first["ETCD_HOST"] == f"job-etcd-0.job-etcd.{DOMAIN}"
+
+
+def test_34_shares_of_ports_are_of_one_size() -> None:
+    """Share of 5 ports over 2 replicas, index 1 -> third and fourth."""
+    assert share((1, 2, 3, 4, 5), 2, 1) == (3, 4)
+
+
+def test_bagua_static() -> None:
+    obj = job("bagua", roles={"master": {}, "worker": {}}, availablePorts=[7, 8, 9, 10])
+    found = env(obj, "worker")
+    assert found == {
+        "BAGUA_SSH_PORT": "7",
+        "MASTER_PORT": "8",
+        "BAGUA_AVAILABLE_PORTS": "9,10",
+        "MASTER_ADDR": f"job-master-0.job-master.{DOMAIN}",
+        "WORLD_SIZE": "2",
+        "RANK": "1",
+        "BAGUA_NODE_DOMAIN_NAMES": f"job-master-0.job-master.{DOMAIN},job-worker-0.job-worker.{DOMAIN}",
+        "SERVICE_DOMAIN_NAME": f"job-worker.{DOMAIN} job-master.{DOMAIN}",
+    }
+
+
+def dask_role(*ports: int, **more: object) -> dict[str, object]:
+    return {"template": template("dask", ports=[{"containerPort": port} for port in ports]), **more}
+
+
+def test_35_dask() -> None:
+    """waits scheduler <- leadworker <- worker <- launcher; WORLD_SIZE 4; ranks 0,1,2,3; launcher Succeeded ->
+    Succeeded; a user's own dependence on launcher is kept."""
+    roles = {
+        "scheduler": dask_role(8786, 8787),
+        "leadworker": dask_role(9000),
+        "worker": dask_role(replicas=2),
+        "launcher": dask_role(9001),
+    }
+    obj = job("dask", roles=roles)
+    waits = {name: [one.role for one in role.depends_on or ()] for name, role in lowered(obj).roles.items()}
+    assert waits == {
+        "scheduler": [],
+        "leadworker": ["scheduler"],
+        "worker": ["leadworker"],
+        "launcher": ["worker"],
+    }
+    found = [env(obj, "leadworker"), env(obj, "worker"), env(obj, "worker", 1), env(obj, "launcher")]
+    assert [one["RANK"] for one in found] == ["0", "1", "2", "3"]
+    assert {one["WORLD_SIZE"] for one in found} == {"4"}
+    assert [one["MASTER_ADDR"] for one in found[:2]] == ["0.0.0.0", f"job-leadworker.{DOMAIN}"]
+    assert found[3]["SCHEDULER"] == f"tcp://job-scheduler.{DOMAIN}:8786"
+    own = {**roles, "launcher": dask_role(9001, dependence={"roleNames": ["scheduler"]})}
+    assert [one.role for one in lowered(job("dask", roles=own)).roles["launcher"].depends_on or ()] == [
+        "scheduler"
+    ]
+    there = (*pods("R", "scheduler"), *pods("R", "leadworker"), *pods("RR"))
+    running = played(obj).started().saw(*there, *pods("R", "launcher"))
+    assert running.saw(*there, *pods("S", "launcher")).phase == "Succeeded"
+
+
+def test_36_custom() -> None:
+    """ps 1 + worker 2 -> MODULE, INDEX, ps, worker, ROLE_PS, ROLE_WORKER with FQDN lists; one headless
+    service each."""
+    obj = job(roles={"ps": {}, "worker": {"replicas": 2}})
+    ps = f"job-ps-0.job-ps.{DOMAIN}"
+    workers = f"job-worker-0.job-worker.{DOMAIN},job-worker-1.job-worker.{DOMAIN}"
+    want = {
+        "MODULE": "worker",
+        "INDEX": "1",
+        "ps": ps,
+        "ROLE_PS": ps,
+        "worker": workers,
+        "ROLE_WORKER": workers,
+    }
+    assert env(obj, "worker", 1) == want
+    services = [one for one in played(obj).started().actions if isinstance(one, EnsureService)]
+    assert [one.name for one in services] == ["job-ps", "job-worker"]
+
+
+def test_service_ports() -> None:
+    ports = [{"containerPort": 9}, {"name": "web", "containerPort": 80}, {"containerPort": 9}]
+    obj = job(roles={"a": {"template": template(ports=ports)}, "b": {}})
+    assert lowered(obj).rules.service_ports == {
+        "a": (("port-9", 9), ("web", 80)),
+        "b": (("port-80", 80),),
+    }
+
+
+def test_38_an_invalid_job_is_cured_by_an_edit() -> None:
+    """InvalidDefinition job fixed by an edit -> runs without being recreated; conditions show Failed False,
+    DefinitionChanged."""
+    refused = played(job(roles={"worker": {"replicas": 0}})).saw()
+    cured = refused.edited(roleSpecs={"worker": {"replicas": 1}}).saw()
+    assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
+    assert cured.created == ["worker-0"]
+    running = cured.saw(*pods("R"))
+    assert (running.phase, running.status.completion_time) == ("Running", None)
+    assert running.saw(*pods("S")).phase == "Succeeded"
+
+
+def test_an_edit_that_makes_a_running_job_invalid_is_final() -> None:
+    running = played(job()).started().saw(*pods("R"))
+    broken = running.edited(roleSpecs={"worker": {"replicas": 0}}).saw(*pods("R"))
+    assert (broken.phase, broken.deleted) == ("Failed", ["job-worker-0"])
+    assert broken.condition("Failed")[:2] == ("True", "InvalidDefinition")
+    assert broken.status.completion_time is not None
+    assert broken.edited(roleSpecs={"worker": {"replicas": 1}}).saw().phase == "Failed"
+
+
+def test_what_nobody_knows_and_what_has_no_use_is_told_once() -> None:
+    obj = job(
+        roles={"worker": {"colour": "red", "template": {"spec": {"x": 1, "containers": [{"name": "a"}]}}}},
+        availablePorts=[1],
+        framework={"mpi": {}, "bagua": {"minReplicas": 1, "speed": 3}},
+        runPolicy={"schedulingPolicy": {"queue": "q"}},
+    )
+    first = played(obj).saw()
+    unknown = [text.partition(":")[0] for text in messages(first.events, "UnknownField")]
+    assert sorted(unknown) == ["spec.framework.bagua.speed", "spec.roleSpecs.worker.colour"]
+    ignored = [text.partition(":")[0] for text in messages(first.events, "FieldIgnored")]
+    assert ignored == [
+        "spec.availablePorts",
+        "spec.framework.mpi",
+        "spec.framework.bagua.minReplicas",
+        "spec.runPolicy.schedulingPolicy.queue",
+    ]
+    assert first.phase == "Pending"
+    assert not messages(first.saw().events, "UnknownField")

@@ -1,0 +1,263 @@
+"""Acceptance cases 1 to 23 of the specification: how pods make a role's phase, and roles the job's."""
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from argosy.kinds.aresjob import AresJob
+from argosy.testing.aresjobs import DIALECT, job, lowered, messages, played
+from argosy.testing.workloads import NOW, later, pod, pods
+from argosy.workload import phases
+from argosy.workload.decide import decide
+from argosy.workload.model import Phase
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import Record, RoleRecord
+
+P, S, R, OK, BAD = Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED
+
+
+class RoleCase(Struct):
+    pods: str
+    last: Phase
+    want: Phase
+    replicas: int = 3
+    restart: str = "Never"
+    failed: str = "AnyPod"
+    succeeded: str = "AllPods"
+    gone: tuple[int, ...] = ()
+    want_reason: str = ""
+    want_message: str = ""
+
+
+ROLES = {
+    "1. any/all, R3, last Pending, F1 -> Failed": RoleCase("F", P, BAD, want_reason="PodFailed"),
+    "2. any/all, R3, last Pending, S3 -> Succeeded": RoleCase("SSS", P, OK),
+    "3. any/all, R3, last Pending, A3 -> Running": RoleCase("RRR", P, R),
+    "4. any/all, R3, last Pending, A1 -> Starting": RoleCase("R", P, S),
+    "5. any/all, R3, last Running, A2 S1 -> Running": RoleCase("RRS", R, R),
+    "6. any/all, Never, R3, last Running, A1 S1, one gone -> Failed, PodMissing naming the index": RoleCase(
+        "RS", R, BAD, gone=(2,), want_reason="PodMissing", want_message="total 1 pods were missing: 2"
+    ),
+    "7. any/all, restartPolicy OnFailure, R3, last Failed, A1 S1 -> Failed": RoleCase(
+        "RS", BAD, BAD, restart="OnFailure"
+    ),
+    "8. failed AllPods, R3, last Running, F2 A1 -> Running": RoleCase("FFR", R, R, failed="AllPods"),
+    "8. … then F3 -> Failed": RoleCase("FFF", R, BAD, failed="AllPods", want_reason="PodFailed"),
+    "9. succeeded AnyPod, R3, S1 A2 -> Succeeded": RoleCase("SRR", R, OK, succeeded="AnyPod"),
+    "10. OnFailure, failed unset, R2, last Running, A1 P1 -> Running": RoleCase(
+        "RP", R, R, replicas=2, restart="OnFailure", failed=""
+    ),
+    "11. any/all, Never, R2, last Running, A1 U1 -> Running": RoleCase("RU", R, R, replicas=2),
+    "11. … A1 P1 -> Running": RoleCase("RP", R, R, replicas=2),
+    "a role whose first pod has succeeded before its last runs is not Running": RoleCase("SRR", S, S),
+    "all ended, and neither policy says what that means -> Failed, MixedOutcome": RoleCase(
+        "SFS", R, BAD, failed="AllPods", want_reason="MixedOutcome"
+    ),
+    "a terminating pod of a Running role that is never restarted -> Failed, PodMissing": RoleCase(
+        "RRT",
+        R,
+        BAD,
+        want_reason="PodMissing",
+        want_message="total 1 pods were terminating: 2; job-worker-2()",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROLES.values(), ids=ROLES.keys())
+def test_role(case: RoleCase) -> None:
+    policy = {"failed": case.failed, "succeeded": case.succeeded}
+    role = {"replicas": case.replicas, "restartPolicy": case.restart, "rolePhasePolicy": policy}
+    obj = job("mpi", roles={"worker": role, "launcher": {}})  # no default for a policy that is left out
+    workload = lowered(obj)
+    last = RoleRecord(
+        phase=case.last, size=case.replicas, created=case.replicas, gone=dict.fromkeys(case.gone, 1)
+    )
+    observed = pods(case.pods)
+    last = replace(last, done={one.index: 1 for one in observed if one.phase == "Succeeded"})
+    seen = Observed(pods=observed)
+    record = phases.judged(workload, Record(since=NOW, roles={"worker": last}), seen, NOW)
+    assert record.role("worker").phase is case.want
+    told = DIALECT.project(obj, workload, record, seen).role_statuses["worker"]
+    if case.want is BAD and case.last is not BAD:
+        assert told.reason == case.want_reason
+        assert case.want_message in told.message
+    assert told.phase == case.want.value
+
+
+def two(last: str = "Running", **role: object) -> AresJob:
+    return job(roles={"worker": {"replicas": 2, **role}})
+
+
+def test_12_a_pod_deleted_while_the_role_starts_is_made_again_under_its_name() -> None:
+    """Never, R2, role Starting, one pod deleted -> recreated with the same name, role stays Starting."""
+    starting = played(two()).started().saw(*pods("PP"))
+    lost = starting.saw(*pods("P"))
+    assert lost.created == ["worker-1"]
+    assert DIALECT.name(lowered(lost.obj), "worker", 1, 1, 0) == "job-worker-1"
+    assert lost.role().phase == "Starting"
+
+
+class NodeCase(Struct):
+    down: bool
+    conditions_unknown: bool
+    want: str
+    want_reason: str = ""
+
+
+NODES = {
+    "13. node of pod 1 gets a condition Unknown -> Failed, PossibleNodeDown": NodeCase(
+        True, True, "Failed", "PossibleNodeDown"
+    ),
+    "13. … flag false -> Running": NodeCase(False, True, "Running"),
+    "13. … only Ready=False -> Running": NodeCase(True, False, "Running"),
+}
+
+
+@pytest.mark.parametrize("case", NODES.values(), ids=NODES.keys())
+def test_13_node_down(case: NodeCase) -> None:
+    obj = two(rolePhasePolicy={"nodeDownAsFailed": case.down})
+    there = (pod(0, node="a"), pod(1, node="b"))
+    running = played(obj).started().saw(*there)
+    doubt = frozenset({"b"}) if case.conditions_unknown else frozenset[str]()
+    after = running.went(Observed(pods=there, nodes_in_doubt=doubt))
+    assert (after.role().phase, after.role().reason) == (case.want, case.want_reason)
+
+
+EXITS = {
+    "14. ExitCode, container exit 137 -> pod deleted and recreated, role not Failed": (137, True),
+    "14. … 130": (130, True),
+    "14. … 138": (138, True),
+    "14. … 143": (143, True),
+    "14. … exit 1 -> pod kept, role Failed": (1, False),
+    "14. … exit 139 -> pod kept, role Failed": (139, False),
+    "ExitCode, no terminated container (eviction) -> pod kept, role Failed": (None, False),
+}
+
+
+@pytest.mark.parametrize(("code", "replaced"), EXITS.values(), ids=EXITS.keys())
+def test_14_exit_codes(code: int | None, replaced: bool) -> None:
+    running = played(two(restartPolicy="ExitCode")).started().saw(*pods("RR"))
+    failed = replace(pod(1, "Failed", exit_code=code, disrupted=code is None), first_exit_code=code)
+    after = running.saw(pod(0), failed)
+    assert (after.role().phase == "Failed") is not replaced
+    if replaced:
+        assert after.deleted == ["job-worker-1"]
+        assert after.role().restarts == 1
+        assert after.saw(pod(0)).created == ["worker-1"]
+    else:
+        assert not after.deleted
+        assert after.phase == "Failed"
+
+
+def test_15_a_running_role_that_is_never_restarted_can_grow() -> None:
+    """Never, R2, Running, spec scaled to 3 -> pod of index 2 appears, role and job stay Running."""
+    running = played(two()).started().saw(*pods("RR"))
+    grown = running.edited(roleSpecs={"worker": {"replicas": 3}}).saw(*pods("RR"))
+    assert grown.created == ["worker-2"]
+    assert (grown.role().phase, grown.phase) == ("Running", "Running")
+    assert grown.saw(*pods("RRP")).phase == "Running"
+    assert grown.saw(*pods("RRR")).role().replicas == 3
+
+
+class JobCase(Struct):
+    roles: Mapping[str, Phase]
+    last: Phase
+    want: Phase
+    failed: list[list[str]] = field(default_factory=lambda: [["ps"], ["hub"], ["train"]])
+    succeeded: list[list[str]] = field(default_factory=lambda: [["train"]])
+
+
+JOBS = {
+    "16. ps Running, hub Failed, train Succeeded -> Failed": JobCase(
+        {"ps": R, "hub": BAD, "train": OK}, R, BAD
+    ),
+    "17. ps and hub Running, train Succeeded -> Succeeded": JobCase({"ps": R, "hub": R, "train": OK}, R, OK),
+    "18. all Running, last Pending -> Running": JobCase({"ps": R, "hub": R, "train": R}, P, R),
+    "19. train Pending, others Running, last Pending -> Starting": JobCase(
+        {"ps": R, "hub": R, "train": S}, P, S
+    ),
+    "20. plus role etcd (in no list) Failed, others Running, last Running -> Running": JobCase(
+        {"ps": R, "hub": R, "train": R, "etcd": BAD}, R, R
+    ),
+    "21. succeeded [[chief,worker],[launcher]]: launcher Succeeded alone -> Succeeded": JobCase(
+        {"chief": R, "worker": R, "launcher": OK}, R, OK, [], [["chief", "worker"], ["launcher"]]
+    ),
+    "every role has ended, one of them badly, and no list says what that means -> Failed": JobCase(
+        {"ps": OK, "hub": BAD, "train": OK}, R, BAD, [], []
+    ),
+    "every role has succeeded and no list says what that means -> Succeeded": JobCase(
+        {"ps": OK, "hub": OK, "train": OK}, R, OK, [], []
+    ),
+    "one role has succeeded before the others run -> not Running": JobCase(
+        {"ps": OK, "hub": R, "train": R}, S, S
+    ),
+}
+_LETTERS = {P: ".", S: "P", R: "R", OK: "S", BAD: "F"}
+
+
+@pytest.mark.parametrize("case", JOBS.values(), ids=JOBS.keys())
+def test_job(case: JobCase) -> None:
+    policy = {"failed": case.failed, "succeeded": case.succeeded}
+    obj = job(roles={name: {} for name in case.roles}, jobPhasePolicy=policy)
+    workload = lowered(obj)
+    before = Record(
+        since=NOW,
+        phase=case.last,
+        started=NOW,
+        began=NOW,
+        ran=NOW if case.last is R else None,
+        roles={
+            name: RoleRecord(S if phase is S else R, size=1, since=NOW) for name, phase in case.roles.items()
+        },
+    )
+    observed = Observed(
+        pods=tuple(one for name, phase in case.roles.items() for one in pods(_LETTERS[phase], name))
+    )
+    record = decide(workload, before, observed, later(1)).record
+    assert record.phase is case.want
+    told = DIALECT.project(obj, workload, record, observed)
+    assert told.phase == case.want.value
+    assert (told.running_time is not None) == (case.want is R or case.last is R)
+
+
+def test_18_one_event_tells_the_true_old_phase() -> None:
+    first = played(job()).saw()
+    assert (first.phase, first.condition("Created")[:2]) == ("Pending", ("True", "Pending"))
+    running = first.saw(*pods("R"))
+    assert messages(running.events, "JobPhaseTransition") == ["Pending -> Running"]
+    assert running.status.running_time == later(running.at)
+    assert not running.saw(*pods("R")).events
+
+
+def test_22_pytorch_whose_master_succeeds_early() -> None:
+    """master Succeeded while worker is Starting -> Starting, not Running; worker Succeeded -> Succeeded."""
+    begun = played(job("pytorch", roles={"master": {}, "worker": {}})).started()
+    early = begun.saw(*pods("S", "master"), *pods("P"))
+    assert early.phase == "Starting"
+    still = early.saw(*pods("S", "master"), *pods("R"))
+    assert (still.phase, still.status.running_time) == ("Starting", None)
+    assert still.saw(*pods("S", "master"), *pods("S")).phase == "Succeeded"
+
+
+CUSTOM: dict[str, tuple[tuple[ObservedPod, ...], str]] = {
+    "23. one Succeeded, other Running -> unchanged": ((*pods("S", "a"), *pods("R", "b")), "Running"),
+    "23. … both -> Succeeded": ((*pods("S", "a"), *pods("S", "b")), "Succeeded"),
+    "23. … any Failed -> Failed": ((*pods("R", "a"), *pods("F", "b")), "Failed"),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), CUSTOM.values(), ids=CUSTOM.keys())
+def test_23_custom_defaults_two_roles(there: tuple[ObservedPod, ...], want: str) -> None:
+    running = played(job(roles={"a": {}, "b": {}})).started().saw(*pods("R", "a"), *pods("R", "b"))
+    assert running.phase == "Running"
+    assert running.saw(*there).phase == want
+
+
+def test_on_success_what_still_runs_has_succeeded() -> None:
+    running = played(job("mpi", roles={"launcher": {}, "worker": {}})).started()
+    done = running.saw(*pods("S", "launcher"), *pods("R"))
+    assert done.phase == "Succeeded"
+    assert (done.role().active, done.role().succeeded) == (0, 1)
+    assert done.status.replica_statuses["worker"].succeeded == 1

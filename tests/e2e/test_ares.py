@@ -1,0 +1,52 @@
+"""The samples of the README on the local control plane, which has PodGroups: every framework, gangs too."""
+
+from pathlib import Path
+
+import pytest
+
+from argosy.testing.badday import wait_for
+from argosy.testing.controlplane import REPOSITORY, ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+SAMPLES = sorted((REPOSITORY / "deploy/ares/config/samples").glob("*.yaml"))
+
+
+def phase(plane: ControlPlane, name: str) -> str:
+    return plane.kubectl("get", "aj", name, "-o", "jsonpath={.status.phase}").stdout
+
+
+def until(plane: ControlPlane, name: str, wanted: str) -> None:
+    told = lambda: plane.kubectl("get", "aj,pods", "-o", "wide").stdout  # noqa: E731
+    wait_for(lambda: phase(plane, name) == wanted, told, 120)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_54_every_sample_runs_with_an_image(plane: ControlPlane, tmp_path: Path, sample: Path) -> None:
+    """`${IMAGE}` replaced -> applied without a validation error, not InvalidDefinition, reaches Running."""
+    file = tmp_path / sample.name
+    file.write_text(sample.read_text().replace("${IMAGE}", "local"))
+    plane.kubectl("apply", "-f", str(file))
+    name = sample.stem
+    until(plane, name, "Running")
+    if name == "mpi-sample":
+        _mpi(plane)
+    plane.kubectl("delete", "aj", name)
+    wait_for(lambda: f"{name}-" not in plane.kubectl("get", "pods").stdout, lambda: name, 60)
+
+
+def _mpi(plane: ControlPlane) -> None:
+    """32. launcher exit 0 -> Succeeded though worker runs; the PodGroup and the host file before that."""
+    group = plane.kubectl("get", "podgroup", "mpi-sample", "-o", "jsonpath={.spec.minMember}").stdout
+    assert group == "2"
+    ip = "jsonpath={.status.podIP}"
+    hosts = [
+        plane.kubectl("get", "pod", f"mpi-sample-{role}-0", "-o", ip).stdout
+        for role in ("launcher", "worker")
+    ]
+    read = plane.kubectl("exec", "mpi-sample-launcher-0", "--", "cat", "/etc/mpi/hostfile").stdout
+    assert read.splitlines() == [f"{host} slots=1" for host in hosts]
+    plane.kubectl("exec", "mpi-sample-launcher-0", "--", "sh", "-c", "echo 0 > /etc/code")
+    until(plane, "mpi-sample", "Succeeded")
+    worker = plane.kubectl("get", "pod", "mpi-sample-worker-0", "-o", "jsonpath={.status.phase}").stdout
+    assert worker == "Running"

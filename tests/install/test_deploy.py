@@ -1,0 +1,64 @@
+"""The files under `deploy/`: those that the chart gives, under the paths that the original README names."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+
+from argosy.dialects.ares.dialect import AresJobDialect
+from argosy.install.chart import Chart, Json, folder
+from argosy.install.deploy import ares
+from argosy.install.presets import PRESETS, preset
+from argosy.kinds.aresjob import AresJob
+from argosy.kinds.meta import ObjectMeta
+from argosy.workload.model import Workload
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "ares"
+SAMPLES = sorted((FOLDER / "config" / "samples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", ares())
+def test_the_committed_files_are_up_to_date(path: str) -> None:
+    assert (FOLDER / path).read_text() == ares()[path], "run: python -m argosy.install.deploy deploy"
+
+
+def test_no_file_is_left_over() -> None:
+    there = {str(path.relative_to(FOLDER)) for path in (FOLDER / "build").rglob("*") if path.is_file()}
+    assert there == set(ares())
+
+
+def test_the_files_are_what_argosy_install_brings() -> None:
+    chart = Chart(folder())
+    installed = chart.objects("ares", chart.values(PRESETS["ares"].values))
+    rendered = [one for text in ares().values() for one in yaml.safe_load_all(text)]
+    assert sorted(map(_name, rendered)) == sorted([*map(_name, installed), "Namespace ares"])
+    deployments = {
+        _name(one): cast("Json", one["spec"])["replicas"] for one in rendered if one["kind"] == "Deployment"
+    }
+    assert deployments == {"Deployment ares-operator": 1, "Deployment ares-observer": 2}
+
+
+def _name(one: Json) -> str:
+    return f"{one['kind']} {cast('Json', one['metadata'])['name']}"
+
+
+def test_several_apis_have_one_operator() -> None:
+    assert preset(()).values == {}
+    assert preset(("ares", "argosy")).values == {"apis": {"ares": True, "argosy": True}}
+    assert preset(("ares",)).namespace == "ares"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_every_sample_is_valid(sample: Path) -> None:
+    """54. Every file of config/samples, with the image as it stands -> not InvalidDefinition."""
+    document = yaml.safe_load(sample.read_text())
+    assert (document["apiVersion"], document["kind"]) == ("ares.io/v1", "AresJob")
+    assert "${IMAGE}" in sample.read_text()
+    lowered = AresJobDialect().lower(AresJob(ObjectMeta(name=document["metadata"]["name"]), document["spec"]))
+    assert isinstance(lowered, Workload), str(lowered)
+
+
+def test_there_is_a_sample_for_every_framework() -> None:
+    names = {path.stem.removesuffix("-sample").removesuffix("-static") for path in SAMPLES}
+    assert names == {"bagua", "custom", "dask", "mpi", "pytorch", "standalone", "tensorflow"}

@@ -1,0 +1,166 @@
+"""Acceptance case 47, and what the initializer relies on: the observer of AresJobs, over TLS."""
+
+import asyncio
+import json
+import os
+import ssl
+import sys
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import argosy.helper
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
+from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.operator import observer
+from argosy.operator.endpoint import Endpoint, server_tls
+from argosy.operator.readings import JobReading, Readings
+from argosy.operator.trust import make_trust
+from argosy.reconcile.caches import Caches
+from argosy.testing.eventually import eventually
+from argosy.wire.client import Answer
+from argosy.wire.client import Client as HttpClient
+from argosy.wire.origin import Origin
+from argosy.wire.server import Server
+from argosy.workload.model import Phase
+from argosy.workload.record import Record, RoleRecord
+
+SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
+
+
+class Scene:
+    """One AresJob, `ns/job`, as the caches know it, and an observer with tokens and one without."""
+
+    def __init__(self) -> None:
+        self.trust = make_trust(["localhost"], datetime.now(UTC))
+        self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
+        self.readings = Readings(self.caches, "cluster.local")
+        self.readings.sources.append(self)
+        self.job: JobReading | None = None
+        self.ports: dict[str, int] = {}
+        self._versions = 0
+
+    def find(self, namespace: str, name: str) -> JobReading | None:
+        return self.job if (namespace, name) == ("ns", "job") else None
+
+    def set(self, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
+        record = Record(phase=phase, roles={name: RoleRecord(at, size=2) for name, at in roles.items()})
+        self.job = JobReading("uid", "ns", record, dict.fromkeys(roles, 1))
+        self.readings._wake("ns", "job")
+
+    def pod(self, role: str, index: int, *, host: bool = False) -> None:
+        self._versions += 1
+        meta = ObjectMeta(
+            name=f"job-{role}-{index}",
+            namespace="ns",
+            uid=f"{role}-{index}",
+            resource_version=str(self._versions),
+            labels={labels.ROLE: role, labels.INDEX: str(index)},
+            owner_references=[OwnerReference(kind="AresJob", name="job", uid="uid", controller=True)],
+        )
+        status = PodStatus(phase="Running", pod_ip=f"10.0.0.{index}", host_ip="10.9.9.9")
+        self.caches.pods.put(Pod(meta, PodSpec(host_network=host), status))
+
+    async def get(self, path: str, *, auth: str = "none", **headers: str) -> Answer:
+        client = HttpClient(Origin.from_url(f"https://localhost:{self.ports[auth]}"))
+        context = ssl.create_default_context(cadata=self.trust.authority)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            return await client.send("GET", path, named, context=context, timeout=20)
+        finally:
+            await client.close()
+
+    @property
+    def token(self) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self.trust.token('uid')}"}
+
+
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    monkeypatch.setattr(observer, "UNKNOWN_GRACE", 0.05)
+    scene, servers = Scene(), []
+    for auth in ("none", "token"):
+        answer = Endpoint(scene.readings, scene.trust, lambda: "", tokens=auth == "token").answer
+        server = Server(answer)
+        scene.ports[auth] = await server.listen_tcp("127.0.0.1", 0, server_tls(scene.trust))
+        servers.append(server)
+    yield scene
+    for server in servers:
+        await server.close(0.1)
+
+
+ERRORS = {
+    "47. auth none: an unknown job 404 230404": ("none", "/cache/keys/ns.other", 404, 230404),
+    "47. key without a dot 400 230400": ("none", "/cache/keys/job", 400, 230400),
+    "47. auth token: no token -> 401 230401": ("token", "/cache/keys/ns.job", 401, 230401),
+    "auth token: an unknown job is not told from a known one": ("token", "/cache/keys/ns.other", 401, 230401),
+    "auth token: a malformed key is 400": ("token", "/cache/keys/job", 400, 230400),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS.values(), ids=ERRORS.keys())
+async def test_errors(scene: Scene, case: tuple[str, str, int, int]) -> None:
+    scene.set(worker=Phase.RUNNING)
+    auth, path, status, code = case
+    answer = await scene.get(path, auth=auth)
+    assert (answer.status, json.loads(answer.body)["code"]) == (status, code)
+
+
+async def test_47_ping(scene: Scene) -> None:
+    answer = await scene.get("/cache/ping")
+    assert (answer.status, answer.body) == (200, b'"pong"')
+
+
+async def test_roles_are_told_with_their_addresses(scene: Scene) -> None:
+    scene.set(worker=Phase.RUNNING, launcher=Phase.STARTING, hosts=Phase.RUNNING)
+    for index in (10, 2):
+        scene.pod("worker", index)
+    scene.pod("hosts", 0, host=True)
+    answer = await scene.get("/cache/keys/ns.job", auth="token", **scene.token)
+    assert answer.status == 200
+    assert json.loads(answer.body) == {
+        "hosts": {"phase": "Running", "running": True, "replicas": 2, "ips": ["10.9.9.9"]},
+        "launcher": {"phase": "Starting", "running": False, "replicas": 2},
+        "worker": {"phase": "Running", "running": True, "replicas": 2, "ips": ["10.0.0.2", "10.0.0.10"]},
+    }
+    assert answer.headers["ares-job-phase"] == "Starting"
+
+
+async def test_a_question_is_held_until_the_answer_is_another(scene: Scene) -> None:
+    scene.set(worker=Phase.STARTING)
+    tag = (await scene.get("/cache/keys/ns.job")).headers["etag"]
+    held = asyncio.create_task(scene.get("/cache/keys/ns.job?wait=20", If_None_Match=tag))
+    await eventually(lambda: scene.readings._waiting)
+    scene.set(worker=Phase.RUNNING)
+    answer = await held
+    assert json.loads(answer.body)["worker"]["running"] is True
+    tag = answer.headers["etag"]
+    assert (await scene.get("/cache/keys/ns.job?wait=1", If_None_Match=tag)).status == 304
+
+
+async def test_the_initializer_is_released_by_it(scene: Scene) -> None:
+    """The whole way: the real initializer, its token, TLS, a question that is held."""
+    scene.set(worker=Phase.STARTING)
+    environ = {
+        "PATH": os.environ["PATH"],
+        "ARES_TOKEN": scene.trust.token("uid"),
+        "ARGOSY_CA": scene.trust.authority,
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", str(SCRIPT), "cache", "--key", "ns.job", "--roles", "worker"),
+        *("--cacheURI", f"https://localhost:{scene.ports['token']}"),
+        env=environ,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    await eventually(lambda: scene.readings._waiting)
+    scene.set(worker=Phase.RUNNING)
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert "waits for worker to be Running; it is Starting" in out.decode()
