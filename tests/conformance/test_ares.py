@@ -139,6 +139,10 @@ def test_exit_codes(tenant: Tenant) -> None:
     """14. exit 137 -> pod deleted and recreated, role not Failed; exit 1 -> pod kept, role Failed."""
     tenant.apply(job("codes", worker=role(CODE, restartPolicy="ExitCode")))
     until(tenant, "codes", "Running")
+    change = ("patch", "aj", "codes", "--type=merge", "-p", '{"spec":{"frameworkType":"standalone"}}')
+    assert (
+        "the framework of a job that has started cannot be changed" in tenant.kubectl(*change, code=1).stderr
+    )
     (first,) = (pod for pod in shown(tenant) if pod.startswith("codes-"))
     end(tenant, first, 137)
     wait_for(lambda: _replaced(tenant, first), lambda: str(shown(tenant)), 60)

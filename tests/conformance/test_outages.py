@@ -58,3 +58,25 @@ def test_a_run_goes_on_when_the_api_server_is_killed(tenant: Tenant) -> None:
     assert (status["phase"], status["attempt"], status.get("restarts", 0)) == ("Succeeded", 1, 0)
     assert uids(tenant, "cut") == pods
     assert tenant.said("cut-worker-1").split() == COUNTED
+
+
+def test_pods_of_an_aresjob_that_wait_are_released_by_the_next_operator(tenant: Tenant) -> None:
+    """Their initializers ask again until somebody answers."""
+    main = {"name": "main", "image": IMAGE, "command": ["sh", "-c", "sleep 8"]}
+    template = {"spec": {"containers": [main]}}
+    worker = {
+        "replicas": 8,
+        "dependence": {"roleNames": ["gate"], "rolePhase": "Succeeded"},
+        "template": template,
+    }
+    spec = {"frameworkType": "custom", "roleSpecs": {"gate": {"template": template}, "worker": worker}}
+    tenant.apply({"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": "held"}, "spec": spec})
+    held = ("get", "pods", "-l", "ares.io/job-name=held,ares.io/replica-type=worker", "--no-headers")
+
+    def told() -> str:
+        return tenant.kubectl(*held).stdout
+
+    wait_for(lambda: told().count("Init:0/1") == 8, told, 60)
+    tenant.ground.kill_operator()
+    phase = ("get", "aj", "held", "-o", "jsonpath={.status.phase}")
+    wait_for(lambda: tenant.kubectl(*phase).stdout == "Succeeded", told, 120)

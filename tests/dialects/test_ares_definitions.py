@@ -456,6 +456,19 @@ def test_an_edit_that_makes_a_running_job_invalid_is_final() -> None:
     assert broken.edited(roleSpecs={"worker": {"replicas": 1}}).saw().phase == "Failed"
 
 
+def test_variables_and_policies_of_the_users_that_give_way_are_told() -> None:
+    written = template(env=[{"name": "INDEX", "value": "7"}, {"name": "MINE", "value": "x"}])
+    written["spec"]["restartPolicy"] = "Always"  # type: ignore[index]
+    first = played(job(roles={"worker": {"template": written}})).saw()
+    path = "spec.roleSpecs.worker.template.spec"
+    assert messages(first.events, "EnvOverwritten") == [
+        f"{path}.containers[0].env: INDEX is set by the framework"
+    ]
+    assert messages(first.events, "RestartPolicyOverwritten") == [
+        f"{path}.restartPolicy: Always becomes Never"
+    ]
+
+
 def test_what_nobody_knows_and_what_has_no_use_is_told_once() -> None:
     obj = job(
         roles={"worker": {"colour": "red", "template": {"spec": {"x": 1, "containers": [{"name": "a"}]}}}},

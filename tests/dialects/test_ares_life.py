@@ -117,6 +117,15 @@ def test_43_time_to_live_of_the_job() -> None:
     assert messages(over.events, "SuccessfulDeleteJob")
 
 
+def test_43_time_to_live_of_a_job_that_is_invalid() -> None:
+    """ttlSecondsAfterFinished, InvalidDefinition included."""
+    refused = played(job(roles={"worker": None}, runPolicy={"ttlSecondsAfterFinished": 30})).saw()
+    assert refused.plan is not None
+    assert refused.plan.wake_at == later(refused.at + 30)
+    over = refused.saw(seconds=30)
+    assert any(isinstance(one, DeleteJob) for one in over.actions)
+
+
 @pytest.mark.parametrize(("ttl", "gone"), [(10, True), (None, False)], ids=["10 s", "nil"])
 def test_42_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
     """ttlSecondsAfterFailed 10 -> about 10 s after failure pods, services, PodGroup are gone, AresJob kept;

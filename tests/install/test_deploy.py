@@ -5,7 +5,9 @@ from typing import cast
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from argosy.cli.install import install
 from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.install.chart import Chart, Json, folder
 from argosy.install.deploy import ares
@@ -41,6 +43,15 @@ def test_the_files_are_what_argosy_install_brings() -> None:
 
 def _name(one: Json) -> str:
     return f"{one['kind']} {cast('Json', one['metadata'])['name']}"
+
+
+def test_the_command_prints_them() -> None:
+    """The same objects: `argosy install --api ares --dry-run`."""
+    said = CliRunner().invoke(install, ["--api", "ares", "--dry-run"], catch_exceptions=False).output
+    rendered = [
+        one for text in ares().values() for one in yaml.safe_load_all(text) if one["kind"] != "Namespace"
+    ]
+    assert sorted(yaml.safe_load_all(said), key=_name) == sorted(rendered, key=_name)
 
 
 def test_several_apis_have_one_operator() -> None:

@@ -69,7 +69,7 @@ def release(cluster: RunningCluster) -> Iterator[Release]:
     cluster.kubectl("label", "namespace", HOME, "pod-security.kubernetes.io/enforce=restricted")
     yield Release(cluster)
     cluster.kubectl("delete", "namespace", HOME, "argosy-system", "--wait=false")
-    cluster.kubectl("delete", "crd", DEFINITION, "--wait=false")
+    cluster.kubectl("delete", "crd", DEFINITION, "aresjobs.ares.io", "--wait=false")
 
 
 def submit(cluster: RunningCluster, job: RunBuilder) -> None:

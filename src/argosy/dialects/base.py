@@ -39,6 +39,10 @@ class Dialect(Protocol[T]):
         like."""
         ...
 
+    def ttl_invalid(self, obj: T) -> float | None:
+        """Seconds after which an object with problems is deleted; asked only where `invalid_ends`."""
+        ...
+
     def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
         """What the framework needs in this place; None if there is no such framework."""
         ...

@@ -89,6 +89,10 @@ class TrainingRunDialect:
         del obj
         return None
 
+    def ttl_invalid(self, obj: TrainingRun) -> float | None:
+        del obj
+        return None
+
     def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
         framework = self.find(workload.framework)
         return framework.inject(workload, role, index) if framework else None

@@ -302,7 +302,8 @@ class Reconciler(Generic[T]):
     ) -> Plan:
         meta = job.metadata
         if self.dialect.invalid_ends and meta.deletion_timestamp is None:
-            return end_invalid(meta.name, before, problems, meta.generation, seen, now)
+            ttl = self.dialect.ttl_invalid(job)
+            return end_invalid(meta.name, before, problems, meta.generation, seen, now, ttl)
         return refuse(before, problems, meta.generation, now)
 
     def _bare(self, job: T) -> Workload:

@@ -96,7 +96,8 @@ class Played(Struct, frozen=True):
         lower, before = DIALECT.lower(obj), DIALECT.record(obj)
         if isinstance(lower, Problems):
             meta = obj.metadata
-            plan = end_invalid(meta.name, before, lower, meta.generation, observed, later(at))
+            ttl = DIALECT.ttl_invalid(obj)
+            plan = end_invalid(meta.name, before, lower, meta.generation, observed, later(at), ttl)
         else:
             plan = decide(lower, before, observed, later(at))
         workload = None if isinstance(lower, Problems) else lower

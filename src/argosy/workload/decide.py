@@ -75,16 +75,23 @@ def refuse(before: Record | None, problems: Problems, generation: int, now: date
 
 
 def end_invalid(
-    name: str, before: Record | None, problems: Problems, generation: int, seen: Observed, now: datetime
+    name: str,
+    before: Record | None,
+    problems: Problems,
+    generation: int,
+    seen: Observed,
+    now: datetime,
+    ttl: float | None = None,
 ) -> Plan:
     """The plan for an object that cannot be lowered, of a dialect in which that ends the job."""
     record = before or Record(since=now)
-    plan = invalid.plan(record, invalid.INVALID_SPEC, str(problems), generation, seen, now, name)
+    plan = invalid.plan(record, invalid.INVALID_SPEC, str(problems), generation, seen, now, name, ttl)
     return _told(before, plan)
 
 
 def _ended(workload: Workload, record: Record, reason: str, said: str, seen: Observed, now: datetime) -> Plan:
-    return invalid.plan(record, reason, said, workload.generation, seen, now, workload.name)
+    ttl = workload.limits.ttl.failed
+    return invalid.plan(record, reason, said, workload.generation, seen, now, workload.name, ttl)
 
 
 def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:

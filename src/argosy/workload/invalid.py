@@ -7,13 +7,13 @@ for the generation that it refused, and not tried again before an edit.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, Outcome, Result
-from argosy.workload.plan import Action, DeleteChild, DeletePod, Plan
+from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
 from argosy.workload.record import Cause, Record
 from argosy.workload.restart import next_attempt
@@ -41,11 +41,21 @@ def refused(workload: Workload, record: Record, seen: Observed) -> str:
 
 
 def plan(
-    record: Record, reason: str, said: str, generation: int, seen: Observed, now: datetime, name: str
+    record: Record,
+    reason: str,
+    said: str,
+    generation: int,
+    seen: Observed,
+    now: datetime,
+    name: str,
+    ttl: float | None = None,
 ) -> Plan:
-    """The record of a job whose definition is wrong, and the deletion of what was made for it."""
+    """The record of a job whose definition is wrong, and the deletion of what was made for it.
+
+    `ttl` is how many seconds after that the job object itself goes, if it is not edited before.
+    """
     if record.finished:
-        return Plan(record)
+        return _lasting(Plan(record), record.finished, ttl, now)
     record = replace(record, generation=max(record.generation, generation))
     if record.ran:
         record = replace(
@@ -70,7 +80,17 @@ def plan(
     actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(seen.children))]
     if seen.group:
         actions.append(DeleteChild("PodGroup", name))
-    return Plan(record, tuple(actions)).waking(look_again)
+    since = record.finished or (record.waiting.since if record.waiting else now)
+    return _lasting(Plan(record, tuple(actions)).waking(look_again), since, ttl, now)
+
+
+def _lasting(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> Plan:
+    if ttl is None:
+        return plan
+    over = since + timedelta(seconds=ttl)
+    if now < over:
+        return plan.waking(over)
+    return plan.doing([DeleteJob("its time to live after it failed is over")])
 
 
 def _known(record: Record, reason: str, said: str) -> bool:

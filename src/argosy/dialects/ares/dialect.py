@@ -87,6 +87,12 @@ class AresJobDialect:
             patch["spec"] = added
         return patch or None
 
+    def ttl_invalid(self, obj: AresJob) -> float | None:
+        """What is wrong may be elsewhere in the spec; a time to live that can be read counts."""
+        policy = obj.spec.get("runPolicy")
+        seconds = policy.get("ttlSecondsAfterFinished") if isinstance(policy, dict) else None
+        return float(seconds) if isinstance(seconds, int) and seconds >= 0 else None
+
     def stand_in(self, metadata: ObjectMeta, status: object) -> AresJob:
         try:
             told = msgspec.convert(status or {}, AresJobStatus)
@@ -127,7 +133,9 @@ class AresJobDialect:
         return replace(status, last_reconcile_time=now)
 
     def events(self, before: AresJob, after: AresJob, plan: Plan) -> list[Emit]:
-        return notes.events(before, after, plan)
+        fresh = after.status.observed_generation != before.status.observed_generation
+        lowered = self.lower(after) if fresh else None
+        return notes.events(before, after, plan, lowered if isinstance(lowered, Workload) else None)
 
     def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload:
         run = full.run_policy or RunPolicySpec()

@@ -30,6 +30,8 @@ from argosy.workload.model import Role, Workload
 INITIALIZER: Final = "initializer"
 PYTORCH_PORT: Final = 23456
 TENSORFLOW_PORT: Final = 2222
+RELEASED: Final = ".ares-init"
+"""The file beside a host file that was written by hand: whoever waits for it goes on."""
 _HOST_FOLDER: Final = "configurations"
 
 
@@ -72,7 +74,9 @@ def _initializer(workload: Workload, role: Role) -> Initializer | None:
         arguments += ["--write-mpi-hostfile-to", files, "--mpi-host-replicas", str(options.slots)]
         arguments += ["--mpi-implementation", options.implementation]
         arguments += [] if options.launcher_as_worker else ["--include-self=false"]
-    folders = dict.fromkeys(str(PurePosixPath(path).parent) for path in files.split(",") if path)
+    folders = list(dict.fromkeys(str(PurePosixPath(path).parent) for path in files.split(",") if path))
+    if folders:  # the only place of its own in which the container may write
+        arguments += ["--hack-file", f"{folders[0]}/{RELEASED}"]
     return Initializer(
         INITIALIZER,
         tuple(arguments),

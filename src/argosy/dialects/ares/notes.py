@@ -2,24 +2,27 @@
 
 from collections.abc import Iterator, Mapping
 
-from argosy.dialects.ares import spec
+from argosy.dialects.ares import environment, spec
 from argosy.dialects.ares.conditions import in_words
 from argosy.dialects.ares.defaults import with_defaults
 from argosy.dialects.ares.profiles import roles_of
-from argosy.dialects.ares.templates import pod_spec
+from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
-from argosy.workload.model import Phase, Restart
+from argosy.workload.model import Phase, Restart, Workload
 from argosy.workload.plan import DeleteJob, Emit, Plan
 
 _MOST = 10
 """Fields of one job that are told about."""
 
 
-def events(before: AresJob, after: AresJob, plan: Plan) -> list[Emit]:
-    """What happened between two statuses of a job, and what its user should know of a new definition."""
+def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | None) -> list[Emit]:
+    """What happened between two statuses of a job, and what its user should know of a new definition;
+    `workload` is what that asks for, if it is new and valid."""
     told = [*_phases(before, after), *_roles(before, after), *_waits(before, after)]
     if after.status.observed_generation != before.status.observed_generation:
         told += _definition(after)
+    if workload is not None:
+        told += _overwritten(workload)
     if any(isinstance(one, DeleteJob) for one in plan.actions):
         told.append(Emit("Normal", "SuccessfulDeleteJob", "its time to live is over"))
     return told
@@ -77,6 +80,23 @@ def _definition(obj: AresJob) -> Iterator[Emit]:
         if wanted not in (None, given):
             said = f"spec.roleSpecs.{name}.template.spec.restartPolicy: {wanted} becomes {given}"
             yield Emit("Warning", "RestartPolicyOverwritten", said)
+
+
+def _overwritten(workload: Workload) -> Iterator[Emit]:
+    """Variables of the user's that the framework sets to something else."""
+    for name, role in workload.roles.items():
+        forced = environment.inject(workload, role, 0).forced
+        for number, container in enumerate(containers(role.template)):
+            listed = container.get("env")
+            given = (
+                [one.get("name") for one in listed if isinstance(one, dict)]
+                if isinstance(listed, list)
+                else []
+            )
+            for variable in given:
+                if variable in forced:
+                    path = f"spec.roleSpecs.{name}.template.spec.containers[{number}].env"
+                    yield Emit("Warning", "EnvOverwritten", f"{path}: {variable} is set by the framework")
 
 
 def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:
