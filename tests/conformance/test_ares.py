@@ -125,7 +125,7 @@ def test_what_the_api_server_refuses_takes_away_what_was_made(tenant: Tenant) ->
     bad = role("true")
     containers = cast("dict[str, dict[str, list[Json]]]", bad["template"])["spec"]["containers"]
     containers[0]["imagePullPolicy"] = "Sometimes"
-    tenant.apply(job("refused", good=role("sleep 600"), bad=bad))
+    tenant.apply(job("refused", good=role("trap 'exit 0' TERM; sleep 600 & wait"), bad=bad))
     until(tenant, "refused", "Failed")
     failed = condition(tenant, "refused", "Failed")
     assert failed["reason"] == "InvalidDefinition"
