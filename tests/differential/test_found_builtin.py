@@ -118,6 +118,13 @@ RUNNING: dict[str, list[Step]] = {
         ),
         patch(f"{POD}/status", {"status": {"hostIPs": [{"ip": "10.0.0.1"}]}}),
     ],
+    "the one address of a pod counts where it differs from the first of all": [
+        RUN,
+        patch(f"{POD}/status", {"status": {"podIP": "10.0.0.1"}}),
+        patch(f"{POD}/status", {"status": {"podIP": "nonsense"}}),
+        patch(f"{POD}/status", {"status": {"podIP": "10.0.0.2"}}),
+        patch(f"{POD}/status", {"status": {"podIP": None, "podIPs": [{"ip": "10.0.0.3"}]}}),
+    ],
     "the words of a pod's status": [
         RUN,
         patch(f"{POD}/status", {"status": {"qosClass": "Guaranteed"}}),
@@ -164,6 +171,11 @@ RUNNING: dict[str, list[Step]] = {
     "a pod that leaves orphans is one generation older": [
         RUN,
         delete(POD, {"propagationPolicy": "Orphan"}),
+    ],
+    "a pod that is deleted again, leaving none behind, goes as it was": [
+        RUN,
+        delete(POD, {"propagationPolicy": "Orphan"}, shown=False),
+        delete(POD, {"propagationPolicy": "Background"}),
     ],
     "the template of a job that waits, and has run before": [
         post(JOBS, job(suspend=True), shown=False),
@@ -254,6 +266,19 @@ READING: dict[str, list[Step]] = {
             JSON_PATCH,
             hide=GO_PRINTS,
         ),
+    ],
+    "unknown fields of what is copied come in Go's order": [
+        post(SERVICES, service(ports=[{"port": 80, "name": "x", "appProtocol": "y"}]), shown=False),
+        patch(
+            SERVICE,
+            [{"op": "copy", "from": "/spec/ports", "path": "/metadata/ownerReferences"}],
+            JSON_PATCH,
+            hide=("message", "details.causes"),
+        ),
+    ],
+    "a time that cannot be read is told before data that cannot": [
+        post(SECRETS, {"data": {"k": "%%"}, "metadata": {"creationTimestamp": "x"}}),
+        post(SECRETS, {"data": {"k": "%%"}, "immutable": "yes"}),
     ],
     "a patch that leaves no version": [
         post(SECRETS, secret(), shown=False),

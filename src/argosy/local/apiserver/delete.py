@@ -37,6 +37,7 @@ _PODS_STAY = (
     "them or set propagationPolicy=Orphan to suppress this warning"
 )
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+_STAMPS = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -123,9 +124,11 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     going = "deletionTimestamp" in metadata
     if served.storage == "namespaces" and going and strings(obj, "spec", "finalizers"):
         return False, head  # on its way out already, in the way that was asked for first
+    stamps = [metadata.get(field) for field in _STAMPS]
     graceful, pending = _grace(call, obj, options)
     if pending:
         return False, head
+    marked = stamps != [metadata.get(field) for field in _STAMPS]
     finalizers = _finalizers(call, obj, options)
     if finalizers:
         metadata["finalizers"] = finalizers
@@ -143,9 +146,9 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
         return gone, msgspec.json.encode(forms.as_served(obj, served))
     if not gone and after == before:
         return False, head
-    if gone and served.storage == "pods" and after != before:
+    if gone and marked:
         return True, await call.api.mark_and_delete(served, obj)
-    # Other kinds go as they were, with the finalizers that this deletion took away.
+    # What goes without grace goes as it was, with the finalizers that this deletion took away.
     return gone, await call.api.put(served, head.decoded() if gone else obj, delete=gone)
 
 

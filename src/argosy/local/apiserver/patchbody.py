@@ -13,6 +13,7 @@ from argosy.local.apiserver.options import FieldValidation, invalid_error
 from argosy.local.apiserver.status import StatusError, bad_request
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.ordering import in_order
 from argosy.local.schema.patch import json_patch, merge_patch
 from argosy.local.schema.strategic import PatchError, go_map, strategic_merge_patch
 
@@ -54,7 +55,8 @@ def patch_json(current: Json, body: PatchBody, schema: Schema) -> Json:
     """`current` with the patch applied."""
     try:
         if body.kind == JSON_PATCH:
-            return json_patch(current, cast("list[object]", body.value))
+            ordered = cast("Json", in_order(current, schema))
+            return json_patch(ordered, cast("list[object]", body.value))
         if body.kind == MERGE_PATCH:
             return merge_patch(current, cast("Json", body.value))
         return strategic_merge_patch(current, cast("Json", body.value), schema)

@@ -35,7 +35,7 @@ class DecodeError(Exception):
 
 
 class MismatchError(DecodeError):
-    """A value of another type than its field has."""
+    """A value that does not fit its field; Go reads on after it."""
 
 
 def decode(obj: Json, schema: Schema, kind: str = "") -> list[str]:
@@ -245,7 +245,7 @@ def _scalar(value: object, field: _Field, path: str, owner: str) -> object:
         try:
             base64.b64decode(value, validate=True)
         except binascii.Error:
-            raise DecodeError(base64_problem(value)) from None
+            raise MismatchError(base64_problem(value)) from None
         return value
     if code == NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
         return value

@@ -30,12 +30,12 @@ def default_pod(pod: Json) -> None:
 
 
 def _default_addresses(status: Json) -> None:
-    """One address and the list of addresses tell the same."""
-    addresses = parts(status, "podIPs")
-    if addresses:
+    """One address and the list of addresses tell the same; where they differ, the one is meant."""
+    addresses, address = parts(status, "podIPs"), status.get("podIP")
+    if address and (not addresses or address != addresses[0].get("ip")):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses:
         status["podIP"] = addresses[0].get("ip", "")
-    elif status.get("podIP"):
-        status["podIPs"] = [{"ip": status["podIP"]}]
 
 
 def default_pod_spec(spec: Json) -> None:

@@ -16,7 +16,10 @@ def strategic_patch(scene: Scene) -> list[Step]:
     kind, name = scene.target()
     body = _merged(scene, kind)
     if scene.draw.chance(35):
-        body = merged(body, scene.draw.pick(_DIRECTIVES))
+        directive = scene.draw.pick(_DIRECTIVES)
+        # Go's maps say whether what is both added and taken away is there in the end: left out.
+        both = _FINALIZERS_GO in str(directive) and "'finalizers'" in str(body)
+        body = body if both else merged(body, directive)
     if kind.name == "Pod" and scene.draw.chance(40):
         body = merged(body, scene.draw.pick(_POD_PARTS))
     if kind.name == "Service" and scene.draw.chance(40):
@@ -73,11 +76,12 @@ def _operation(scene: Scene, kind: Kind) -> Json:
             return {"op": other, "path": path, "value": value}
 
 
+_FINALIZERS_GO = "$deleteFromPrimitiveList/finalizers"
 _DIRECTIVES: tuple[Json, ...] = (
     {"metadata": {"labels": {"$patch": "replace", "z": "1"}}},
     {"metadata": {"labels": {"$patch": "delete"}}},
     {"metadata": {"annotations": {"$retainKeys": ["note"], "note": "kept"}}},
-    {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/hold"]}},
+    {"metadata": {_FINALIZERS_GO: ["example.com/hold"]}},
     {"metadata": {"$setElementOrder/finalizers": ["example.com/more", "example.com/hold"]}},
     {"metadata": {"finalizers": ["example.com/third"]}},
     {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "00000000-0000-0000-0000-00000000000a"}]}},
