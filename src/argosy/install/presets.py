@@ -23,6 +23,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "apis": {"argosy": False, "ares": True},
             "observer": {"enabled": True},
             "replicas": 1,
+            "podDisruptionBudget": {"enabled": False},
             "features": {"remoteStart": False},
         },
     ),
