@@ -138,7 +138,7 @@ PACKAGES = {
     **{
         name: ("/usr/bin/dpkg", "-s", name)
         for name in (
-            *("cmake", "g++", "libopenmpi-dev", "libtorch-dev", "pybind11-dev", "python3-dev"),
+            *("cmake", "g++", "libopenmpi-dev", "libtorch-dev", "make", "pybind11-dev", "python3-dev"),
             *("python3-cloudpickle", "python3-packaging", "python3-psutil", "python3-venv", "python3-yaml"),
         )
     },

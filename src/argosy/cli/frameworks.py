@@ -1,10 +1,22 @@
 """`argosy frameworks` and `argosy conformance`: which adapters there are, and whether one keeps its word."""
 
+import os
+import secrets
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
 from argosy.cli.jobs import output_option
+from argosy.cli.session import kubeconfig_path
 from argosy.cli.text import columns
+
+if TYPE_CHECKING:
+    from argosy.frameworks.base import Framework, Sample
+    from argosy.testing.frameworkkit import Finding
 
 
 @click.command()
@@ -32,8 +44,14 @@ def conformance() -> None:
 
 @conformance.command("framework")
 @click.argument("name")
-def conformance_framework(name: str) -> None:
-    """Check the adapter NAME with the jobs that it gives as samples; exit code 1 if it fails."""
+@click.option("--live", is_flag=True, help="Also run the samples in the cluster, with a probe in every pod.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="The cluster to run them in.")
+def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None:
+    """Check the adapter NAME with the jobs that it gives as samples; exit code 1 if it fails.
+
+    With --live, in a namespace of its own, and with pods of the image in ARGOSY_TEST_IMAGE, which needs a
+    shell and python3 (default: local, as of the local control plane).
+    """
     from argosy.frameworks.registry import entries
     from argosy.testing.frameworkkit import findings
     from argosy.testing.samples import samples_of
@@ -50,13 +68,38 @@ def conformance_framework(name: str) -> None:
             f"{name} gives no samples: declare `samples: ClassVar[tuple[Sample, ...]]` in the adapter"
         )
     failed = 0
-    for finding in findings(entry.framework, samples):
+    found = findings(entry.framework, samples)
+    if live:
+        found = chain(found, _live(entry.framework, samples, kubeconfig))
+    for finding in found:
         failed += bool(finding.problem)
         mark, said = ("FAIL", f": {finding.problem}") if finding.problem else ("ok  ", "")
         click.echo(f"{mark}  {finding.sample}: {finding.check}{said}")
     if failed:
         raise click.ClickException(f"{name} breaks {failed} of the rules")
     click.echo(f"{name} conforms")
+
+
+def _live(
+    framework: "Framework", samples: "tuple[Sample, ...]", kubeconfig: str | None
+) -> "Iterator[Finding]":
+    """The same samples as real runs, one after the other."""
+    from argosy.testing.frameworkkit import Finding
+    from argosy.testing.grounds import ClusterGround
+    from argosy.testing.livekit import SENTENCE, check_live
+    from argosy.testing.tenants import tenant
+
+    path = kubeconfig_path(kubeconfig) or Path(os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
+    if not path.exists():
+        raise click.ClickException(f"there is no {path}; `argosy up` starts a control plane here")
+    with tenant(ClusterGround(path), f"conformance-{secrets.token_hex(3)}") as user:
+        for sample in samples:
+            problem = ""
+            try:
+                check_live(user, framework, sample)
+            except AssertionError as error:
+                problem = str(error)
+            yield Finding(SENTENCE, sample.title, problem)
 
 
 def _options(entry: object) -> list[str]:

@@ -267,7 +267,7 @@ class TrainingRunSpec(Struct, frozen=True, rename="camel"):
     )
 
     framework: Annotated[str, Meta(min_length=1, max_length=63)]
-    """Which framework: pytorch, mpi, custom, or the name of an installed adapter."""
+    """Which framework, such as pytorch: `argosy frameworks` lists those that there are."""
     roles: Annotated[dict[str, RoleSpec], Meta(min_length=1, max_length=32)]
     """The groups of pods, by name."""
     options: dict[str, object] = field(default_factory=dict)

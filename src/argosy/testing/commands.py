@@ -1,13 +1,21 @@
 """Programs that tests run as a user does, and what a failed one says."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ARGOSY = Path(sys.executable).with_name("argosy")
-KUBECTL = Path(sys.executable).with_name("kubectl")
+
+def _program(name: str) -> Path:
+    """Beside Python as in any virtual environment, or else on the PATH."""
+    beside = Path(sys.executable).with_name(name)
+    return beside if beside.exists() else Path(shutil.which(name) or beside)
+
+
+ARGOSY = _program("argosy")
+KUBECTL = _program("kubectl")
 REPOSITORY = Path(__file__).parents[3]
 
 

@@ -17,8 +17,8 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.testing import badday, commands, environments, mpi
-from argosy.testing.assets import DEFAULT, Programs
+from argosy.testing import assets, badday, commands, environments, mpi
+from argosy.testing.assets import DEFAULT
 from argosy.testing.cluster import lifecycle
 from argosy.testing.cluster.components import Settings
 from argosy.testing.cluster.release import SELECTOR
@@ -168,7 +168,7 @@ def turn(owner: int, *, alone: bool) -> Iterator[None]:
 def _shown() -> tuple[str, ...]:
     """What pods mount of this machine: the clone, its Python, MPIs, frameworks, an etcd."""
     own = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
-    folders = own | {mpi.cache(), environments.cache(), Programs().cache}
+    folders = own | {mpi.cache(), environments.cache(), assets.cache()}
     return tuple(str(path) for path in sorted(folders) if path.is_dir() and path != Path("/usr"))
 
 
