@@ -175,6 +175,17 @@ ASKING: dict[str, list[Step]] = {
         apply(f"{MAP}?dryRun=All", config_map(resourceVersion="5")),
         post(CONFIG_MAPS, config_map("Bad_Name", resourceVersion="5")),
     ],
+    "a deletion that takes finalizers away loses the version that it asks for": [
+        post(CONFIG_MAPS, config_map(finalizers=["orphan"]), save="held", shown=False),
+        delete(
+            MAP,
+            {
+                "propagationPolicy": "Background",
+                "preconditions": {"resourceVersion": "$held.metadata.resourceVersion"},
+            },
+        ),
+        delete(MAP, {"propagationPolicy": "Background"}),
+    ],
     "a name that is taken, and a beginning of one": [
         post(CONFIG_MAPS, config_map(), shown=False),
         post(CONFIG_MAPS, config_map(generateName="g-")),
@@ -203,6 +214,7 @@ ASKING: dict[str, list[Step]] = {
         patch(OWN_NAME, {"spec": {"names": {"kind": "Gadget"}}}),
         patch(OWN_NAME, {"spec": {"conversion": {"strategy": "Nonsense"}}}),
         patch(OWN_NAME, {"spec": {"versions": []}}, hide=PRINTS),
+        patch(OWN_NAME, [{"op": "copy", "from": "/spec/versions/0", "path": "/spec/versions/-"}], JSON_PATCH),
         patch(
             OWN_NAME,
             [{"op": "replace", "path": "/spec/versions/0/name", "value": "v2"}],

@@ -23,6 +23,7 @@ from argosy.local.apiserver.selection import read_selection
 from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_found, success
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import now_text, parse_time, text_of
+from argosy.local.apiserver.update import storage_key
 from argosy.local.schema.builtin import definition
 from argosy.local.schema.decoding import DecodeError, decode
 from argosy.local.schema.errors import FieldError, invalid, not_supported
@@ -146,6 +147,8 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
         return gone, msgspec.json.encode(forms.as_served(obj, served))
     if not gone and after == before:
         return False, head
+    if gone and not marked and strings(head.decoded(), "metadata", "finalizers"):
+        _check_version_again(call, head, options)
     if gone and marked:
         return True, await call.api.mark_and_delete(served, obj)
     # What goes without grace goes as it was, with the finalizers that this deletion took away.
@@ -192,6 +195,19 @@ def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOpti
             f"the ResourceVersion in record ({head.rv}). The object might have been modified"
         )
         raise conflict(served.group, served.kind, head.name, why)
+
+
+def _check_version_again(call: Call, head: Stored, options: DeleteOptions) -> None:
+    """Kubernetes loses the version that was asked for where it first has to take finalizers away."""
+    if options.preconditions is None or options.preconditions.resource_version is None:
+        return
+    key = storage_key(call, head.namespace, head.name, dry=False)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        "Precondition failed: ResourceVersion in precondition: , "
+        f"ResourceVersion in object meta: {head.rv}"
+    )
+    raise conflict(call.served.group, call.served.plural, head.name, why)
 
 
 def _check_namespace_preconditions(call: Call, head: Stored, uid: str, wanted: Preconditions) -> None:

@@ -154,7 +154,7 @@ def check_uid(call: Call, head: Stored | None, uid: str, *, dry: bool) -> None:
     served, name = call.served, call.target.name
     found = text(head.decoded(), "metadata", "uid") if head is not None else ""
     if uid and uid != found:
-        key = _storage_key(call, call.namespace, name, dry=dry)
+        key = storage_key(call, call.namespace, name, dry=dry)
         raise conflict(served.group, served.plural, name, _other_uid(key, uid, found))
 
 
@@ -180,7 +180,7 @@ def _other_uid(key: str, uid: str, found: str) -> str:
     )
 
 
-def _storage_key(call: Call, namespace: str, name: str, *, dry: bool) -> str:
+def storage_key(call: Call, namespace: str, name: str, *, dry: bool) -> str:
     """The key in the words of Kubernetes' own store, which its messages name."""
     served = call.served
     steps = [served.group, served.plural] if served.custom else [served.plural]

@@ -330,16 +330,18 @@ def _selectable_errors(version: Json, path: str) -> Iterator[FieldError]:
 def _stored_errors(crd: Json) -> Iterator[FieldError]:
     if "status" not in crd:
         return
-    versions = {text(v, "name"): v.get("storage") is True for v in parts(crd, "spec", "versions")}
     stored = strings(crd, "status", "storedVersions")
     if not stored:
         yield invalid("status.storedVersions", None, "must have at least one stored version")
         return
-    for name, stores in versions.items():
-        if stores and name not in stored:
+    unmet = dict.fromkeys(stored)
+    for version in parts(crd, "spec", "versions"):
+        name = text(version, "name")
+        if version.get("storage") is True and name not in unmet:
             yield invalid("status.storedVersions", stored, f"must have the storage version {name}")
+        unmet.pop(name, None)
     for index, name in enumerate(stored):
-        if name not in versions:
+        if name in unmet:
             why = (
                 f"missing from spec.versions; {name} was previously a storage version, and must remain in "
                 "spec.versions until a storage migration ensures no data remains persisted in "
