@@ -51,6 +51,7 @@ def change(scene: Scene) -> list[Step]:
         return [patch(NAME, *draw.pick(_REFUSED), hide=("status", *_GO_VALUES))]
     mark = f"c{len(scene.saves)}"
     scene.save(scene.kind())
+    scene.forget()
     more: Json = {"type": "object", "properties": {mark: {"type": "string"}}}
     spec = merged(merged(SPEC, more), draw.pick(_SPECS))
     versions = [version(one.api_version.split("/")[1], spec) for one in scene.kinds]
@@ -75,6 +76,7 @@ def undefine(scene: Scene) -> list[Step]:
     """Delete the definition with all its objects, and perhaps make it again."""
     if not scene.defined:
         return []
+    scene.forget()
     hidden = ("status", "metadata.deletionTimestamp", "metadata.resourceVersion")
     # Objects that finalizers hold would hold their definition.
     let_go = [

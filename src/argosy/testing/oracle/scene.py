@@ -23,6 +23,7 @@ class Scene:
         self.defined = True
         """Whether its kinds are there: a definition may have been deleted."""
         self._count = 0
+        self._forgotten = 0
 
     def kind(self) -> Kind:
         return self.draw.pick(self.kinds)
@@ -48,9 +49,17 @@ class Scene:
             self.made.append((kind, name))
         return saved
 
-    def saved(self, path: str, kind: Kind | None = None) -> str:
+    def forget(self) -> None:
+        """The definition of its kinds has changed: nothing is read from a version of before.
+
+        Kubernetes then begins to remember anew, with the first request that it happens to get.
+        """
+        self._forgotten = len(self.saves)
+        self.lists.clear()
+
+    def saved(self, path: str, kind: Kind | None = None, begin: int = 0) -> str:
         """A field of an answer that was saved, of late rather than long ago; nothing if there is none."""
-        found = [name for name, of in self.saves if kind is None or of is kind]
+        found = [name for name, of in self.saves[begin:] if kind is None or of is kind]
         if not found:
             return ""
         chosen = found[-1] if self.draw.chance(60) else self.draw.pick(found)
@@ -66,7 +75,7 @@ class Scene:
         lists = [name for name, of in self.lists if of is kind]
         if lists and self.draw.chance(30):
             return f"${self.draw.pick(lists)}.metadata.resourceVersion"
-        return self.version(kind)
+        return self.saved("metadata.resourceVersion", kind, self._forgotten) or "0"
 
     def version(self, kind: Kind) -> str:
         """A version that an object had."""
