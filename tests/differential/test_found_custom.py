@@ -113,6 +113,10 @@ APPLYING: dict[str, list[Step]] = {
         patch(f"{ONE}?fieldManager=bob", {"spec": {"free": {"any": {"on": True}}}}),
         patch(f"{ONE}?fieldManager=carol", {"spec": {"free": {"any": [1]}}}),
     ],
+    "apply of null lays nothing over a map in a free field": [
+        post(WIDGETS, widget(spec={"size": 3, "free": {"any": {"a": 1}, "one": 1}}), shown=False),
+        apply(f"{ONE}?force=true", widget(spec={"free": {"any": None, "one": None}})),
+    ],
     "items that repeat where they are dropped leave owners alone": [
         MADE,
         patch(f"{ONE}/status", {"spec": {"tags": ["a", "a"]}}),

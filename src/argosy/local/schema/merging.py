@@ -194,7 +194,8 @@ def all_paths(value: object, shape: Shape) -> FieldSet:
 
 def merge(old: object, new: object, shape: Shape) -> object:
     """Old with new laid over it; a null is nothing to lay over a map or list that is merged."""
-    if new is None and old and shape.kind in (MAP, SET, KEYED):
+    merges = shape.kind in (MAP, SET, KEYED) or (shape.kind == DEDUCED and isinstance(old, dict))
+    if new is None and old and merges:
         return old
     if isinstance(old, dict) and isinstance(new, dict) and shape.kind in (MAP, DEDUCED):
         if not old and not new:
