@@ -51,6 +51,17 @@ def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, wa
     assert caches.observe("job", Memory(uid="job")).nodes_down == want
 
 
+def test_a_node_of_which_anything_is_not_known_is_in_doubt(caches: Caches) -> None:
+    caches.pods.put(pod(node="n1"))
+    conditions = [Condition("Ready", "True"), Condition("MemoryPressure", "Unknown")]
+    caches.nodes.put(
+        Node(ObjectMeta(name="n1", resource_version="1"), status=NodeStatus(conditions=conditions))
+    )
+    seen = caches.observe("job", Memory(uid="job"))
+    assert seen.nodes_down == frozenset()
+    assert seen.nodes_in_doubt == {"n1"}
+
+
 def test_a_node_that_is_not_known_yet_is_given_a_while(caches: Caches, clock: ManualClock) -> None:
     memory = Memory(uid="job")
     caches.pods.put(pod(node="n1"))

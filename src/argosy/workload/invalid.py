@@ -15,7 +15,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
-from argosy.workload.record import Cause, Record
+from argosy.workload.record import Cause, Record, RoleRecord
 from argosy.workload.restart import next_attempt
 
 INVALID_SPEC = "InvalidSpec"
@@ -102,8 +102,9 @@ def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
     if record.began or seen.pods:
         record = next_attempt(record)
     since = record.since if record.phase is Phase.PENDING else now
+    roles = {name: RoleRecord(since=role.since, size=role.size) for name, role in record.roles.items()}
     return replace(
-        record, phase=Phase.PENDING, since=since, started=None, began=None, roles={}, reason="", message=""
+        record, phase=Phase.PENDING, since=since, started=None, began=None, roles=roles, reason="", message=""
     )
 
 

@@ -1,0 +1,64 @@
+"""A definition that cannot be run, where that ends the job."""
+
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, later, pods, workload
+from argosy.workload.decide import decide, end_invalid
+from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
+from argosy.workload.model import Phase, Problem, Problems
+from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
+from argosy.workload.record import Record
+
+STRICT = replace(workload(), invalid_ends=True)
+PROBLEMS = Problems((Problem("spec.x", "is wrong"),))
+REFUSAL = Outcome("Pod", "job-worker-0", Result.INVALID, "no such class", "worker", 0)
+
+
+def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> None:
+    begun = decide(STRICT, None, Observed(), NOW).record
+    there = Observed(pods=pods("P"), children={("Service", "job-worker"): ""})
+    plan = end_invalid("job", begun, PROBLEMS, 2, there, later(1))
+    assert (plan.record.phase, plan.record.attempt, plan.record.started) == (Phase.PENDING, 2, None)
+    assert plan.record.waiting is not None
+    assert (plan.record.waiting.reason, plan.record.waiting.message) == (INVALID_SPEC, "spec.x: is wrong")
+    assert [one.name for one in plan.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
+    assert DeleteChild("Service", "job-worker") in plan.actions
+    again = end_invalid("job", plan.record, PROBLEMS, 2, Observed(), later(2))
+    assert (again.record, again.actions) == (plan.record, ()), "told once"
+    cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
+    assert [one.attempt for one in cured.actions if isinstance(one, CreatePod)] == [2, 2, 2]
+    assert cured.record.finished is None
+
+
+def test_what_the_api_server_refused_is_not_tried_again_before_an_edit() -> None:
+    begun = decide(STRICT, None, Observed(), NOW).record
+    refused = decide(STRICT, begun, Observed(outcomes=(REFUSAL,)), later(1)).record
+    assert refused.waiting is not None
+    assert (refused.waiting.reason, refused.waiting.message) == (REFUSED_SPEC, "job-worker-0: no such class")
+    forgotten = decide(STRICT, refused, Observed(), later(9))
+    assert (forgotten.record, forgotten.actions) == (refused, ()), "also by an operator that is new"
+    edited = decide(replace(STRICT, generation=2), refused, Observed(), later(9))
+    assert any(isinstance(one, CreatePod) for one in edited.actions)
+
+
+def test_other_dialects_wait_with_their_pods_in_place() -> None:
+    begun = decide(workload(), None, Observed(), NOW).record
+    plan = decide(workload(), begun, Observed(pods=pods("RR"), outcomes=(REFUSAL,)), later(1))
+    assert not any(isinstance(one, DeletePod) for one in plan.actions)
+
+
+def test_a_job_that_ran_has_failed_for_good() -> None:
+    ran = Record(since=NOW, phase=Phase.RUNNING, started=NOW, began=NOW, ran=NOW)
+    plan = end_invalid("job", ran, PROBLEMS, 2, Observed(pods=pods("R")), later(1))
+    assert (plan.record.phase, plan.record.reason) == (Phase.FAILED, "InvalidDefinition")
+    assert plan.record.finished == later(1)
+
+
+def test_a_job_that_is_announced_is_shown_before_anything_is_made() -> None:
+    announced = replace(workload(), announced=True)
+    first = decide(announced, None, Observed(), NOW)
+    assert (first.actions, first.wake_at, first.record.phase) == ((), NOW, Phase.PENDING)
+    second = decide(announced, first.record, Observed(), NOW)
+    assert any(isinstance(one, CreatePod) for one in second.actions)
+    assert not any(isinstance(one, EnsureService) for one in first.actions)
