@@ -103,6 +103,10 @@ SERVING: dict[str, list[Step]] = {
     ],
     "only what is balanced has a balancer": [
         post(SERVICES, service(), shown=False),
+        get(f"{SERVICE}/status"),
+        patch(f"{SERVICE}/status", {"status": {"conditions": "text"}}, STRATEGIC, hide=("message",)),
+        patch(f"{SERVICE}/status", {"status": {"conditions": []}, "spec": {"type": "NodePort"}}),
+        patch(f"{SERVICE}/status", {"metadata": {"labels": {"x": "1"}}, "status": {"loadBalancer": {}}}),
         patch(f"{SERVICE}/status", {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}}),
     ],
 }

@@ -9,10 +9,13 @@ from argosy.testing.oracle.scene import Scene
 def write_status(scene: Scene) -> list[Step]:
     kind, name = scene.target()
     path = kind.path(name, "status") + scene.options()
+    if kind.name == "Service":
+        # A PUT would make it, and answers show what one of type ExternalName hides: quirks we leave out.
+        return [get(kind.path(name))]
     if scene.draw.chance(8):
         return [get(kind.path(name, "status"))]
     body = _status(scene, kind)
-    if scene.draw.chance(35) and kind.name != "Service":  # it would be made by that, a quirk we leave out
+    if scene.draw.chance(35):
         more: Json = {"metadata": {"resourceVersion": scene.version(kind)}} if scene.draw.chance(75) else {}
         before = [get(kind.path(name), save=scene.save(kind), shown=False)] if scene.draw.chance(50) else []
         return [*before, put(path, merged(merged(kind.object(name), body), more), save=scene.save(kind))]
