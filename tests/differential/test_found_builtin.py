@@ -139,6 +139,20 @@ RUNNING: dict[str, list[Step]] = {
         post(JOBS, job(), shown=False),
         post(PODS, pod(volumes=[{"name": "v", "configMap": {}, "emptyDir": {}}])),
     ],
+    "a volume that is wrong is none to mount": [
+        post(
+            PODS,
+            pod(
+                container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+                volumes=[{"name": "v", "hostPath": {}}],
+            ),
+        ),
+    ],
+    "a pod that waits may only be bound further": [
+        post(PODS, pod(schedulingGates=[{"name": "example.com/gate"}], nodeSelector={"x": "1"}), shown=False),
+        patch(POD, {"spec": {"nodeSelector": {"y": "2"}}}),
+        patch(POD, {"spec": {"nodeSelector": {"x": None, "y": None}}}, hide=GO_PRINTS),
+    ],
     "a pod that is refused before it has a name": [
         post(PODS, {"kind": "Pod", "spec": {"priority": 5}}),
         post(PODS, {"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": {"priority": 5}}),
@@ -212,6 +226,10 @@ READING: dict[str, list[Step]] = {
         apply(LEASE, {**lease(), "spec": {"leaseDurationSeconds": -1}}, user=READER),
         put(LEASE, lease(), user=READER),
         apply(LEASE, lease(), user=READER),
+    ],
+    "who may not create is warned all the same": [
+        *changes_only("*"),
+        put(SERVICE, service(externalName="x"), user=READER),
     ],
     "a name that is asked for by a list that cannot be read": [
         get(f"{PODS}?fieldSelector=metadata.name%3Da", user=READER),

@@ -73,13 +73,13 @@ async def create(
         check_grant(call, obj, None)
     if errors := shape.validate(obj, served, None):
         raise invalid_error(*shape.names_of(obj, served), name, errors)
-    if unasked:
-        check_may_create(call)
     settle(call, obj)
-    charged = charges(call, name)
     call.request.warnings += warnings(served.group, served.kind, obj, created=True)
     if served.custom is not None:
         call.request.warnings += finalizer_warnings(obj, None)
+    if unasked:
+        check_may_create(call)
+    charged = charges(call, name)
     if version.isdigit() and version != "0" and not unasked and not options.dry_run:
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     if (there := call.api.head(served, call.namespace, name)) is not None:

@@ -56,9 +56,9 @@ def parts(owner: Json, field: str) -> Sequence[Json]:
 def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     """Everything wrong with a pod spec, in the order in which Kubernetes looks."""
     volumes = parts(spec, "volumes")
+    known: set[object] = set()
     if volumes:
-        yield from _volume_errors(volumes, f"{path}.volumes")
-    known = {volume.get("name") for volume in volumes}
+        yield from _volume_errors(volumes, f"{path}.volumes", known)
     containers = parts(spec, "containers")
     if not containers:
         yield required(f"{path}.containers")
@@ -135,6 +135,11 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
         if (name := text(gate, "name")) not in gates:
             told = f"only deletion is allowed, but found new scheduling gate '{name}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", told)
+    if before.get("schedulingGates"):
+        chosen = part(after, "nodeSelector")
+        if any(chosen.get(key) != value for key, value in part(before, "nodeSelector").items()):
+            told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            yield invalid("spec.nodeSelector", after.get("nodeSelector"), told)
     if _fixed(after, before) != _fixed(before, before):
         yield forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}")
 
@@ -310,15 +315,18 @@ def _amount_errors(name: str, amount: object, path: str) -> Iterator[FieldError]
             yield invalid(path, amount, "must be an integer")
 
 
-def _volume_errors(volumes: Sequence[Json], path: str) -> Iterator[FieldError]:
-    names: set[object] = set()
+def _volume_errors(volumes: Sequence[Json], path: str, known: set[object]) -> Iterator[FieldError]:
+    """What is wrong with volumes; the names of those with which nothing is become `known`."""
     for index, volume in enumerate(volumes):
         where = f"{path}[{index}]"
         kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
-        for extra in kinds[1:]:
-            yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
-        yield from _source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
-        yield from _own_name_errors(volume, where, names)
+        told = "may not specify more than 1 volume type"
+        errors = [forbidden(f"{where}.{extra}", told) for extra in kinds[1:]]
+        errors += _source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
+        errors += _own_name_errors(volume, where, set(known))
+        if not errors:
+            known.add(volume.get("name"))
+        yield from errors
 
 
 _VOLUMES = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap")

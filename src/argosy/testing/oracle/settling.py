@@ -28,6 +28,8 @@ def settled(value: Json) -> Json:
         if value.get("type") == "BOOKMARK":
             value = {**value, "object": _marked(value.get("object"))}
         normal = {name: settled(item) for name, item in value.items()}
+        if normal.get("kind") == "Namespace":
+            _order_finalizers(normal)
         return _told_once(normal) if normal.get("kind") == "Status" else normal
     if isinstance(value, list):
         return [settled(item) for item in value]
@@ -45,6 +47,13 @@ def _in_order(errors: re.Match[str]) -> str:
         # Kubernetes looks no further then, at what comes after it in the order of Go's maps.
         return min(undeclared, key=len)
     return "errors:\n" + "\n".join(lines)
+
+
+def _order_finalizers(namespace: dict[str, Json]) -> None:
+    """Those of a namespace that goes come from one of Go's maps."""
+    metadata = namespace.get("metadata")
+    if isinstance(metadata, dict) and isinstance(finalizers := metadata.get("finalizers"), list):
+        metadata["finalizers"] = sorted(finalizers, key=str)
 
 
 def _marked(bookmark: Json) -> Json:
