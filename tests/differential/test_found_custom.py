@@ -190,6 +190,13 @@ ASKING: dict[str, list[Step]] = {
         ),
         delete(MAP, {"propagationPolicy": "Background"}),
     ],
+    "what an update leaves out of a deleted object is nobody's any more": [
+        post(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}, shown=False),
+        delete(MAP, {"propagationPolicy": "Foreground"}, shown=False),
+        apply(f"{MAP}?force=true", {"apiVersion": "v1", "kind": "ConfigMap"}),
+        put(MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+        patch(MAP, {"metadata": {"finalizers": None}}),
+    ],
     "a name that is taken, and a beginning of one": [
         post(CONFIG_MAPS, config_map(), shown=False),
         post(CONFIG_MAPS, config_map(generateName="g-")),

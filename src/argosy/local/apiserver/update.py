@@ -103,6 +103,7 @@ async def update(
         ensure(obj, "metadata").pop("managedFields", None)
     elif not managed:
         obj = shape.track_update(old, obj, served, options.manager, subresource)
+    _keep_deletion(obj, old)
     obj = admit_update(call, obj, old, dry=options.dry_run)
     _count_generation(obj, old, call)
     if served.group == "rbac.authorization.k8s.io":
@@ -215,10 +216,18 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
         _copy(obj, old, "status")
     for field in _KEPT_METADATA:
         _copy(metadata, old_metadata, field)
-    for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        if field in old_metadata and (field == "deletionTimestamp" or not metadata.get(field)):
-            metadata[field] = old_metadata[field]
+    if not metadata.get("uid"):
+        _copy(metadata, old_metadata, "uid")
     metadata.pop("selfLink", None)
+
+
+def _keep_deletion(obj: Json, old: Json) -> None:
+    """An object stays deleted; who leaves that out takes it from its owners all the same."""
+    metadata, old_metadata = ensure(obj, "metadata"), part(old, "metadata")
+    if "deletionTimestamp" in old_metadata:
+        metadata["deletionTimestamp"] = old_metadata["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in old_metadata and not metadata.get("deletionGracePeriodSeconds"):
+        metadata["deletionGracePeriodSeconds"] = old_metadata["deletionGracePeriodSeconds"]
 
 
 def _copy(obj: Json, old: Json, field: str) -> None:

@@ -78,12 +78,8 @@ def undefine(scene: Scene) -> list[Step]:
         return []
     scene.forget()
     hidden = ("status", "metadata.deletionTimestamp", "metadata.resourceVersion")
-    # Objects that finalizers hold would hold their definition.
-    let_go = [
-        patch(one.path(name), {"metadata": {"finalizers": None}}, shown=False) for one, name in scene.made
-    ]
     gone = [
-        *let_go,
+        *_let_go(scene),
         delete(NAME, hide=hidden),
         get(NAME, until_code=404),
         *(get(one.collection, until_code=404) for one in scene.kinds),
@@ -96,6 +92,18 @@ def undefine(scene: Scene) -> list[Step]:
     return [*gone, again, *_settled([str(one["name"]) for one in versions])]
 
 
+def _let_go(scene: Scene) -> list[Step]:
+    """Objects that finalizers hold would hold their definition."""
+    return [
+        patch(one.path(name), {"metadata": {"finalizers": None}}, shown=False) for one, name in scene.made
+    ]
+
+
+def cleaned(scene: Scene) -> list[Step]:
+    """The end of a sequence: nothing of it stays, for the judge tires of definitions that cannot go."""
+    return [*_let_go(scene), delete(NAME, shown=False)]
+
+
 def refuse(scene: Scene) -> list[Step]:
     """A definition that is wrong, beside the one that is there."""
     spec = scene.draw.pick(_WRONG_SPECS)
@@ -104,8 +112,6 @@ def refuse(scene: Scene) -> list[Step]:
     body = definition(f"other.{GROUP}", wrong)
     return [post(f"{DEFINITIONS}?dryRun=All", body, hide=_GO_VALUES)]
 
-
-CLEANED = (delete(NAME, shown=False),)
 
 _SPECS: tuple[Json, ...] = (
     {"properties": {"size": {"type": "integer", "minimum": 2, "maximum": 10}}},

@@ -92,7 +92,7 @@ def _defining(draw: Draw) -> list[Step]:
     """A sequence about a definition of its own, and objects of it."""
     steps, kinds = defining.defined(draw)
     scene = Scene(draw, kinds)
-    return [*steps, *create(scene), *_drawn(scene, FAMILIES | DEFINING), *defining.CLEANED]
+    return [*steps, *create(scene), *_drawn(scene, FAMILIES | DEFINING), *defining.cleaned(scene)]
 
 
 def _drawn(scene: Scene, families: dict[Family, int]) -> list[Step]:
