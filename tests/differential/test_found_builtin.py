@@ -278,6 +278,7 @@ READING: dict[str, list[Step]] = {
         RUN,
         patch(f"{POD}/status", {"status": {"conditions": "text", "phase": 1}}, STRATEGIC, hide=("message",)),
         patch(POD, {"spec": {"nodeName": 1, "dnsPolicy": 1}}, STRATEGIC, hide=("message",)),
+        patch(POD, {"spec": {"nodeName": 1}, "apiVersion": 1}, STRATEGIC, hide=("message",)),
         post(SERVICES, service(ipFamilies="IPv4")),
     ],
     "what is copied by a patch is a copy": [
