@@ -104,6 +104,10 @@ APPLYING: dict[str, list[Step]] = {
         apply(f"{ONE}/status", widget(status={}), manager="bob"),
         apply(ONE, widget(status={"phase": "Up"}), manager="carol"),
     ],
+    "what is applied is read before its uid is missed": [
+        apply(ONE, widget({"uid": "x", "finalizers": ["example.com/a", "example.com/a"]})),
+        apply(ONE, widget({"uid": "x"})),
+    ],
     "apply of a status needs an object before anything else": [
         apply(f"{ONE}/status", {"apiVersion": f"{GROUP}/v1", "kind": "Widget"}),
         patch(f"{ONE}/status?fieldManager=alice", "[", "application/apply-patch+yaml"),

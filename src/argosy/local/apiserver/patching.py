@@ -130,14 +130,14 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     config = parse_yaml(raw)
     check_applied(config, served.group, served.version, served.kind)
     live = forms.as_served(head.decoded(), served) if head else None
-    uid = text(config, "metadata", "uid")
-    if live is None and uid:
-        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        raise conflict(served.group, served.plural, name, why)
     force = call.request.flag("force")
     merged = shape.track_apply(live, config, served, options.manager, force, call.target.subresource)
     _tell_doubles(raw, options, call)
     _convert(merged, config, call)
+    uid = text(config, "metadata", "uid")
+    if live is None and uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(served.group, served.plural, name, why)
     check_place(merged, call)
     check_name(merged, call)
     if head is None:
