@@ -151,6 +151,7 @@ RUNNING: dict[str, list[Step]] = {
     "a pod that waits may only be bound further": [
         post(PODS, pod(schedulingGates=[{"name": "example.com/gate"}], nodeSelector={"x": "1"}), shown=False),
         patch(POD, {"spec": {"nodeSelector": {"y": "2"}}}),
+        patch(POD, {"spec": {"affinity": {}}}, hide=GO_PRINTS),
         patch(POD, {"spec": {"nodeSelector": {"x": None, "y": None}}}, hide=GO_PRINTS),
     ],
     "a pod that is refused before it has a name": [

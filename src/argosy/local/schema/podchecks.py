@@ -160,8 +160,12 @@ def _fixed(spec: Json, before: Json) -> Json:
     if isinstance(period, int) and period < 0:
         fixed.pop("terminationGracePeriodSeconds", None)
     if before.get("schedulingGates"):
-        for field in ("nodeSelector", "affinity"):
-            fixed.pop(field, None)
+        fixed.pop("nodeSelector", None)
+        affinity = part(spec, "affinity")
+        if "nodeAffinity" in affinity:
+            fixed["affinity"] = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+        if "nodeAffinity" in affinity and not fixed["affinity"]:
+            fixed.pop("affinity")
     return fixed
 
 
