@@ -69,16 +69,16 @@ ON_ONE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 STAGES = (
     Stage(
         "unit",
-        6,
+        9,
         (
             Command(("scripts/lint",)),
             tests("not root and not e2e and not cluster and not long", *PARALLEL),
             tests("root and not e2e and not cluster and not long"),
         ),
     ),
-    Stage("local", 8, (tests("e2e and not long", *PAIRWISE),)),
-    Stage(CLUSTER, 10, (tests("cluster and not long"), conformance("not long", *ON_ONE))),
-    Stage(LONG, 45, (tests("long"), conformance("long", *ON_ONE), Command(("scripts/bench",))), long=True),
+    Stage("local", 11, (tests("e2e and not long", *PAIRWISE),)),
+    Stage(CLUSTER, 15, (tests("cluster and not long"), conformance("not long", *ON_ONE))),
+    Stage(LONG, 60, (tests("long"), conformance("long", *ON_ONE), Command(("scripts/bench",))), long=True),
 )
 
 
