@@ -300,6 +300,16 @@ READING: dict[str, list[Step]] = {
             hide=("message", "details.causes"),
         ),
     ],
+    "containers without a name have the same one": [
+        post(PODS, pod(containers=[{}, {}], initContainers=[{}, {}]), hide=("message",)),
+        post(PODS, pod(initContainers=[{}, {}]), hide=("message",)),
+    ],
+    "a page of the pods of a node ends with them": [
+        post(PODS, pod(nodeName="n1"), shown=False),
+        post(PODS, pod("c"), shown=False),
+        get(f"{PODS}?fieldSelector=spec.nodeName=n1&limit=1"),
+        get(f"{PODS}?fieldSelector=spec.nodeName!=n2&limit=1"),
+    ],
     "a time that cannot be read is told before data that cannot": [
         post(SECRETS, {"data": {"k": "%%"}, "metadata": {"creationTimestamp": "x"}}),
         post(SECRETS, {"data": {"k": "%%"}, "immutable": "yes"}),

@@ -68,6 +68,8 @@ async def list_objects(call: Call) -> Response:
         raise _too_old(token, after) from None
     if after:
         objects = [stored for stored in objects if _key(stored) > after]
+    if selection.filed and not token:
+        objects = [stored for stored in objects if selection.is_filed(stored)]
     # Who asks for one object by its name is not told to go on, unless going on already.
     single = selection.name is not None and selection.namespace is not None and not token
     last = _key(objects[-1]) if objects and not single else ""

@@ -16,11 +16,17 @@ class Selection(msgspec.Struct, frozen=True):
     labels: LabelSelector
     fields: tuple[tuple[int, bool, str], ...]
     name: str | None
+    filed: tuple[int, str] | None = None
+    """The field of an index that Kubernetes looks objects up in, and its value: pods by their node."""
 
     @property
     def everything(self) -> bool:
         """Whether only the namespace restricts it."""
         return self.labels.empty and not self.fields and self.name is None
+
+    def is_filed(self, stored: Stored) -> bool:
+        """Whether the index, if there is one, leads to it."""
+        return self.filed is None or stored.fields[self.filed[0]] == self.filed[1]
 
     def matches(self, stored: Stored) -> bool:
         if self.namespace is not None and stored.namespace != self.namespace:
@@ -42,6 +48,7 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
     labels, terms = read_selectors(request)
     fields: list[tuple[int, bool, str]] = []
     pinned: str | None = name or None
+    filed: tuple[int, str] | None = None
     inside: str | None = (namespace or None) if served.namespaced else ""
     for term in terms:
         index = _index(served, term)
@@ -49,7 +56,9 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
             pinned = term.value
         else:
             fields.append((index, term.equal, term.value))
-    return Selection(inside, labels, tuple(fields), pinned)
+        if (served.storage, term.field, term.equal) == ("pods", "spec.nodeName", True):
+            filed = (index, term.value)
+    return Selection(inside, labels, tuple(fields), pinned, filed)
 
 
 def read_selectors(request: Request) -> tuple[LabelSelector, tuple[FieldTerm, ...]]:

@@ -175,6 +175,11 @@ def _container_list(
     for index, container in enumerate(containers):
         where = f"{path}[{index}]"
         yield from _own_name_errors(container, where, names)
+        if not text(container, "name"):
+            if "" in names:
+                yield duplicate(f"{where}.name", "")
+            if not init:
+                names.add("")
         yield from _container_errors(container, where, volumes, init)
 
 

@@ -101,7 +101,7 @@ METADATA = (
 
 SYSTEM = (
     field("metadata/uid", ["00000000-0000-0000-0000-000000000001"]),
-    field("metadata/resourceVersion", ["1", "abc", ""]),
+    field("metadata/resourceVersion", ["x", "abc", ""]),
     field("metadata/creationTimestamp", ["2020-01-01T00:00:00Z", None], ["yesterday", 1]),
     field("metadata/deletionTimestamp", [], ["tomorrow"]),
     field("metadata/deletionGracePeriodSeconds", [], ["5"]),
