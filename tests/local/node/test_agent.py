@@ -106,6 +106,16 @@ async def test_a_pod_outlives_its_agent_and_the_next_agent_goes_on_with_it(here:
     await here.gone("steady")
 
 
+async def test_a_pod_can_be_deleted_at_any_moment_of_its_beginning(here: Machine) -> None:
+    moments = [milliseconds / 1000 for milliseconds in range(0, 160, 10)]
+    for number, moment in enumerate(moments):
+        await here.run(f"early-{number}", FOREVER, terminationGracePeriodSeconds=1)
+        await asyncio.sleep(moment)
+        await here.client.delete(Pod, f"early-{number}", "default")
+    for number in range(len(moments)):
+        await here.gone(f"early-{number}")
+
+
 async def test_a_pod_deleted_while_the_agent_was_away_is_ended_when_it_comes_back(here: Machine) -> None:
     await here.run("doomed", FOREVER)
     pod = await here.phase("doomed", "Running")

@@ -116,17 +116,19 @@ class Pods:
         if last is not None:
             changed(last)
 
-    async def stop(self, uid: str, grace: float) -> None:
+    async def stop(self, uid: str, grace: float) -> bool:
+        """Ask the shim to end its pod; False if nobody has heard it. One that has just begun listens in a
+        moment."""
         folder = self.of(uid)
         try:
             reader, writer = await open_shim(folder)
         except OSError:
-            return
+            return False
         try:
             writer.write(json.dumps({"op": "stop", "grace": grace}).encode() + b"\n")
-            await reader.readline()
+            return bool(await reader.readline())
         except OSError:
-            pass
+            return False
         finally:
             writer.close()
 

@@ -24,6 +24,7 @@ from argosy.local.node.volumes import VolumeError
 
 log = Log(__name__)
 
+_SOON = 0.02
 _RETRY = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -186,7 +187,9 @@ class Worker:
                     for container in self.pod.spec.containers:
                         self._event("Normal", "Killing", f"Stopping container {container.name}")
                 self._stop_sent = ends
-                await self._pods.stop(self.uid, grace)
+                if not await self._pods.stop(self.uid, grace):
+                    self._stop_sent = float("inf")  # it is only beginning, or has just ended: see again
+                    return _SOON
             await self._write_status()
             return 3600.0
         if self.report is None:
@@ -276,6 +279,8 @@ class Worker:
         )
         self._last = status
         if _newer(written, self.pod):
+            if written.spec != self.pod.spec or written.metadata.deletion_timestamp is not None:
+                self._wake.set()  # changed meanwhile: the watch brings only what is older than this
             self.pod = written
         self._written_pod(written)
 
