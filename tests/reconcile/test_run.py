@@ -378,9 +378,7 @@ async def test_in_a_crowd_a_refusal_is_told_at_once(crowded: Stage) -> None:
 
 
 async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded: Stage) -> None:
-    await crowded.go()
-    crowded.pods_become("Running", 0, 1, 2)
-    await crowded.go()
+    await running(crowded)
     crowded.pod_goes(1)
     await crowded.go()
     assert crowded.api.log == ["create Pod mnist-worker-1"]
@@ -390,9 +388,7 @@ async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded
 
 
 async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(crowded: Stage) -> None:
-    await crowded.go()
-    crowded.pods_become("Running", 0, 1, 2)
-    await crowded.go()
+    await running(crowded)
     crowded.pods_become("Failed", 1)
     await crowded.go()
     assert crowded.api.log == ["status Restarting", "delete Pod mnist-worker-1"]
@@ -405,6 +401,29 @@ async def test_a_crowd_under_an_unknown_definition_makes_nothing_before_a_record
     crowded.api.prunes = True
     await crowded.go()
     assert [line for line in crowded.api.log if line.startswith("create")] == []
+
+
+async def test_a_record_that_was_read_proves_that_the_definition_keeps_records(crowded: Stage) -> None:
+    await running(crowded)
+    crowded.reconciler.crowd.proven = False  # as in an operator that has just been started
+    crowded.pod_goes(1)
+    await crowded.go()
+    assert crowded.api.log == ["create Pod mnist-worker-1"]
+
+
+async def test_a_record_that_was_read_before_the_definition_changed_proves_nothing(crowded: Stage) -> None:
+    await running(crowded)
+    crowded.jobs._synced.set()
+    crowded.reconciler.definition_changed()
+    crowded.pod_goes(1)
+    await crowded.go()
+    assert crowded.api.log == ["status Restarting", "create Pod mnist-worker-1"]
+
+
+async def running(crowded: Stage) -> None:
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    await crowded.go()
 
 
 async def test_a_record_that_was_not_written_is_decided_anew_after_a_conflict(crowded: Stage) -> None:

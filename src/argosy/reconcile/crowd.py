@@ -25,14 +25,26 @@ class Crowd:
     def __init__(self) -> None:
         self._passes = 0
         self.proven = False
-        """Whether a Record has come back whole under the kind's definition of now. Before that nothing is
-        made."""
+        """Whether the kind's definition of now is known to keep Records. Before that nothing is made."""
+        self._changed = False
 
     def __enter__(self) -> None:
         self._passes += 1
 
     def __exit__(self, *_: object) -> None:
         self._passes -= 1
+
+    def record_came_back(self) -> None:
+        """A Record that was written is there whole."""
+        self.proven = True
+
+    def record_was_read(self) -> None:
+        """A job has a Record. If the definition has changed, that may have been read before."""
+        self.proven = self.proven or not self._changed
+
+    def definition_changed(self, *, jobs_were_read: bool) -> None:
+        self.proven = False
+        self._changed = self._changed or jobs_were_read
 
     def puts_off(self, before: Record | None, plan: Plan, seen: Observed, memory: Memory, now: float) -> bool:
         """Whether this plan's Record is written with a later pass; `now` is on the monotonic clock."""

@@ -138,6 +138,8 @@ class Reconciler(Generic[T]):
             stored = self.dialect.record(job)
         except LaterRecordError as error:
             return self._report_later(job, str(error), memory)
+        if stored is not None:
+            self.crowd.record_was_read()
         before = memory.unwritten or stored
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
@@ -157,7 +159,7 @@ class Reconciler(Generic[T]):
         if written is not job:
             if self.dialect.record(written) != plan.record:
                 return await self._report_pruned(written, workload, plan.record, seen, memory)
-            self.crowd.proven = True
+            self.crowd.record_came_back()
         self.statistics.passed(self.kind, key, before, plan.record, plan.restarts)
         _log(before, plan.record)
         for event in self.dialect.events(job, written, plan):
@@ -177,7 +179,7 @@ class Reconciler(Generic[T]):
 
     def definition_changed(self) -> list[Key]:
         """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
-        self.crowd.proven = False
+        self.crowd.definition_changed(jobs_were_read=self.jobs.synced)
         waiting = [key for key, memory in self.memories.items() if memory.pruned_until > 0]
         for key in waiting:
             self.memories[key].pruned_until = float("-inf")
