@@ -161,7 +161,7 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     "several at once, in a fixed order": (
         job(roles={"b": {"replicas": -1}, "a": None}, ttlSecondsAfterFailed=-1),
         "spec.roleSpecs.a: is null; write the role or take its name away;"
-        " spec.roleSpecs.b.replicas: -1 is not possible; must be at least 1;"
+        " spec.roleSpecs.b.replicas: -1 is not possible; must be from 1 to 99999;"
         " spec.ttlSecondsAfterFailed: -1 is not possible; must be at least 0",
     ),
 }

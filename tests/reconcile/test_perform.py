@@ -1,5 +1,6 @@
 """What becomes of an action, by what the API has under that name and what it answers."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import cast
@@ -25,10 +26,11 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.memory import Memory
-from argosy.reconcile.perform import Performer
+from argosy.reconcile.perform import BODIES, Performer
 from argosy.reconcile.pods import UnrenderableError
 from argosy.testing.builders import role, workload
 from argosy.testing.circles import circles
+from argosy.testing.eventually import eventually
 from argosy.workload.observed import Result
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeleteJob, DeletePod, EnsureService
 
@@ -137,6 +139,12 @@ CASES = {
         want_result=Result.FOREIGN,
         want_message=f"Pod {NAME} exists and does not belong to this job",
     ),
+    "somebody else's pod on its way out is waited for": Case(
+        CREATE,
+        pod(owner="b", leaving=True),
+        want_result=Result.FAILED,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+    ),
     "a refusal for good": Case(
         CREATE,
         answer=Invalid(422, "Invalid", "bad name"),
@@ -235,6 +243,35 @@ async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
     memory.forgive()
     await at_work.perform([CREATE])
     assert (api.done, len(memory.outcomes)) == ([f"create Pod {NAME}"], 0)
+
+
+async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
+    """Each may hold the addresses of all others: all at once would not fit into the operator's memory."""
+    rendered: list[str] = []
+    go_on = asyncio.Event()
+
+    class Slow(Api):
+        async def create(
+            self, kind: type[Fetchable], body: dict[str, object], namespace: str, *, strict: bool = False
+        ) -> object:
+            await go_on.wait()
+            return await super().create(kind, body, namespace, strict=strict)
+
+    api = Slow(None, None)
+    at_work = performer(api, Memory(uid=JOB.uid), Seen())
+    render = at_work.render
+
+    def noting(action: CreatePod, name: str) -> dict[str, object]:
+        rendered.append(name)
+        return render(action, name)
+
+    at_work.render = noting
+    making = asyncio.create_task(at_work.perform([CreatePod("worker", n, 1, 0) for n in range(3 * BODIES)]))
+    await eventually(lambda: len(rendered) >= BODIES)
+    assert len(rendered) == BODIES
+    go_on.set()
+    await making
+    assert len(api.done) == 3 * BODIES
 
 
 async def test_a_lost_lease_ends_the_pass() -> None:

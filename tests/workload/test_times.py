@@ -3,9 +3,9 @@ from datetime import timedelta
 import pytest
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, later, pod, role, seen, workload
+from argosy.testing.workloads import NOW, later, pod, pods, role, seen, workload
 from argosy.workload.decide import decide
-from argosy.workload.model import Limits, Phase, Restart, Ttl
+from argosy.workload.model import Elastic, Gang, Limits, Phase, Restart, Ttl
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeleteJob
 from argosy.workload.record import Cause, Record, RoleRecord
@@ -77,3 +77,23 @@ def test_a_deadline_and_a_time_to_live_do_not_last_an_hour_longer() -> None:
     assert kept.wake_at == set_back + timedelta(seconds=30)
     gone = decide(job, kept.record, Observed(), kept.wake_at)
     assert any(isinstance(action, DeleteJob) for action in gone.actions)
+
+
+FOREVER = float(2**63 - 1)
+ENDLESS = {
+    "a deadline": Limits(active_deadline=FOREVER),
+    "a time to start": Limits(start_timeout=FOREVER),
+    "a time below the least size": Limits(below_min_timeout=FOREVER),
+    "a time to live": Limits(ttl=Ttl(FOREVER, FOREVER), children_ttl=Ttl(FOREVER, FOREVER)),
+}
+
+
+@pytest.mark.parametrize("limits", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_span_longer_than_the_calendar_is_never_over(limits: Limits) -> None:
+    job = workload(role("worker", 2, elastic=Elastic(1, 2)), limits=limits, gang=Gang(1, timeout=FOREVER))
+    record = decide(job, None, seen(), NOW).record
+    for letters in ("PP", "RR", "T.", "SS", "SS"):
+        plan = decide(job, record, seen(*pods(letters)), NOW)
+        record = plan.record
+        assert not any(isinstance(action, DeleteJob) for action in plan.actions)
+    assert record.phase is Phase.SUCCEEDED

@@ -32,6 +32,7 @@ from argosy.kinds.trainingrun import (
 )
 from argosy.workload import dependencies, elastic, words
 from argosy.workload.model import (
+    MOST_PODS,
     Cleanup,
     Dependency,
     Elastic,
@@ -262,6 +263,9 @@ def _job_problems(workload: Workload) -> list[Problem]:
         unknown = sorted({name for names in alternatives for name in names} - set(workload.roles))
         if unknown:
             problems.append(Problem(f"spec.jobPolicy.{word}", f"there is no role {words.listed(unknown)}"))
+    if workload.total > MOST_PODS:
+        said = f"{workload.total} pods in all are not possible; must be at most {MOST_PODS}"
+        problems.append(Problem("spec.roles", said))
     if workload.gang and workload.gang.min_available > workload.total:
         said = f"{workload.gang.min_available} is more than all {words.many(workload.total, 'pod')}"
         problems.append(Problem("spec.gang.minAvailable", said))

@@ -46,6 +46,9 @@ from argosy.workload.plan import (
 )
 
 BINDING = RoleBinding.resource.kind
+BODIES = 128
+"""Pods that are rendered and not yet answered for, of one job: each may be told the addresses of all
+others."""
 
 
 class Seen(Protocol):
@@ -77,6 +80,7 @@ class Performer:
         self.memory = memory
         self.render = render
         self.name = name
+        self._room = asyncio.Semaphore(BODIES)
 
     async def perform(self, actions: Sequence[Action]) -> None:
         """Children first, since pods refer to them; then pods; then what goes away for good."""
@@ -126,7 +130,7 @@ class Performer:
             existing = await self.client.get(kind, name, namespace)
             self.seen.saw(existing)
             if _owner(existing.metadata) != self.workload.uid:
-                return Result.FOREIGN
+                return _taken(existing.metadata)
             if existing.metadata.deletion_timestamp is not None:
                 return Result.FAILED
             # Metadata is merged: labels and annotations that others put there stay.
@@ -139,9 +143,14 @@ class Performer:
         match action:
             case CreatePod():
                 name = self.name(action.role, action.index, action.attempt, action.replacement)
-                return await self._tried(
-                    Pod.resource.kind, name, lambda: self._create_pod(action, name), action.role, action.index
-                )
+                async with self._room:
+                    return await self._tried(
+                        Pod.resource.kind,
+                        name,
+                        lambda: self._create_pod(action, name),
+                        action.role,
+                        action.index,
+                    )
             case DeletePod():
                 return await self._tried(Pod.resource.kind, action.name, lambda: self._delete_pod(action))
             case ConfirmPod():
@@ -158,11 +167,11 @@ class Performer:
             existing = await self.client.get(Pod, name, namespace)
         except (Invalid, BadRequest) as error:
             template = self.workload.roles[action.role].template
-            if said := mistake(error, template, body, f"spec.roles.{action.role}.template"):
+            if said := mistake(error, template, body, f"{self.workload.roles_path}.{action.role}.template"):
                 raise MistakeError(said) from error
             raise
         if _owner(existing.metadata) != self.workload.uid:
-            return Result.FOREIGN
+            return _taken(existing.metadata)
         self.seen.saw(existing)
         written = existing.metadata.labels
         meant = (str(action.attempt), str(action.replacement))
@@ -267,6 +276,11 @@ def _result(error: ApiError) -> Result:
     if isinstance(error, Forbidden | NotFound):
         return Result.REFUSED
     return Result.FAILED
+
+
+def _taken(metadata: ObjectMeta) -> Result:
+    """Somebody else has the name: to stay, or until his object is gone."""
+    return Result.FOREIGN if metadata.deletion_timestamp is None else Result.FAILED
 
 
 def _owner(metadata: ObjectMeta) -> str:

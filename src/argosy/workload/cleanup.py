@@ -4,7 +4,7 @@ Terminal is terminal, so nothing is ever created here; but what nobody will use 
 pods that still wait in an init container, and all that runs when the job was stopped by a limit.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from argosy.workload.limits import REASONS
 from argosy.workload.model import Cleanup, Phase, Ttl, Workload
@@ -12,6 +12,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
 from argosy.workload.record import Record
+from argosy.workload.times import after
 
 
 def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
@@ -48,4 +49,4 @@ def _due(ttl: Ttl, record: Record) -> datetime | None:
     seconds = ttl.succeeded if record.phase is Phase.SUCCEEDED else ttl.failed
     if seconds is None or record.finished is None:
         return None
-    return record.finished + timedelta(seconds=seconds)
+    return after(record.finished, seconds)

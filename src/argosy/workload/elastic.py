@@ -5,7 +5,7 @@ cannot change its size while it runs, a new size starts the job anew (no restart
 and has fallen below its least number waits for pods with that as the cause, for a limited time.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending, count
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restart import next_attempt
+from argosy.workload.times import after
 
 
 def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:
@@ -67,7 +68,7 @@ def watch(workload: Workload, record: Record, seen: Observed, now: datetime) -> 
 def overdue(workload: Workload, record: Record, now: datetime) -> Ending | datetime | None:
     """The ending of a job that was below its least size for too long, or when that will be."""
     timeout = workload.limits.below_min_timeout
-    times: list[datetime] = []
+    times: list[datetime | None] = []
     for name, role in workload.roles.items():
         since = record.role(name).below_min_since
         if since is None or timeout is None:
@@ -75,8 +76,8 @@ def overdue(workload: Workload, record: Record, now: datetime) -> Ending | datet
         if (now - since).total_seconds() >= timeout:
             said = f"{name} has had fewer than {role.needed} running pods for {timeout:g} s"
             return Ending(Phase.FAILED, "BelowMin", said)
-        times.append(since + timedelta(seconds=timeout))
-    return min(times, default=None)
+        times.append(after(since, timeout))
+    return min((time for time in times if time), default=None)
 
 
 def _below(role: Role, last: RoleRecord, record: Record, seen: Observed) -> bool:

@@ -4,7 +4,7 @@ The PodGroup asks the scheduler; whether it was heard is only looked at while th
 have been asked for, a lost one is replaced like any other.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
 from argosy.workload.plan import EnsurePodGroup
 from argosy.workload.record import Record
+from argosy.workload.times import after
 
 DEFAULT_QUEUE = "default"
 """Where a group waits that names no queue; said outright, so that a queue which is taken away is left."""
@@ -67,4 +68,4 @@ def ending(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     if (now - since).total_seconds() >= gang.timeout:
         said = f"{gang.min_available} pods could not be placed together within {gang.timeout:g} s"
         return Ending(Phase.FAILED, "GangTimeout", said)
-    return since + timedelta(seconds=gang.timeout)
+    return after(since, gang.timeout)

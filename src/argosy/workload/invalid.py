@@ -7,16 +7,18 @@ for the generation that it refused, and not tried again before an edit.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.kinds.wrong import together
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
 from argosy.workload.record import Cause, Record, RoleRecord
 from argosy.workload.restart import next_attempt
+from argosy.workload.times import after
 
 INVALID_SPEC = "InvalidSpec"
 """Waits for an edit of the definition: the message says of which fields."""
@@ -87,8 +89,8 @@ def plan(
 def _lasting(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> Plan:
     if ttl is None:
         return plan
-    over = since + timedelta(seconds=ttl)
-    if now < over:
+    over = after(since, ttl)
+    if over is None or now < over:
         return plan.waking(over)
     return plan.doing([DeleteJob("its time to live after it failed is over")])
 
@@ -110,8 +112,6 @@ def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
 
 def _told(outcomes: Sequence[Outcome]) -> str:
     wrong = [one for one in outcomes if one.result in _FOR_GOOD and one.kind in ("Pod", "Service")]
-    return "; ".join(
-        dict.fromkeys(
-            one.message if one.result is Result.MISTAKE else f"{one.name}: {one.message}" for one in wrong
-        )
+    return together(
+        one.message if one.result is Result.MISTAKE else f"{one.name}: {one.message}" for one in wrong
     )

@@ -1,7 +1,7 @@
 """Bounds in time: how long a job may be active, and how long it may take to start."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
 from argosy.workload.record import Record
+from argosy.workload.times import after
 
 REASONS = frozenset(
     {"DeadlineExceeded", "StartTimeout", "GangTimeout", "BelowMin", "RestartsExhausted", "Preempted"}
@@ -57,7 +58,7 @@ def _after(
     if since is None or seconds is None:
         return None
     if (now - since).total_seconds() < seconds:
-        return since + timedelta(seconds=seconds)
+        return after(since, seconds)
     said = {
         "DeadlineExceeded": f"still active after {format_duration(seconds)} (limits.{name})",
         "StartTimeout": f"not all roles were running after {format_duration(seconds)} (limits.{name})",

@@ -8,11 +8,17 @@ by a policy: a policy may assume that `Role.policy`, `Rules` and the rest are co
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 from msgspec import Struct, field
 
+from argosy.kinds.wrong import together
+
 Json = Mapping[str, object]
 """A JSON object as the API server sent it."""
+
+MOST_PODS: Final = 99_999
+"""Of one job: more than any cluster has room for, and few enough to count."""
 
 
 class Phase(StrEnum):
@@ -207,6 +213,8 @@ class Workload(Struct, frozen=True, dict=True):
     domain: str = "cluster.local"
     labels: Mapping[str, str] = field(default_factory=dict)
     """What everything made for the job carries beside our own labels."""
+    roles_path: str = "spec.roles"
+    """Where the roles stand in the object."""
     role_label: str = ""
     """A label of the dialect's that holds the role, on pods and services."""
     index_label: str = ""
@@ -258,4 +266,4 @@ class Problems(Struct, frozen=True):
     items: tuple[Problem, ...]
 
     def __str__(self) -> str:
-        return "; ".join(str(item) for item in self.items)
+        return together(str(item) for item in self.items)

@@ -1,8 +1,9 @@
-"""A clock that was set back: what a Record says of the past must not lie in the future.
+"""Moments: when a span is over, and what a clock that was set back makes of a Record.
 
-Otherwise every wait that is counted from it (back-off, deadline, time to live) would last longer by as much
-as the clock lost. The Record's times are moved together, so that the spans between them stay. How much time
-had passed since the last of them nobody knows any more; it counts as none.
+A user may ask for a longer span than the calendar has; it is never over. And what a Record says of the past
+must not lie in the future: otherwise every wait that is counted from it (back-off, deadline, time to live)
+would last longer by as much as the clock lost. The Record's times are moved together, so that the spans
+between them stay. How much time had passed since the last of them nobody knows any more; it counts as none.
 """
 
 from datetime import datetime, timedelta
@@ -13,6 +14,14 @@ from argosy.workload.record import Record, RoleRecord
 
 TOLERATED = timedelta(minutes=1)
 """Clocks of two machines that take turns may differ by this much without being moved to and fro."""
+
+
+def after(since: datetime, seconds: float) -> datetime | None:
+    """When so many seconds have passed; None if that is beyond all time."""
+    try:
+        return since + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def on_this_clock(record: Record, now: datetime) -> Record:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.kinds.wrong import together
 from argosy.workload import words
 from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
@@ -114,7 +115,7 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
 def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
     mistakes = [outcome.message for outcome in outcomes if outcome.result is Result.MISTAKE]
     if mistakes:
-        return INVALID_SPEC, "; ".join(dict.fromkeys(mistakes))
+        return INVALID_SPEC, together(mistakes)
     for result, word in _REFUSALS.items():
         for outcome in outcomes:
             if outcome.result is result:

@@ -21,7 +21,7 @@ from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
 from argosy.kinds.names import label_problem, service_problem
 from argosy.kinds.template import template_misfits
 from argosy.workload import dependencies, words
-from argosy.workload.model import Cleanup, Dependency, Phase, Problem, Quorum, Restart
+from argosy.workload.model import MOST_PODS, Cleanup, Dependency, Phase, Problem, Quorum, Restart
 
 INITIALIZER = "initializer"
 _ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -29,8 +29,6 @@ _QUORUMS = tuple(one.value for one in Quorum)
 _RESTARTS = tuple(one.value for one in Restart)
 _PHASES = tuple(one.value for one in Phase if one not in (Phase.RESTARTING, Phase.SUSPENDED))
 _CLEANUPS = (*(one.value for one in Cleanup), "")
-_MOST = 99_999
-"""Pods of a role; more than any cluster has room for, and few enough to count."""
 
 
 def problems(name: str, spec: AresJobSpec) -> list[Problem]:
@@ -71,8 +69,8 @@ def _roles(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
 
 def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
     replicas = role.replicas or 0
-    if not 0 < replicas <= _MOST:
-        yield Problem(f"{path}.replicas", f"{replicas} is not possible; must be at least 1")
+    if not 0 < replicas <= MOST_PODS:
+        yield Problem(f"{path}.replicas", f"{replicas} is not possible; must be from 1 to {MOST_PODS}")
     elif _ROLE.fullmatch(name) and (said := label_problem(f"{job}-{name}-{replicas - 1}") or ""):
         yield Problem("metadata.name", f"the name of its last pod of role {name}, {said}")
     yield from _one_of(role.restart_policy, _RESTARTS, f"{path}.restartPolicy")
@@ -143,12 +141,12 @@ def _asked_for(spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
 def _dask(present: Mapping[str, RoleSpec], profile: Profile) -> Iterator[Problem]:
     if WORKER in present and LEADWORKER not in present:
         yield Problem("spec.roleSpecs", "framework dask needs a role 'leadworker' beside 'worker'")
-    for name, least, most in ((SCHEDULER, 2, 2), (LEADWORKER, 1, 1), (LAUNCHER, 1, _MOST)):
+    for name, least, most in ((SCHEDULER, 2, 2), (LEADWORKER, 1, 1), (LAUNCHER, 1, None)):
         if name not in present:
             continue
         ports = port_numbers(container_named(present[name].template, profile.container) or {})
-        if not least <= len(ports) <= most:
-            many = words.many(least, "port") if least == most else "a port"
+        if len(ports) < least or (most and len(ports) > most):
+            many = words.many(least, "port") if most else "a port"
             path = f"spec.roleSpecs.{name}.template.spec.containers"
             yield Problem(path, f"container 'dask' of {name} must have {many}; it has {len(ports)}")
 
@@ -219,7 +217,11 @@ def _run(spec: AresJobSpec) -> Iterator[Problem]:
         said = f"Job is not possible while role {always[0]} has restartPolicy Always"
         yield Problem(f"{path}.restartScope", said)
     least = run.scheduling_policy.min_available if run.scheduling_policy else None
-    total = sum(max(role.replicas or 0, 0) for role in roles_of(spec).values())
+    sizes = [max(role.replicas or 0, 0) for role in roles_of(spec).values()]
+    total = sum(sizes)
+    if max(sizes, default=0) <= MOST_PODS < total:
+        said = f"{total} pods in all are not possible; must be at most {MOST_PODS}"
+        yield Problem("spec.roleSpecs", said)
     if least is not None and not 0 <= least <= total:
         said = f"{least} is not from 0 to {total}, the number of all pods"
         yield Problem(f"{path}.schedulingPolicy.minAvailable", said)

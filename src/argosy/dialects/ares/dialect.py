@@ -165,6 +165,7 @@ class AresJobDialect:
             suspended=bool(run.suspend),
             deleting=meta.deletion_timestamp is not None,
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
+            roles_path="spec.roleSpecs",
             role_label=ROLE_LABEL,
             index_label=INDEX_LABEL,
             announced=True,

@@ -1,5 +1,6 @@
 """Events of an AresJob, each for a change of what its status tells, so that none repeats."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 from argosy.dialects.ares import environment, spec
@@ -22,7 +23,7 @@ def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | Non
     if after.status.observed_generation != before.status.observed_generation:
         told += _definition(after)
     if workload is not None:
-        told += _overwritten(workload)
+        told += itertools.islice(_overwritten(workload), _MOST)
     if any(isinstance(one, DeleteJob) for one in plan.actions):
         told.append(Emit("Normal", "SuccessfulDeleteJob", "its time to live is over"))
     return told
@@ -65,7 +66,7 @@ def _waiting(obj: AresJob) -> tuple[str, str] | None:
 
 
 def _definition(obj: AresJob) -> Iterator[Emit]:
-    for path in list(spec.unknown(obj.spec))[:_MOST]:
+    for path in itertools.islice(spec.unknown(obj.spec), _MOST):
         yield Emit("Warning", "UnknownField", f"{path}: there is no such field; it is kept and not looked at")
     written = spec.read(obj.spec)
     if not isinstance(written, AresJobSpec):
