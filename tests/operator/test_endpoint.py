@@ -43,7 +43,8 @@ class Jobs:
 
     def set(self, name: str, phase: Phase, **roles: Phase) -> None:
         record = Record(phase=phase, roles={role: RoleRecord(phase=at) for role, at in roles.items()})
-        self.found["default", name] = JobReading(f"uid-of-{name}", "default", record, dict.fromkeys(roles, 2))
+        slots = dict.fromkeys(roles, 2)
+        self.found["default", name] = JobReading("TrainingRun", f"uid-of-{name}", "default", record, slots)
 
 
 class Stage:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import argosy.helper
 from argosy.engine.client import Client
@@ -18,7 +19,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.operator import observer
+from argosy.operator import endpoint, observer
 from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.readings import JobReading, Readings
 from argosy.operator.trust import make_trust
@@ -42,26 +43,29 @@ class Scene:
         self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
         self.readings = Readings(self.caches, "cluster.local")
         self.readings.sources.append(self)
-        self.job: JobReading | None = None
+        self.jobs: dict[str, JobReading] = {}
         self.ports: dict[str, int] = {}
         self._versions = 0
 
     def find(self, namespace: str, name: str) -> JobReading | None:
-        return self.job if (namespace, name) == ("ns", "job") else None
+        return self.jobs.get(name) if namespace == "ns" else None
 
     def set(self, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
-        record = Record(phase=phase, roles={name: RoleRecord(at, size=2) for name, at in roles.items()})
-        self.job = JobReading("uid", "ns", record, dict.fromkeys(roles, 1))
-        self.readings._wake("ns", "job")
+        self.put("job", "uid", phase, **roles)
 
-    def pod(self, role: str, index: int, *, host: bool = False) -> None:
+    def put(self, name: str, uid: str, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
+        record = Record(phase=phase, roles={name: RoleRecord(at, size=2) for name, at in roles.items()})
+        self.jobs[name] = JobReading("AresJob", uid, "ns", record, dict.fromkeys(roles, 1))
+        self.readings._wake("ns", name)
+
+    def pod(self, role: str, index: int, *, host: bool = False, label: str | None = None) -> None:
         self._versions += 1
         meta = ObjectMeta(
             name=f"job-{role}-{index}",
             namespace="ns",
             uid=f"{role}-{index}",
             resource_version=str(self._versions),
-            labels={labels.ROLE: role, labels.INDEX: str(index)},
+            labels={labels.ROLE: role, labels.INDEX: label or str(index)},
             owner_references=[OwnerReference(kind="AresJob", name="job", uid="uid", controller=True)],
         )
         status = PodStatus(phase="Running", pod_ip=f"10.0.0.{index}", host_ip="10.9.9.9")
@@ -83,7 +87,8 @@ class Scene:
 
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.setattr(observer, "UNKNOWN_GRACE", 0.05)
+    for part in (observer, endpoint):
+        monkeypatch.setattr(part, "UNKNOWN_GRACE", 0.05)
     scene, servers = Scene(), []
     for auth in ("none", "token"):
         answer = Endpoint(scene.readings, scene.trust, lambda: "", tokens=auth == "token").answer
@@ -130,6 +135,58 @@ async def test_roles_are_told_with_their_addresses(scene: Scene) -> None:
         "worker": {"phase": "Running", "running": True, "replicas": 2, "ips": ["10.0.0.2", "10.0.0.10"]},
     }
     assert answer.headers["ares-job-phase"] == "Starting"
+
+
+async def test_a_token_reads_its_own_job_and_nothing_of_others(scene: Scene) -> None:
+    """Not even whether there are others."""
+    scene.set(worker=Phase.RUNNING)
+    scene.put("rival", "other-uid", worker=Phase.RUNNING)
+    stolen = [
+        await scene.get(path, auth="token", **scene.token)
+        for path in ("/cache/keys/ns.rival", "/cache/keys/ns.nobody", "/cache/keys/elsewhere.job")
+    ]
+    assert {(answer.status, answer.body) for answer in stolen} == {(401, stolen[0].body)}
+    for path in ("roles/worker", "hosts"):
+        assert (await scene.get(f"/v1/jobs/ns/rival/{path}", auth="token", **scene.token)).status == 401
+    assert (await scene.get("/cache/keys/ns.job", auth="token", **scene.token)).status == 200
+
+
+async def test_a_run_of_another_kind_is_no_job_of_this_api(scene: Scene) -> None:
+    """A TrainingRun may have the name of an AresJob; who asks here asks for the latter."""
+    scene.set(worker=Phase.RUNNING)
+    scene.jobs["run"] = replace(scene.jobs["job"], kind="TrainingRun")
+    assert (await scene.get("/cache/keys/ns.run")).status == 404
+    scene.readings.sources.insert(0, Namesake(scene.jobs["run"]))
+    answer = await scene.get("/cache/keys/ns.job")
+    assert json.loads(answer.body)["worker"]["phase"] == "Running"
+
+
+class Namesake:
+    def __init__(self, found: JobReading) -> None:
+        self.found = replace(found, uid="run-uid", record=Record())
+
+    def find(self, namespace: str, name: str) -> JobReading:
+        del namespace, name
+        return self.found
+
+
+async def test_what_people_do_to_labels_and_questions_is_borne(scene: Scene) -> None:
+    scene.set(worker=Phase.RUNNING)
+    scene.pod("worker", 0)
+    scene.pod("worker", 1, label="first")
+    answer = await scene.get("/cache/keys/ns.job")
+    assert json.loads(answer.body)["worker"]["ips"] == ["10.0.0.0"]
+    tag = answer.headers["etag"]
+    for wait in ("%C2%B2", "-1", "1e9", "", "9" * 400 + "x"):
+        assert (await scene.get(f"/cache/keys/ns.job?wait={wait}", If_None_Match=tag)).status == 200
+
+
+async def test_a_mistake_is_told_in_the_words_of_this_api(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene.readings, "find", lambda namespace, name: 1 / 0)
+    answer = await scene.get("/cache/keys/ns.job")
+    assert (answer.status, json.loads(answer.body)["code"]) == (500, 230500)
 
 
 async def test_a_question_is_held_until_the_answer_is_another(scene: Scene) -> None:

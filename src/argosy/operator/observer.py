@@ -12,13 +12,16 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from argosy.kinds import labels
-from argosy.operator.readings import JobReading, Readings
+from argosy.engine.lines import Log
+from argosy.kinds.aresjob import AresJob
+from argosy.operator.readings import JobReading, Readings, index_of
 from argosy.operator.trust import Trust
 from argosy.wire.messages import Request, Response
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase
 from argosy.workload.record import Record
+
+log = Log(__name__)
 
 LONGEST_WAIT = 60.0
 BREATH = 0.2
@@ -52,12 +55,16 @@ class Observer:
 
     async def answer(self, request: Request, path: list[str]) -> Response:
         """`path` is what follows `/cache`."""
-        match request.method, path:
-            case "GET", ["ping"]:
-                missing = self.not_ready()
-                return _error(500, missing) if missing else Response(b'"pong"')
-            case "GET", ["keys", key]:
-                return await self._job_answer(request, key)
+        try:
+            match request.method, path:
+                case "GET", ["ping"]:
+                    missing = self.not_ready()
+                    return _error(500, missing) if missing else Response(b'"pong"')
+                case "GET", ["keys", key]:
+                    return await self._job_answer(request, key)
+        except Exception:  # told in the words of this API; who asks will ask again
+            log.exception("a question was not answered", path=request.path)
+            return _error(500, "the observer made a mistake")
         return _error(404, f"{request.method} {request.path} is not served here")
 
     async def _job_answer(self, request: Request, key: str) -> Response:
@@ -89,7 +96,7 @@ class Observer:
                 await asyncio.sleep(BREATH)
 
     def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:
-        found = self.readings.find(namespace, name)
+        found = [job for job in self.readings.find(namespace, name) if job.kind == AresJob.resource.kind]
         if not self.tokens:
             return next(iter(found), None)
         token = request.header(b"authorization").removeprefix("Bearer ")
@@ -98,9 +105,7 @@ class Observer:
     def _roles(self, job: JobReading) -> dict[str, RoleAnswer]:
         answers: dict[str, RoleAnswer] = {}
         for name, role in sorted(job.record.roles.items()):
-            pods = sorted(
-                self.readings.pods(job, name), key=lambda pod: int(pod.metadata.labels.get(labels.INDEX, "0"))
-            )
+            pods = sorted(self.readings.pods(job, name), key=index_of)
             ips = [pod.status.host_ip if pod.spec.host_network else pod.status.pod_ip for pod in pods]
             there = [ip for ip in ips if ip]
             answers[name] = RoleAnswer(
@@ -125,7 +130,7 @@ def _error(status: int, message: str) -> Response:
 
 def _seconds(request: Request) -> float:
     text = request.parameter("wait", "0")
-    return min(float(text), LONGEST_WAIT) if text.isdigit() else 0.0
+    return min(float(text), LONGEST_WAIT) if text.isascii() and text.isdigit() else 0.0
 
 
 async def _happens(changed: asyncio.Event, deadline: float) -> bool:

@@ -48,6 +48,7 @@ class Host(Struct, frozen=True):
 class JobReading(Struct, frozen=True):
     """One job as its pods may see it."""
 
+    kind: str
     uid: str
     namespace: str
     record: Record
@@ -72,6 +73,7 @@ class DialectSource(Generic[T]):
         workload = self.dialect.lower(job)
         roles = {} if isinstance(workload, Problems) else workload.roles
         return JobReading(
+            kind=self.dialect.resource.kind,
             uid=job.metadata.uid,
             namespace=namespace,
             record=_record(self.dialect, job),
@@ -152,7 +154,7 @@ class Readings:
                 pod=pod.metadata.name,
                 ip=pod.status.pod_ip,
                 role=pod.metadata.labels.get(labels.ROLE, ""),
-                index=int(pod.metadata.labels.get(labels.INDEX, "0")),
+                index=index_of(pod),
                 slots=job.slots.get(pod.metadata.labels.get(labels.ROLE, ""), 1),
             )
             for pod in self.pods(job, role)
@@ -167,11 +169,12 @@ class Readings:
         return ".".join(names)
 
     def pods(self, job: JobReading, role: str) -> list[Pod]:
-        """Those that are not on their way out."""
+        """Those that are not on their way out. One whose labels do not say which place it has has none."""
         return [
             pod
             for pod in self.caches.pods.by(OWNER, job.uid)
             if pod.metadata.deletion_timestamp is None
+            and pod.metadata.labels.get(labels.INDEX, "").isdecimal()
             and (not role or pod.metadata.labels.get(labels.ROLE) == role)
         ]
 
@@ -190,6 +193,10 @@ class Readings:
         self._known.pop((namespace, name), None)
         for event in self._waiting.get((namespace, name), ()):
             event.set()
+
+
+def index_of(pod: Pod) -> int:
+    return int(pod.metadata.labels[labels.INDEX])
 
 
 def _reached(wanted: str, phase: Phase) -> bool:
