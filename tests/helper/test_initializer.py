@@ -2,11 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,7 +16,9 @@ import pytest
 from msgspec import Struct
 
 import argosy.helper
+from argosy.helper import initializer as under_test
 from argosy.helper.initializer import host_file, reached
+from argosy.testing.servers import free_port
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 Roles = dict[str, object]
@@ -28,10 +32,11 @@ class Told(Struct):
     body: object
     code: int = 200
     phase: str = "Starting"
+    tag: str = ""
 
 
 @contextmanager
-def observer(answer: Callable[[int], Told]) -> Iterator[tuple[int, list[str]]]:
+def observer(answer: Callable[[int], Told], port: int = 0) -> Iterator[tuple[int, list[str]]]:
     """Its port, and what it was asked with; `answer` gets the number of the question."""
     asked: list[str] = []
 
@@ -42,14 +47,17 @@ def observer(answer: Callable[[int], Told]) -> Iterator[tuple[int, list[str]]]:
             content = told.body if isinstance(told.body, bytes) else json.dumps(told.body).encode()
             self.send_response(told.code)
             self.send_header("Ares-Job-Phase", told.phase)
+            if told.tag:
+                self.send_header("ETag", told.tag)
             self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # who asked has gone
+                self.end_headers()
+                self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
@@ -61,14 +69,24 @@ def observer(answer: Callable[[int], Told]) -> Iterator[tuple[int, list[str]]]:
 
 
 def initializer(*flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    with started(*flags, **environ) as process:
+        out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def started(*flags: str, **environ: str) -> subprocess.Popen[str]:
     env = {"PATH": os.environ["PATH"], "ARES_TOKEN": "t", **environ}
     command = [sys.executable, "-I", str(SCRIPT), *flags]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def asking(port: int) -> tuple[str, ...]:
+    where = ("--key", "ns.job", "--cacheURI", f"http://127.0.0.1:{port}")
+    return ("cache", *where, "--interval", "20ms")
 
 
 def cache(port: int, *flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    where = ("--key", "ns.job", "--cacheURI", f"http://127.0.0.1:{port}")
-    return initializer("cache", *where, "--interval", "20ms", *flags, **environ)
+    return initializer(*asking(port), *flags, **environ)
 
 
 def test_48_it_goes_on_waiting_until_both_run() -> None:
@@ -190,3 +208,127 @@ def test_a_later_phase_is_as_good() -> None:
     assert not reached("Failed", "Running")
     assert not reached("Running", "Failed")
     assert not reached("Running", "Succeeded")
+
+
+def test_an_observer_that_comes_late_is_waited_for() -> None:
+    port = free_port()
+    with started(*asking(port), "--roles", "a") as process:
+        assert process.stderr is not None
+        assert "the observer does not answer" in process.stderr.readline()
+        with observer(lambda n: Told({"a": UP}), port):
+            process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
+    asked_again = threading.Event()
+
+    def slow(number: int) -> Told:
+        asked_again.wait(30) if number == 1 else asked_again.set()
+        return Told({"a": UP})
+
+    with observer(slow) as (port, asked):
+        done = cache(port, "--roles", "a", "--read-timeout", "100ms")
+    assert (done.returncode, len(asked)) == (0, 2), done.stderr
+    assert "timed out" in done.stderr
+
+
+def test_a_wrong_token_ends_the_wait_with_the_reason() -> None:
+    with observer(lambda n: Told({"code": 230401, "error": "the token is not of such a job"}, 401)) as (
+        port,
+        asked,
+    ):
+        done = cache(port, "--roles", "a", "--max-retries", "2")
+    assert (done.returncode, len(asked)) == (1, 3)
+    assert "did not answer 3 times in a row: 401 the token is not of such a job" in done.stderr
+
+
+GARBAGE: dict[str, object] = {
+    "nothing": b"",
+    "half an answer": b'{"a": {"phase": "Runn',
+    "a page of a proxy": b"<html>502 Bad Gateway</html>",
+    "bytes that are no text": b"\xff\xfe\x00",
+    "nested without end": b"[" * 200_000,
+    "a number without end": b"9" * 10_000,
+    "null": None,
+    "a list": [1],
+    "no roles": {},
+    "phases that are none": {"a": {"phase": 3}},
+    "addresses that are none": {"a": {"phase": "Starting", "ips": "x", "replicas": "many"}},
+}
+
+
+@pytest.mark.parametrize("code", [200, 500])
+def test_any_body_is_borne(code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    bodies = list(GARBAGE.values())
+
+    def answer(number: int) -> Told:
+        return Told(bodies[number - 1], code) if number <= len(bodies) else Told({"a": UP})
+
+    with observer(answer) as (port, asked):
+        patient = ("--interval", "0", "--max-retries", "99")
+        assert under_test.main([*asking(port), "--roles", "a", *patient]) == 0, capsys.readouterr().err
+    assert len(asked) == len(bodies) + 1
+
+
+def test_a_role_that_stays_failed_ends_the_wait_though_another_runs_and_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """a depended role has been Failed for 60 s while another phase is wanted"""
+    monkeypatch.setattr(under_test, "PATIENCE", 0.3)
+    roles = {"a": {"phase": "Failed"}, "b": UP}
+    with observer(lambda n: Told(roles, tag='"1"') if n == 1 else Told(b"", 304, tag='"1"')) as (port, asked):
+        assert under_test.main([*asking(port), "--roles", "a,b", "--timeout", "20s"]) == 1
+    assert "role a has been Failed for 0.3 s" in capsys.readouterr().err
+    assert asked[1].startswith("/cache/keys/ns.job?wait=1 "), "no longer than there is patience"
+
+
+def test_a_role_that_comes_back_from_its_failure_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "PATIENCE", 0.2)
+    phases = ["Failed", "Starting"] * 8
+    with observer(lambda n: Told({"a": {"phase": phases[n]} if n < len(phases) else UP})) as (port, _):
+        assert under_test.main([*asking(port), "--interval", "60ms", "--roles", "a"]) == 0
+
+
+def test_an_observer_that_does_not_hold_questions_back_is_not_pressed() -> None:
+    with observer(lambda n: Told({"a": COMING}, tag='"1"')) as (port, asked):
+        done = cache(port, "--roles", "a", "--timeout", "600ms", "--interval", "100ms")
+    assert (done.returncode, len(asked) <= 14) == (1, True), len(asked)
+
+
+def test_the_timeout_ends_a_question_that_is_held_back() -> None:
+    over = threading.Event()
+
+    def holding(number: int) -> Told:
+        if number > 1:
+            over.wait(30)
+        return Told({"a": COMING}, tag='"1"')
+
+    with observer(holding) as (port, asked):
+        began = time.monotonic()
+        done = cache(port, "--roles", "a", "--timeout", "500ms")
+        took = time.monotonic() - began
+        over.set()
+    assert (done.returncode, took < 10) == (1, True), took
+    assert "not released within 0.5 s" in done.stderr
+    assert "?wait=1 " in asked[1]
+
+
+def test_a_host_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with observer(lambda n: Told({"a": UP})) as (port, _):
+        done = cache(port, "--roles", "a", "--write-mpi-hostfile-to", str(tmp_path / "file" / "hosts"))
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+
+
+def test_it_ends_when_it_is_told_to() -> None:
+    """The kernel hides SIGTERM from the first process of a container, unless that handles it."""
+    with (
+        observer(lambda n: Told({"a": COMING})) as (port, _),
+        started(*asking(port), "--roles", "a") as process,
+    ):
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM

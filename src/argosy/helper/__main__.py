@@ -1,8 +1,11 @@
 """Starts the helper as `python -m argosy.helper` or as a plain script by its path.
 
 As a script the package is not importable by name yet: the folder that holds `argosy` goes on the path first.
+As the first process of a container it is told to end by SIGTERM, which the kernel keeps from a first process
+that does not say what to do then: a pod that waits would take its whole grace period to go.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -12,4 +15,5 @@ if not __package__:
 from argosy.helper.commands import main
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))

@@ -11,15 +11,19 @@ import random
 import ssl
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from argosy.helper.errors import RefusedError, TooLateError
 
+TIMEOUT = 45.0
+"""Seconds for one answer, which may be held back for most of them."""
 LONGEST_PAUSE = 10.0
 LARGEST_ANSWER = 64 * 1024 * 1024
+
+R = TypeVar("R")
 
 
 class Endpoint:
@@ -46,18 +50,29 @@ class Endpoint:
             needed("ARGOSY_JOB"),
         )
 
-    def get(
-        self, path: str, query: Mapping[str, str], deadline: float | None, timeout: float = 45.0
-    ) -> bytes:
+    def get(self, path: str, query: Mapping[str, str], deadline: float | None) -> bytes:
         """The body of a 200 answer; `deadline` is on the monotonic clock."""
+        return self._get(path, query, deadline, bytes)
+
+    def get_json(self, path: str, query: Mapping[str, str], deadline: float | None) -> dict[str, object]:
+        return self._get(path, query, deadline, _json)
+
+    def _get(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        deadline: float | None,
+        read: Callable[[bytes], R | None],
+    ) -> R:
+        """`read` gives None for a body that is not the operator's: somebody in between answered."""
         target = f"{self.base}/{path}?{urlencode(query)}"
         pause = 0.25
         while True:
-            left = timeout if deadline is None else deadline - time.monotonic()
+            left = TIMEOUT if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise TooLateError
             try:
-                status, body = self._ask(target, min(timeout, max(left, 1.0)))
+                status, body = self._ask(target, min(TIMEOUT, max(left, 1.0)))
             except (OSError, HTTPException) as error:
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise RefusedError(
@@ -65,9 +80,9 @@ class Endpoint:
                     ) from None
                 problem = str(error) or type(error).__name__
             else:
-                if status == 200:
-                    return body
-                problem = f"{status} {_message(body)}"
+                if status == 200 and (answer := read(body)) is not None:
+                    return answer
+                problem = f"{status} {_message(body)}" if status != 200 else "a body that cannot be read"
                 if status in (400, 401, 403, 404, 405):
                     raise RefusedError(problem)
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -79,12 +94,6 @@ class Endpoint:
                 file=sys.stderr,
             )
             time.sleep(rest)
-
-    def get_json(self, path: str, query: Mapping[str, str], deadline: float | None) -> dict[str, object]:
-        answer = json.loads(self.get(path, query, deadline))
-        if not isinstance(answer, dict):
-            raise RefusedError(f"the operator answered something unexpected: {answer!r}")
-        return answer
 
     def _ask(self, target: str, timeout: float) -> tuple[int, bytes]:
         connection = self._connection(timeout)
@@ -103,8 +112,13 @@ class Endpoint:
         return HTTPSConnection(host, port, timeout=timeout, context=tls)
 
 
-def _message(body: bytes) -> str:
+def _json(body: bytes) -> dict[str, object] | None:
     try:
-        return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return "without a reason"
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _message(body: bytes) -> str:
+    return str((_json(body) or {}).get("message", "without a reason"))

@@ -6,6 +6,7 @@ where the observer can do that. Exit codes: 0 released, 1 failed, 2 wrong flags.
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -23,8 +24,9 @@ COMMANDS = ("cache", "mpi")
 LONGEST_PAUSE = 60.0
 PATIENCE = 60.0
 """Seconds for which a role may be Failed, and come back, before those who wait for it give up."""
-POLL = 30
+POLL = 30.0
 """Seconds that the observer may hold a question back."""
+LARGEST_ANSWER = 64 * 1024 * 1024
 
 _ORDER = ("Pending", "Starting", "Running", "Succeeded")
 _FINISHED = ("Succeeded", "Failed")
@@ -43,9 +45,15 @@ def main(arguments: Sequence[str]) -> int:
         return 2 if stop.code else 0
     try:
         return _by_hand(flags) if flags.command == "mpi" else _Waiter(flags, os.environ).run()
-    except HopelessError as error:
+    except (HopelessError, OSError) as error:
         print(f"initializer: {error}", file=sys.stderr, flush=True)
         return 1
+
+
+_Answer = tuple[str, dict[str, object]]
+"""The job's phase, and its roles."""
+_MAY_HEAL = (OSError, HTTPException, ValueError, RecursionError)
+"""What asking may end with, whatever is answered: bodies may hold anything."""
 
 
 class _Waiter:
@@ -55,91 +63,118 @@ class _Waiter:
         self.roles = list(dict.fromkeys(name for name in flags.roles.split(",") if name))
         self.files = [path for path in flags.write_mpi_hostfile_to.split(",") if path]
         self.addresses = _addresses(flags.cacheURI, environ)
+        self.deadline = time.monotonic() + flags.timeout if flags.timeout else None
         self.tag = ""
+        self.held = 0.0
+        """Seconds for which the observer was asked to hold the last question back."""
+        self.news = False
+        self.answer: _Answer = ("", {})
         self.told = ""
-        self.failed_since: float | None = None
+        self.failed_since: dict[str, float] = {}
 
     def run(self) -> int:
         """Until released, or hopeless, or out of time or patience."""
         if not self.roles and not self.files:
             return 0
-        deadline = time.monotonic() + self.flags.timeout if self.flags.timeout else None
         errors = 0
         while True:
+            asked = time.monotonic()
             try:
-                answer = self._ask()
-            except (OSError, HTTPException, ValueError) as error:
+                self.answer = self._ask()
+            except _MAY_HEAL as error:
                 errors += 1
                 self._mind(error, errors)
                 pause = min(self.flags.interval * 2.0 ** min(errors - 1, 20), LONGEST_PAUSE)
             else:
                 errors = 0
-                if answer is not None and self._released(*answer):
+                if self._released(*self.answer):
                     return 0
-                spread = 0.5 + random.random()  # noqa: S311 - spreads questions, guards nothing
-                pause = 0.0 if self.tag else self.flags.interval * spread
+                pause = self._pause(time.monotonic() - asked)
             if Path(self.flags.hack_file).exists():
                 print("initializer: released by hand", flush=True)
                 return 0
-            left = pause if deadline is None else deadline - time.monotonic()
-            if left <= 0 and deadline is not None:
+            left = self._left(pause)
+            if left <= 0 and self.deadline is not None:
                 raise HopelessError(f"not released within {self.flags.timeout:g} s; {self.told}")
             time.sleep(max(0.0, min(pause, left)))
 
-    def _mind(self, error: Exception, errors: int) -> None:
+    def _pause(self, took: float) -> float:
+        """Seconds until the next question: none to an observer that holds it back until there is news."""
+        if self.tag and (self.news or took >= self.held / 2):
+            return 0.0
+        return float(self.flags.interval * (0.5 + random.random()))  # noqa: S311 - spreads questions
+
+    def _left(self, seconds: float) -> float:
+        return seconds if self.deadline is None else self.deadline - time.monotonic()
+
+    def _mind(self, error: BaseException, errors: int) -> None:
         said = str(error) or type(error).__name__
         if errors > self.flags.max_retries:
             raise HopelessError(f"the observer did not answer {errors} times in a row: {said}")
-        print(f"initializer: the observer does not answer ({said})", file=sys.stderr, flush=True)
+        self.told = f"the observer does not answer ({said})"
+        print(f"initializer: {self.told}", file=sys.stderr, flush=True)
 
-    def _ask(self) -> tuple[str, dict[str, object]] | None:
-        """The job's phase and its roles; None if nothing changed. The first address that answers is asked."""
+    def _ask(self) -> _Answer:
+        """The first address that answers is asked."""
         problem: Exception = OSError("there is no address")
         for scheme, host, port in self.addresses:
             try:
                 return self._ask_at(scheme, host, port)
-            except (OSError, HTTPException, ValueError) as error:
+            except _MAY_HEAL as error:
                 problem = error
         raise problem
 
-    def _ask_at(self, scheme: str, host: str, port: int | None) -> tuple[str, dict[str, object]] | None:
-        headers = {}
-        if token := self.environ.get("ARES_TOKEN"):
-            headers["Authorization"] = f"Bearer {token}"
-        query = ""
-        if self.tag:
-            headers["If-None-Match"] = self.tag
-            query = f"?wait={POLL}"
+    def _ask_at(self, scheme: str, host: str, port: int | None) -> _Answer:
+        """What the observer tells; if nothing is new, what it told before."""
+        headers, query = self._question()
         connection = self._connection(scheme, host, port)
         try:
             connection.connect()
             if connection.sock is not None:
-                connection.sock.settimeout(self.flags.read_timeout + (POLL if self.tag else 0))
+                patience = self.flags.read_timeout + self.held
+                connection.sock.settimeout(max(0.1, min(patience, self._left(patience))))
             connection.request("GET", f"/cache/keys/{self.flags.key}{query}", headers=headers)
             response = connection.getresponse()
-            body = response.read()
+            body = response.read(LARGEST_ANSWER)
+            self.news = response.status != 304
             if response.status == 304:
-                return None
+                return self.answer
             if response.status != 200:
                 raise ValueError(f"{response.status} {_reason(body)}")
             roles = json.loads(body)
             if not isinstance(roles, dict):
-                raise HTTPException(f"it answered {roles!r}")
-            self.tag = response.getheader("ETag") or ""
+                raise HTTPException("it answered something that is not the roles of a job")
+            tag = response.getheader("ETag") or ""
+            self.news, self.tag = tag != self.tag, tag
             return response.getheader("Ares-Job-Phase") or "", roles
         finally:
             connection.close()
 
+    def _question(self) -> tuple[dict[str, str], str]:
+        """Headers and query. Not held back for longer than there is time, or patience with a role."""
+        headers = {}
+        if token := self.environ.get("ARES_TOKEN"):
+            headers["Authorization"] = f"Bearer {token}"
+        self.held = 0.0
+        if not self.tag:
+            return headers, ""
+        patience = min(self.failed_since.values(), default=time.monotonic()) + PATIENCE - time.monotonic()
+        self.held = max(1.0, math.ceil(min(POLL, patience, self._left(POLL))))
+        return {**headers, "If-None-Match": self.tag}, f"?wait={self.held:.0f}"
+
     def _connection(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
+        patience = max(0.1, min(self.flags.dial_timeout, self._left(self.flags.dial_timeout)))
         if scheme != "https":
-            return HTTPConnection(host, port, timeout=self.flags.dial_timeout)
+            return HTTPConnection(host, port, timeout=patience)
         tls = ssl.create_default_context(cadata=self.environ.get("ARGOSY_CA") or None)
-        return HTTPSConnection(host, port, timeout=self.flags.dial_timeout, context=tls)
+        return HTTPSConnection(host, port, timeout=patience, context=tls)
 
     def _released(self, job: str, roles: dict[str, object]) -> bool:
         if job in _FINISHED:
             raise HopelessError(f"the job is {job}")
-        waits = [said for name in self.roles if (said := self._wait(name, roles.get(name)))]
+        waits = [said for name in self.roles if (said := self._wait(name, roles.get(name)))] if roles else []
+        if self.roles and not roles:  # a job that is not judged yet, or by a later operator
+            waits = ["waits for the roles of the job to be told"]
         if waits:
             if waits[0] != self.told:
                 print(f"initializer: {waits[0]}", flush=True)
@@ -160,7 +195,7 @@ class _Waiter:
         if not reached(phase, wanted):
             self._give_up_on(name, phase, wanted)
             return said
-        self.failed_since = None
+        self.failed_since.pop(name, None)
         there, replicas = len(_ips(role)), role.get("replicas")
         if self.files and isinstance(replicas, int) and there < replicas:
             return f"waits for the addresses of {name}; {there} of {replicas} are known"
@@ -170,11 +205,10 @@ class _Waiter:
         if wanted == "Failed" and phase == "Succeeded":
             raise HopelessError(f"role {name} has succeeded and will not fail")
         if phase != "Failed":
-            self.failed_since = None
+            self.failed_since.pop(name, None)
             return
         now = time.monotonic()
-        self.failed_since = now if self.failed_since is None else self.failed_since
-        if now - self.failed_since >= PATIENCE:
+        if now - self.failed_since.setdefault(name, now) >= PATIENCE:
             raise HopelessError(f"role {name} has been Failed for {PATIENCE:g} s")
 
     def _own(self) -> list[str]:
@@ -242,7 +276,7 @@ def _ips(role: object) -> list[str]:
 def _reason(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "without a reason"
 
 
