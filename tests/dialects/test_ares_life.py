@@ -226,3 +226,22 @@ def test_a_failure_is_told_with_the_pod_the_node_and_the_exit_code() -> None:
     )
     assert messages(ended.events, "PodFailed") == [f"role worker: {ended.role().message}"]
     assert not ended.saw(failed).events
+
+
+def test_restarts_are_told_as_in_a_training_run() -> None:
+    wanted = job(
+        roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}}, runPolicy={"backoffLimit": 1}
+    )
+    running = played(wanted).started().saw(*pods("RR"))
+    assert running.status.message == "attempt 1 · 2 workers"
+    evicted = replace(pod(1, "Failed", disrupted=True, reason="Evicted", node="n1"), message="low on memory")
+    hurt = running.saw(pod(0), evicted)
+    assert hurt.status.message == "worker-1 was evicted from n1: low on memory; replacing it"
+    back = pod(1, replacement=1, in_place_restarts=2, last_exit_code=137)
+    ended = hurt.saw(pod(0), back)
+    assert ended.status.message == (
+        "a container of worker-1 was killed (SIGKILL, exit 137);"
+        " 2 restarts were needed and 1 allowed (spec.runPolicy.backoffLimit)"
+    )
+    told = [(one.cause, one.rung, one.exit_code, one.node) for one in ended.status.restart_history]
+    assert told == [("Evicted", "Pod", None, "n1"), ("Signal", "Container", 137, "")]

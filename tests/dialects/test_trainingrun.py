@@ -183,7 +183,29 @@ def test_status_through_a_life() -> None:
         "Succeeded": "True",
         "Failed": "False",
     }
+    (told,) = obj.status.restart_history
+    assert (told.time, told.role, told.index, told.cause, told.rung) == (
+        later(3),
+        "worker",
+        1,
+        "Signal",
+        "Pod",
+    )
+    assert (told.attempt, told.exit_code, told.signal, told.node) == (1, 137, "SIGKILL", "n")
+    assert told.message == "worker-1 was killed (SIGKILL, exit 137) on n"
     assert status(obj, Observed(), 500) == obj, "the status stays as at the end, whatever is cleaned up"
+
+
+def test_a_deleted_pod_is_told_until_another_is_there() -> None:
+    obj = status(run(roles={"worker": {"replicas": 2}}), seen(*pods("RR")), 1)
+    going = pod(1, terminating=True, node="n")
+    obj = status(obj, seen(pod(0), going), 2)
+    assert obj.status.message == "worker-1 was deleted on n; waits for job-worker-1 to be gone"
+    obj = status(obj, seen(pod(0), departed=[going]), 3)
+    assert obj.status.message == "worker-1 was deleted on n; 1 of 2 workers running"
+    obj = status(obj, seen(pod(0), replace(pod(1), uid="another")), 4)
+    assert obj.status.message == "attempt 1 · 2 workers"
+    assert [(one.cause, one.node) for one in obj.status.restart_history] == [("Deleted", "n")]
 
 
 def test_workers_of_an_mpi_job_have_done_their_part() -> None:

@@ -15,8 +15,8 @@ from argosy.testing.scene import Scene
 from argosy.testing.servers import free_port
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
+from argosy.workload.causes import Why
 from argosy.workload.model import Phase
-from argosy.workload.restart import Why
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILINE)

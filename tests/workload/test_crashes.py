@@ -3,6 +3,7 @@
 Whatever was going on, the job ends up where it would have without the crash, and nothing is counted twice.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import role, workload
 from argosy.testing.world import World
+from argosy.workload.causes import Why
 from argosy.workload.model import Gang, Limits, Resize, Restart, Rules, Scope, Workload
 from argosy.workload.record import Record, decode
 
@@ -43,6 +45,18 @@ def deleted() -> World:
     return world
 
 
+def preempted() -> World:
+    world = running(job())
+    world.terminate(replace(world.pods["job-worker-1"], disrupted=True, disruption="PreemptionByScheduler"))
+    return world
+
+
+def restarted_in_place() -> World:
+    world = running(job())
+    world.update(replace(world.pods["job-worker-1"], in_place_restarts=2, last_exit_code=3))
+    return world
+
+
 def edited(before: Workload, after: Workload) -> World:
     world = running(before)
     world.edit(after)
@@ -71,6 +85,8 @@ SCENES: dict[str, Callable[[], World]] = {
     "a new job": lambda: World(job()),
     "a new gang": lambda: World(job(gang=Gang(3))),
     "a deleted pod": deleted,
+    "a preempted pod": preempted,
+    "containers restarted in their place": restarted_in_place,
     "a failed pod": lambda: failed(Scope.POD),
     "a failed pod whose role starts anew": lambda: failed(Scope.ROLE),
     "a failed pod whose job starts anew": lambda: failed(Scope.JOB),
@@ -102,6 +118,7 @@ def test_a_crash_at_every_request_changes_nothing(
         world.run()
         world.settle()
         assert end_of(world) == end_of(undisturbed), f"after {requests} requests"
+        assert told_of(world) <= told_of(undisturbed), f"after {requests} requests"
 
 
 @CROWDED
@@ -117,11 +134,24 @@ def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], World], crowd
         world.tick()
     world.settle()
     assert end_of(world) == end_of(undisturbed)
+    assert told_of(world) <= told_of(undisturbed)
+
+
+def told_of(world: World) -> Counter[tuple[str, str, int]]:
+    """The restarts that are told. Who took a pod away may be forgotten; nothing is told twice."""
+    return Counter((one.cause, one.role, one.index) for one in record_of(world).restarted)
 
 
 def end_of(world: World) -> object:
+    record = record_of(world)
+    places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in world.pods.items()}
+    told = [one for one in record.restarted if one.cause not in (Why.DELETED, Why.PREEMPTED)]
+    causes = [(one.cause, one.rung, one.role, one.index, one.attempt, one.exit_code) for one in told]
+    return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, causes, places
+
+
+def record_of(world: World) -> Record:
     assert world.job
     record = decode(world.job.status)
     assert isinstance(record, Record)
-    places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in world.pods.items()}
-    return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, places
+    return record

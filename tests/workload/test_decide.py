@@ -79,7 +79,7 @@ def test_an_mpi_job_that_lost_a_worker_has_not_succeeded_whatever_its_launcher_s
     world.settle()
     record = record_of(world)
     assert (record.phase, record.attempt, record.restarts, record.disruptions) == (Phase.RUNNING, 2, 0, 1)
-    assert "worker-1 was deleted; starting attempt 2" in [entry.message for entry in record.history]
+    assert "worker-1 was deleted on node-1; starting attempt 2" in [entry.message for entry in record.history]
     world.update(replace(world.pods["job-launcher-0"], phase="Succeeded", exit_code=0))
     world.settle()
     assert record_of(world).phase is Phase.SUCCEEDED

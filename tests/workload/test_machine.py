@@ -1,6 +1,8 @@
 """The whole pass under random faults: whatever happens, the invariants hold, and left alone the job
 converges."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import USUAL, role, workload
 from argosy.testing.world import World
+from argosy.workload.causes import Why
 from argosy.workload.model import (
     Cleanup,
     Elastic,
@@ -22,7 +25,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.places import current
-from argosy.workload.record import Record, decode
+from argosy.workload.record import RESTARTS, Record, decode
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
 
@@ -140,7 +143,8 @@ class Life(RuleBasedStateMachine):
     def container_restarts_in_place(self, data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(self.world.live("Running")))
         if self._restarts_in_place():
-            self.world.update(replace(pod, in_place_restarts=pod.in_place_restarts + 1))
+            count = pod.in_place_restarts + 1
+            self.world.update(replace(pod, in_place_restarts=count, last_exit_code=1))
             self.in_place += 1
 
     @precondition(lambda self: self.world.live("Pending", "Running"))
@@ -155,6 +159,12 @@ class Life(RuleBasedStateMachine):
         pod = data.draw(st.sampled_from(list(self.world.pods.values())))
         if not pod.terminating:
             self.world.terminate(pod)
+
+    @precondition(lambda self: self.world.live("Pending", "Running"))
+    @rule(data=st.data())
+    def pod_is_preempted(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(self.world.live("Pending", "Running")))
+        self.world.terminate(replace(pod, disrupted=True, disruption="PreemptionByScheduler"))
 
     @rule(node=st.sampled_from(["node-1", "node-2"]))
     def node_goes_down(self, node: str) -> None:
@@ -239,6 +249,19 @@ class Life(RuleBasedStateMachine):
         if self._wanted().rules.restart_scope is Scope.POD and record.attempt == 1 and not self.in_place:
             replaced = sum(sum(one.replaced.values()) for one in record.roles.values())
             assert replaced == record.restarts + record.disruptions
+
+    @invariant()
+    def restarts_are_told_once_each_with_its_cause(self) -> None:
+        record = self._record()
+        if record is None or self.wiped:
+            return
+        told = Counter(one.cause for one in record.restarted)
+        assert told.total() <= RESTARTS
+        assert told[Why.EXIT] + told[Why.SIGNAL] <= len(self.world.failed) + self.in_place
+        taken = [one for one in record.restarted if one.cause in (Why.DELETED, Why.PREEMPTED)]
+        deleted = Counter((role, index) for role, index, _ in self.world.deleted)
+        assert Counter((one.role, one.index) for one in taken) <= deleted
+        assert not told[Why.CONTAINER], "the word is for metrics"
 
     def _converged(self, wanted: Workload, record: Record) -> None:
         pods = self.world.pods.values()

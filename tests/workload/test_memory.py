@@ -62,6 +62,12 @@ def test_remember(case: Case) -> None:
     assert remember(JOB, after, seen(*case.pods), later(2)) == after, "what is known is not learnt again"
 
 
+def test_a_container_that_restarted_in_place_is_told_with_its_cause() -> None:
+    after = remember(JOB, known(), seen(pod(0), pod(1, in_place_restarts=2, last_exit_code=9)), later(1))
+    told = [(one.index, one.cause, one.rung, one.exit_code) for one in after.restarted]
+    assert told == [(1, "Exit", "Container", 9)]
+
+
 def test_the_generation_never_goes_back() -> None:
     assert remember(JOB, Record(since=NOW, generation=9), Observed(), NOW).generation == 9
 

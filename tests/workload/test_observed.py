@@ -16,8 +16,9 @@ def observed(**parts: object) -> ObservedPod:
     return seen
 
 
-def ended(code: int, name: str = "main") -> dict[str, object]:
-    return {"name": name, "state": {"terminated": {"exitCode": code}}}
+def ended(code: int, name: str = "main", reason: str = "Error", finished: int = 0) -> dict[str, object]:
+    how = {"exitCode": code, "reason": reason, "finishedAt": f"2030-01-01T00:00:0{finished}Z"}
+    return {"name": name, "state": {"terminated": how}}
 
 
 class Case(Struct):
@@ -43,6 +44,23 @@ CASES = {
     "a preemption": Case(
         {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"disrupted": True},
+    ),
+    "a preemption by the scheduler": Case(
+        {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
+        {"disrupted": True, "disruption": "PreemptionByScheduler"},
+    ),
+    "a container that took too much memory": Case(
+        {"phase": "Failed", "containerStatuses": [ended(137, reason="OOMKilled")]},
+        {"exit_code": 137, "out_of_memory": True},
+    ),
+    "how the container ended that was restarted last": Case(
+        {
+            "containerStatuses": [
+                {"name": "a", "restartCount": 1, "lastState": ended(1, finished=1)["state"]},
+                {"name": "b", "restartCount": 1, "lastState": ended(137, "b", "OOMKilled", 2)["state"]},
+            ]
+        },
+        {"last_exit_code": 137, "last_out_of_memory": True, "exit_code": None},
     ),
     "held in an init container": Case(
         {"phase": "Pending", "initContainerStatuses": [{"name": "wait", "state": {"running": {}}}]},

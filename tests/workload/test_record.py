@@ -5,11 +5,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later
-from argosy.workload import tally
+from argosy.testing.workloads import NOW, later, pod
+from argosy.workload import causes, tally
 from argosy.workload.model import Phase
 from argosy.workload.record import (
     HISTORY,
+    RESTARTS,
     Cause,
     LaterRecordError,
     Record,
@@ -30,9 +31,15 @@ FULL = Record(
     started=NOW,
     roles={
         "worker": RoleRecord(
-            phase=Phase.RUNNING, size=9, created=9, replaced={1: 2, 2: 2, 7: 1}, in_place={0: 4}, done={8: 1}
+            phase=Phase.RUNNING,
+            size=9,
+            created=9,
+            replaced={1: 2, 2: 2, 7: 1},
+            in_place={0: 4},
+            done={8: 1},
         )
     },
+    restarted=(causes.lost(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
 ).noting(NOW, "Running", "attempt 3 is running")
 
 
@@ -103,11 +110,31 @@ def test_history_is_bounded() -> None:
     assert all(len(entry.message) <= 300 for entry in record.history)
 
 
+def test_restarts_are_remembered_up_to_a_number() -> None:
+    record = Record(since=NOW)
+    for number in range(50):
+        record = record.restarting(causes.lost(pod(number, "Failed", exit_code=1), NOW, "Pod"))
+    assert len(record.restarted) == RESTARTS
+    assert record.restarted[-1].index == 49
+
+
+def test_a_cause_that_a_later_version_wrote_is_kept() -> None:
+    stored = encode(FULL)
+    stored["restarted"] = [{"at": "2030-01-01T12:00:00Z", "role": "w", "index": 0, "cause": "X", "rung": "Y"}]
+    record = decode(stored)
+    assert record is not None
+    assert encode(record) == stored
+
+
 def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
     dice = random.Random(1)
     record = Record(since=NOW)
-    for _ in range(HISTORY):
+    for number in range(HISTORY):
         record = record.noting(datetime.now(UTC), "Restarting", "x" * 300)
+        lost = pod(1000 + number, "Failed", disrupted=True, reason="Evicted", node="n" * 40)
+        said = replace(lost, message="x" * 1000, role="r" * 40)
+        told = replace(causes.lost(said, datetime.now(UTC), "Pod"), mark=causes.mark(said))
+        record = record.restarting(told)
     worker = RoleRecord(
         size=2000,
         created=2000,

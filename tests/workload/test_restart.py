@@ -20,6 +20,7 @@ class Case(Struct):
     limit: int | None = 3
     used: int = 0
     absent: tuple[tuple[str, int], ...] = ()
+    departed: tuple[ObservedPod, ...] = ()
     want_restarts: int = 0
     want_attempt: int = 1
     want_replaced: dict[int, int] = {}
@@ -55,6 +56,9 @@ CASES = {
         want_disruptions=1,
         want_causes=("Disrupted",),
     ),
+    "a pod that is preempted leaves a gap to fill": Case(
+        (pod(2, terminating=True, disruption="PreemptionByScheduler"),), want_causes=("Preempted",)
+    ),
     "the last restart is used": Case((KILLED,), used=2, want_restarts=3, want_replaced={2: 1}),
     "no restart is left": Case((KILLED,), used=3, want_restarts=3, want_ending="RestartsExhausted"),
     "none is allowed": Case((KILLED,), limit=0, want_ending="RestartsExhausted"),
@@ -73,7 +77,14 @@ CASES = {
     ),
     "a pod that was counted already is not counted again": Case((replace(KILLED, replacement=-1),)),
     "a pod of an older attempt is not counted": Case((replace(KILLED, attempt=0),)),
-    "a deleted pod leaves a gap to fill, not a failure": Case((pod(2, terminating=True),)),
+    "a deleted pod leaves a gap to fill, not a failure": Case(
+        (pod(2, terminating=True),), want_causes=("Deleted",)
+    ),
+    "so does one that was seen to go": Case(
+        (pod(0), pod(1)), departed=(pod(2, terminating=True),), want_causes=("Deleted",)
+    ),
+    "one that went and is back leaves none": Case((pod(2),), departed=(pod(2, terminating=True),)),
+    "a pod that is not to come back leaves no gap": Case((pod(2, terminating=True),), Restart.NEVER),
     "a pod being deleted starts a job anew, and uses up nothing": Case(
         (pod(2, terminating=True),), scope=Scope.JOB, want_attempt=2, want_disruptions=1
     ),
@@ -84,6 +95,15 @@ CASES = {
         want_attempt=2,
         want_disruptions=1,
         want_causes=("Deleted",),
+    ),
+    "if it was seen to go, its cause is told": Case(
+        (pod(0), pod(1)),
+        scope=Scope.JOB,
+        absent=(("worker", 2),),
+        departed=(pod(2, terminating=True, disruption="EvictionByEvictionAPI"),),
+        want_attempt=2,
+        want_disruptions=1,
+        want_causes=("Evicted",),
     ),
     "a pod merely not seen does not": Case((pod(0), pod(1)), scope=Scope.JOB),
 }
@@ -96,7 +116,8 @@ def test_repair(case: Case) -> None:
     )
     last = RoleRecord(phase=Phase.RUNNING, size=3, created=3)
     record = Record(restarts=case.used, began=NOW, roles={"worker": last})
-    repair = restart.repair(job, record, seen(*case.pods, absent=case.absent), later(5))
+    view = seen(*case.pods, absent=case.absent, departed=case.departed)
+    repair = restart.repair(job, record, view, later(5))
     after = repair.record
     assert (repair.ending.reason if repair.ending else "") == case.want_ending
     assert (after.restarts, after.attempt, after.disruptions) == (
@@ -107,7 +128,10 @@ def test_repair(case: Case) -> None:
     assert after.role("worker").replaced == case.want_replaced
     if case.want_causes:
         assert repair.causes == case.want_causes
-    assert bool(repair.causes) == (after.phase is Phase.RESTARTING)
+    assert bool(repair.causes) == bool(after.restarted)
+    begun_anew = after.restarts - case.used + after.disruptions > 0
+    assert begun_anew == (after.phase is Phase.RESTARTING)
+    assert restart.repair(job, after, view, later(6)).record.restarted == after.restarted, "told once"
 
 
 def test_the_message_says_who_how_where_and_what_is_left() -> None:

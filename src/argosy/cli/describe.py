@@ -1,4 +1,4 @@
-"""`argosy describe`: all about one run on one screen, for a person who wonders why."""
+"""`argosy describe`: all about one job on one screen, for a person who wonders why."""
 
 from datetime import UTC, datetime
 
@@ -6,12 +6,13 @@ import click
 import msgspec
 
 from argosy.cli.follow import in_order, pods_of, source_of
+from argosy.cli.jobkinds import Shown, find, shown
 from argosy.cli.jobs import output_option
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.cli.text import age, columns
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
-from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.restarts import RestartStatus
 from argosy.workload.words import many
 
 
@@ -23,54 +24,57 @@ from argosy.workload.words import many
 async def describe(
     kubeconfig: str | None, context: str | None, namespace: str, name: str, output: str
 ) -> None:
-    """Tell all about one run: phase and why, roles, pods, events."""
+    """Tell all about one job: phase and why, roles, pods, restarts, events."""
     async with connect(kubeconfig, context) as client:
+        job = await find(client, namespace, name)
         if output == "json":
-            click.echo(
-                msgspec.json.format(await client.request("GET", TrainingRun.resource.path(name, namespace)))
-            )
+            path = job.resource.path(job.metadata.name, namespace)
+            click.echo(msgspec.json.format(await client.request("GET", path)))
             return
-        run = await client.get(TrainingRun, name, namespace)
-        pods = in_order((await client.list(Pod, namespace, labels=pods_of(name))).items)
-        found = (await client.list(Event, namespace, fields=f"involvedObject.uid={run.metadata.uid}")).items
+        one = shown(job)
+        pods = in_order((await client.list(Pod, namespace, labels=pods_of(one.name))).items)
+        found = (await client.list(Event, namespace, fields=f"involvedObject.uid={one.uid}")).items
     now = datetime.now(UTC)
-    click.echo(_head(run, now))
-    click.echo("\n" + columns([("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), *_roles(run)]))
+    click.echo(_head(one, now))
+    if one.roles:
+        click.echo("\n" + columns([("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), *_roles(one)]))
     if pods:
         click.echo("\n" + columns([("POD", "PHASE", "ATTEMPT", "NODE", "AGE", "WHY"), *_pods(pods, now)]))
-    if run.status.conditions:
-        rows = [(c.type, c.status, c.reason, c.message) for c in run.status.conditions]
-        click.echo("\n" + columns([("CONDITION", "STATUS", "REASON", "MESSAGE"), *rows]))
+    if one.restart_history:
+        titles = ("RESTARTED", "ATTEMPT", "CAUSE", "RUNG", "WHAT HAPPENED")
+        click.echo("\n" + columns([titles, *_restarts(one.restart_history, now)]))
+    if one.conditions:
+        click.echo("\n" + columns([("CONDITION", "STATUS", "REASON", "MESSAGE"), *one.conditions]))
     if found:
         events = sorted(found, key=lambda event: event.last_timestamp or now)
         rows = [(age(now - (e.last_timestamp or now)), e.type, e.reason, _counted(e)) for e in events[-20:]]
         click.echo("\n" + columns([("SEEN", "TYPE", "EVENT", "MESSAGE"), *rows]))
 
 
-def _head(run: TrainingRun, now: datetime) -> str:
-    status = run.status
+def _head(one: Shown, now: datetime) -> str:
     rows = [
-        ("name", f"{run.metadata.namespace}/{run.metadata.name}"),
-        ("framework", run.spec.framework),
-        ("phase", status.phase or "Pending"),
-        ("reason", " ".join(filter(None, [status.reason, status.message]))),
-        ("attempt", f"{status.attempt} ({many(status.restarts, 'restart')})" if status.attempt else ""),
-        ("age", age(now - (run.metadata.creation_timestamp or now))),
+        ("name", f"{one.namespace}/{one.name}"),
+        ("kind", one.kind),
+        ("framework", one.framework),
+        ("phase", one.phase),
+        ("reason", " ".join(filter(None, [one.reason, one.message]))),
+        ("attempt", f"{one.attempt} ({many(one.restarts, 'restart')})" if one.attempt else ""),
+        ("age", age(now - (one.created or now))),
     ]
     return columns([row for row in rows if row[1]])
 
 
-def _roles(run: TrainingRun) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for name, wanted in sorted(run.spec.roles.items()):
-        role = run.status.roles.get(name)
-        if role is None:
-            rows.append((name, "Pending", f"0/{wanted.replicas}", "0", ""))
-        else:
-            rows.append(
-                (name, role.phase, f"{role.active}/{wanted.replicas}", str(role.restarts), role.message)
-            )
-    return rows
+def _roles(one: Shown) -> list[tuple[str, ...]]:
+    return [
+        (role.name, role.phase, f"{role.up}/{role.wanted}", str(role.restarts), role.message)
+        for role in one.roles
+    ]
+
+
+def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ...]]:
+    return [
+        (f"{age(now - one.time)} ago", str(one.attempt), one.cause, one.rung, one.message) for one in history
+    ]
 
 
 def _pods(pods: list[Pod], now: datetime) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Follows one run to its end: a line for every change of its phase, and what its pods print, as it comes.
+"""Follows one job to its end: a line for every change of its phase, and what its pods print, as it comes.
 
 Built on the engine's caches, so that a restart of the API server or a dropped connection is not noticed:
 the caches resume and tell of every pod that ever was, and what each prints is read to its end.
@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import click
 from msgspec import Struct, field
 
+from argosy.cli.jobkinds import Job, Kind, shown
 from argosy.cli.transcript import Origin, Transcript
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
@@ -82,6 +83,7 @@ class Follower:
         name: str,
         printer: Printer,
         *,
+        kind: Kind = TrainingRun,
         labels: str = "",
         tail: int | None = None,
         until_refused: bool = False,
@@ -90,6 +92,7 @@ class Follower:
         self._namespace = namespace
         self._name = name
         self._printer = printer
+        self._kind = kind
         self._labels = labels or pods_of(name)
         self._tail = tail
         self._until_refused = until_refused
@@ -101,13 +104,12 @@ class Follower:
 
     async def outcome(self) -> Outcome:
         """Follow until the end, and say which it was."""
-        runs = Cache(
-            self._client, TrainingRun, namespace=self._namespace, fields=f"metadata.name={self._name}"
-        )
-        runs.subscribe(self._run_changed)
+        named = f"metadata.name={self._name}"
+        jobs = Cache[Job](self._client, self._kind, namespace=self._namespace, fields=named)
+        jobs.subscribe(self._job_changed)
         pods = Cache(self._client, TalkingPod, namespace=self._namespace, labels=self._labels)
         pods.subscribe(self._pod_changed)
-        tasks = [asyncio.create_task(cache.run()) for cache in (runs, pods)]
+        tasks = [asyncio.create_task(cache.run()) for cache in (jobs, pods)]
         try:
             ended = await self._ended
             await self._drain(pods)
@@ -156,19 +158,19 @@ class Follower:
     def _break(self) -> None:
         self._broken_at = asyncio.get_running_loop().time()
 
-    def _run_changed(self, change: Change[TrainingRun]) -> None:
+    def _job_changed(self, change: Change[Job]) -> None:
         if change.new is None:
             self._finish("Deleted")
             return
-        status = change.new.status
-        news = (status.phase or "Pending", status.message or status.reason)
-        if status.phase in ("Succeeded", "Failed"):
+        job = shown(change.new)
+        news = (job.phase, job.message or job.reason)
+        if job.phase in ("Succeeded", "Failed"):
             self._last_words = news  # said when the pods have said theirs
-            self._finish("Succeeded" if status.phase == "Succeeded" else "Failed")
+            self._finish("Succeeded" if job.phase == "Succeeded" else "Failed")
         elif news != self._told:
             self._told = news
             self._printer.phase(self._name, *news)
-            if self._until_refused and status.reason == INVALID_SPEC and status.start_time is None:
+            if self._until_refused and job.reason == INVALID_SPEC and not job.started:
                 self._finish("Refused")
 
     def _finish(self, outcome: Outcome) -> None:

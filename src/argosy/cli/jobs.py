@@ -1,4 +1,4 @@
-"""`argosy ps`, `scale`, `suspend`, `resume` and `rm`: the everyday verbs on training runs."""
+"""`argosy ps`, `scale`, `suspend`, `resume` and `rm`: the everyday verbs on jobs."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
+from argosy.cli.jobkinds import KINDS, Job, Shown, find, find_all, shown
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.cli.submit import remove
 from argosy.cli.text import age, columns
@@ -31,23 +32,22 @@ output_option = click.option(
 async def ps(
     kubeconfig: str | None, context: str | None, namespace: str, all_namespaces: bool, output: str
 ) -> None:
-    """List training runs, the newest last."""
+    """List jobs of all kinds, the newest last."""
     async with connect(kubeconfig, context) as client:
         where = None if all_namespaces else namespace
         if output == "json":
-            body = await client.request("GET", TrainingRun.resource.path(namespace=where))
-            click.echo(msgspec.json.format(body))
+            click.echo(msgspec.json.format(await _listed(client, where)))
             return
-        found = await client.list(TrainingRun, where)
+        found = await find_all(client, where)
     now = datetime.now(UTC)
-    runs = sorted(found.items, key=lambda run: run.metadata.creation_timestamp or now)
-    rows = [_row(run, now) for run in runs]
+    jobs = sorted(map(shown, found), key=lambda job: job.created or now)
+    rows = [_row(job, now) for job in jobs]
     if all_namespaces:
-        rows = [(run.metadata.namespace, *row) for run, row in zip(runs, rows, strict=True)]
+        rows = [(job.namespace, *row) for job, row in zip(jobs, rows, strict=True)]
     if not rows:
         click.echo("no runs" if all_namespaces else f"no runs in namespace {namespace}", err=True)
         return
-    titles = ("NAME", "FRAMEWORK", "PHASE", "WORKERS", "ATTEMPT", "AGE", "MESSAGE")
+    titles = ("NAME", "KIND", "FRAMEWORK", "PHASE", "WORKERS", "ATTEMPT", "AGE", "MESSAGE")
     click.echo(columns([("NAMESPACE", *titles) if all_namespaces else titles, *rows]))
 
 
@@ -101,43 +101,63 @@ resume = _switch("resume", "resumed", suspended=False, told="Let a suspended run
 @click.command()
 @target_options
 @click.argument("names", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every run of the namespace.")
+@click.option("--all", "everything", is_flag=True, help="Every job of the namespace.")
 @asynchronous
 async def rm(
     kubeconfig: str | None, context: str | None, namespace: str, names: tuple[str, ...], everything: bool
 ) -> None:
-    """Delete runs, and wait until they and their pods are gone."""
+    """Delete jobs, and wait until they and their pods are gone."""
     if not names and not everything:
-        raise click.UsageError("name the runs to delete, or say --all")
+        raise click.UsageError("name the jobs to delete, or say --all")
     async with connect(kubeconfig, context) as client:
         if everything:
-            names = tuple(run.metadata.name for run in (await client.list(TrainingRun, namespace)).items)
-        missing = [name for name in names if not await _exists(client, namespace, name)]
-        present = [name for name in names if name not in missing]
-        await asyncio.gather(*(remove(client, namespace, name) for name in present))
+            present = {job.metadata.name: job for job in await find_all(client, namespace)}
+        else:
+            found = {name: await _found(client, namespace, name) for name in names}
+            present = {name: job for name, job in found.items() if job is not None}
+        missing = [name for name in names if name not in present]
+        await asyncio.gather(
+            *(remove(client, namespace, job.metadata.name, type(job)) for job in present.values())
+        )
     for name in present:
         click.echo(f"{name} deleted")
     if missing:
         raise click.ClickException(f"there is no run {', '.join(missing)} in namespace {namespace}")
 
 
-async def _exists(client: Client, namespace: str, name: str) -> bool:
+async def _found(client: Client, namespace: str, name: str) -> Job | None:
     try:
-        await client.get(TrainingRun, name, namespace)
+        return await find(client, namespace, name)
     except NotFound:
-        return False
-    return True
+        return None
 
 
-def _row(run: TrainingRun, now: datetime) -> tuple[str, ...]:
-    status = run.status
-    created = run.metadata.creation_timestamp or now
+async def _listed(client: Client, namespace: str | None) -> bytes:
+    """All jobs as one list, as the API server writes them."""
+    items: list[msgspec.Raw] = []
+    for kind in KINDS.values():
+        try:
+            body = await client.request("GET", kind.resource.path(namespace=namespace))
+        except NotFound:
+            if kind is TrainingRun:
+                raise
+            continue  # installed without that API
+        items += msgspec.json.decode(body, type=_Items).items
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+def _row(job: Shown, now: datetime) -> tuple[str, ...]:
     return (
-        run.metadata.name,
-        run.spec.framework,
-        status.phase or "Pending",
-        status.workers or "",
-        str(status.attempt or ""),
-        age(now - created),
-        status.message or status.reason or "",
+        job.name,
+        job.kind,
+        job.framework,
+        job.phase,
+        job.workers if job.started else "",
+        str(job.attempt or ""),
+        age(now - (job.created or now)),
+        job.message or job.reason,
     )

@@ -1,23 +1,23 @@
-"""`argosy logs`: what a run's pods have said, of all roles or some, once or as it comes."""
+"""`argosy logs`: what a job's pods have said, of all roles or some, once or as it comes."""
 
 import asyncio
 
 import click
 
 from argosy.cli.follow import Follower, Printer, in_order, pods_of, source_of
+from argosy.cli.jobkinds import find
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.cli.transcript import lines
 from argosy.engine.client import Client
 from argosy.engine.errors import BadRequest
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.labels import INDEX, ROLE
-from argosy.kinds.trainingrun import TrainingRun
 
 
 @click.command()
 @target_options
 @click.argument("name")
-@click.option("-f", "--follow", is_flag=True, help="Stay until the run has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Stay until the job has ended.")
 @click.option("--role", help="Only the pods of this role.")
 @click.option("--index", type=int, help="Only the pod of this index.")
 @click.option("--tail", type=click.IntRange(0), help="Only the last lines of each pod.")
@@ -32,14 +32,16 @@ async def logs(
     index: int | None,
     tail: int | None,
 ) -> None:
-    """Print or follow what a run's pods say."""
+    """Print or follow what a job's pods say."""
     chosen = ({ROLE: role} if role else {}) | ({INDEX: str(index)} if index is not None else {})
-    selector = ",".join([pods_of(name), *(f"{key}={value}" for key, value in chosen.items())])
     printer = Printer()
     async with connect(kubeconfig, context) as client:
-        await client.get(TrainingRun, name, namespace)
+        job = await find(client, namespace, name)
+        name = job.metadata.name
+        selector = ",".join([pods_of(name), *(f"{key}={value}" for key, value in chosen.items())])
         if follow:
-            await Follower(client, namespace, name, printer, labels=selector, tail=tail).outcome()
+            follower = Follower(client, namespace, name, printer, kind=type(job), labels=selector, tail=tail)
+            await follower.outcome()
             return
         pods = in_order((await client.list(Pod, namespace, labels=selector)).items)
         if not pods:

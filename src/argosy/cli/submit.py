@@ -8,6 +8,7 @@ import msgspec
 
 from argosy.cli.follow import pods_of
 from argosy.cli.here import Manifest
+from argosy.cli.jobkinds import Kind
 from argosy.engine.client import Client
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import AlreadyExists, Invalid, NotFound
@@ -36,15 +37,15 @@ async def submit(client: Client, documents: list[Manifest], namespace: str) -> S
     return submitted
 
 
-async def remove(client: Client, namespace: str, name: str) -> bool:
-    """Delete a run and wait until it and its pods are gone; True, when they are."""
+async def remove(client: Client, namespace: str, name: str, kind: Kind = TrainingRun) -> bool:
+    """Delete a job and wait until it and its pods are gone; True, when they are."""
     try:
-        await client.delete(TrainingRun, name, namespace, propagation="Foreground")
+        await client.delete(kind, name, namespace, propagation="Foreground")
     except NotFound:
         return True
     while True:
         try:
-            await client.get(TrainingRun, name, namespace)
+            await client.get(kind, name, namespace)
         except NotFound:
             pods = await client.list(Pod, namespace, labels=pods_of(name))
             if not pods.items:

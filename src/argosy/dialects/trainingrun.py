@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.dialects.conditions import conditions
+from argosy.dialects.restarts import restart_history
 from argosy.frameworks.base import Framework, Injection
 from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
@@ -55,7 +56,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import Counts, count
 from argosy.workload.plan import Emit, Plan
 from argosy.workload.record import Record, decode, encode
-from argosy.workload.waits import progress
+from argosy.workload.waits import sentence
 
 _BARE: dict[str, object] = {"spec": {"containers": [{"name": "finished"}]}}
 
@@ -123,7 +124,7 @@ class TrainingRunDialect:
         return TrainingRunStatus(
             phase=phase.value,
             reason=waiting.reason if waiting else "" if phase is Phase.SUCCEEDED else record.reason,
-            message=_message(workload, record, seen, counts),
+            message=sentence(workload, record, seen, counts),
             observed_generation=record.generation,
             attempt=_attempt(obj.status.attempt, record, seen),
             restarts=record.restarts,
@@ -136,6 +137,7 @@ class TrainingRunDialect:
             waiting_since=waiting.since if waiting else None,
             conditions=conditions(obj.status.conditions, record),
             roles=_roles(record, counts) if workload and not over else obj.status.roles,
+            restart_history=restart_history(record),
             argosy=encode(record),
         )
 
@@ -319,14 +321,6 @@ def _settled(numbers: Counts, record: Record) -> Counts:
 
 def _existing(numbers: Counts) -> int:
     return numbers.pending + numbers.active + numbers.succeeded + numbers.failed + numbers.unknown
-
-
-def _message(workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
-    if record.message:
-        return record.message
-    if record.waiting and record.waiting.message:
-        return record.waiting.message
-    return progress(workload, record, seen, counts) if workload else ""
 
 
 def _one(path: str, message: str) -> Problems:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 from argosy.kinds.definition import PRESERVE, Column, Definition, Rule
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
+from argosy.kinds.restarts import RestartStatus
 
 GROUP = "ares.io"
 FINALIZER = f"{GROUP}/ares-finalizer"
@@ -235,6 +236,10 @@ class AresJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     conditions: list[AresCondition] = field(default_factory=list)
     replica_statuses: dict[str, ReplicaStatus] = field(default_factory=dict)
     role_statuses: dict[str, RoleStatus] = field(default_factory=dict)
+    message: str = ""
+    """What a person should know of the job now, in a sentence."""
+    restart_history: list[RestartStatus] = field(default_factory=list)
+    """The last twenty restarts, the newest at the end."""
     argosy: dict[str, object] = field(default_factory=dict)
     """What the operator must remember; not for reading by others."""
 

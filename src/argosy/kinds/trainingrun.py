@@ -15,6 +15,7 @@ from argosy.kinds.definition import PRESERVE, Column, Definition, Rule, Scale
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource
+from argosy.kinds.restarts import RestartStatus
 
 WORKER = "worker"
 """The role that `kubectl scale` acts on and that the WORKERS column shows."""
@@ -354,6 +355,8 @@ class TrainingRunStatus(Struct, frozen=True, rename="camel", omit_defaults=True)
     ] = field(default_factory=list)
     roles: dict[str, RoleStatus] = field(default_factory=dict)
     """Every role by name."""
+    restart_history: list[RestartStatus] = field(default_factory=list)
+    """The last twenty restarts, the newest at the end."""
     argosy: dict[str, object] = field(default_factory=dict)
     """What the operator must remember; not for reading by others."""
 

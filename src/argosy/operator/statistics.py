@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from argosy.engine.objects import Key
+from argosy.workload.causes import Why
 from argosy.workload.model import Phase
 from argosy.workload.record import Record
-from argosy.workload.restart import Why
 
 _PHASE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 

@@ -17,6 +17,7 @@ from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile.departed import Departed
 from argosy.reconcile.memory import Memory
 from argosy.workload.observed import (
     Observed,
@@ -63,6 +64,7 @@ class Caches:
         self._going: Counter[tuple[str, str]] = Counter()
         """How many have not ended."""
         self._missed: dict[str, float] = {}
+        self._departed = Departed(clock)
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self._own = False
         self.pods.subscribe(self._pod_changed)
@@ -119,6 +121,7 @@ class Caches:
             group=self._group(uid),
             group_served=self.groups.synced,
             absent=absent,
+            departed=self._departed.of(uid),
             outcomes=tuple(memory.outcomes.values()),
         )
 
@@ -146,6 +149,11 @@ class Caches:
             return
         if new is None and pod.spec.node_name in self._missed and not self.pods.by(NODE, pod.spec.node_name):
             del self._missed[pod.spec.node_name]
+        for owner in _owners(pod):
+            if after is not None:
+                self._departed.came(owner, after)
+            elif before is not None:
+                self._departed.went(owner, before)
         self._count(pod, before, after)
         if not self._own:
             for listener in self._pod_listeners:

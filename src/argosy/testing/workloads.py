@@ -81,9 +81,13 @@ def pod(
     node: str = "",
     terminating: bool = False,
     disrupted: bool = False,
+    disruption: str = "",
+    reason: str = "",
+    out_of_memory: bool = False,
     held: bool = False,
     waiting: str = "",
     in_place_restarts: int = 0,
+    last_exit_code: int | None = None,
     created: datetime | None = NOW,
     deletion_time: datetime | None = None,
 ) -> ObservedPod:
@@ -98,10 +102,14 @@ def pod(
         exit_code=exit_code,
         node=node,
         terminating=terminating,
-        disrupted=disrupted,
+        disrupted=disrupted or bool(disruption),
+        disruption=disruption,
+        reason=reason,
+        out_of_memory=out_of_memory,
         held=held,
         waiting=waiting,
         in_place_restarts=in_place_restarts,
+        last_exit_code=last_exit_code,
         created=created,
         deletion_time=deletion_time,
     )
@@ -116,5 +124,15 @@ def pods(letters: str, role: str = "worker") -> tuple[ObservedPod, ...]:
     )
 
 
-def seen(*observed: ObservedPod, absent: Sequence[tuple[str, int]] = ()) -> Observed:
-    return Observed(pods=observed, absent=frozenset(absent))
+def seen(
+    *observed: ObservedPod,
+    absent: Sequence[tuple[str, int]] = (),
+    departed: Sequence[ObservedPod] = (),
+    nodes_down: Sequence[str] = (),
+) -> Observed:
+    return Observed(
+        pods=observed,
+        absent=frozenset(absent),
+        departed=tuple(departed),
+        nodes_down=frozenset(nodes_down),
+    )

@@ -75,6 +75,10 @@ class World:
         self.known_pods: dict[str, ObservedPod] = {}
         self.past: list[dict[str, ObservedPod]] = [{}]
         self.absent: set[tuple[str, int]] = set()
+        self.departed: dict[str, ObservedPod] = {}
+        """Pods that the caches saw go, until there is another of their name."""
+        self.deleted: set[tuple[str, int, str]] = set()
+        """Role, index and uid of pods that were deleted, by the operator or by others."""
 
     # What the operator does.
 
@@ -124,12 +128,17 @@ class World:
             children=dict(self.children),
             group=self.group,
             absent=frozenset(self.absent),
+            departed=tuple(pod for name, pod in self.departed.items() if name not in self.known_pods),
         )
 
     def sync(self) -> None:
         """The caches catch up."""
         self.known_job = self.job
-        self.known_pods = dict(self.pods)
+        known, self.known_pods = self.known_pods, dict(self.pods)
+        self.departed |= {
+            name: replace(pod, terminating=True) for name, pod in known.items() if name not in self.pods
+        }
+        self.departed = {name: pod for name, pod in self.departed.items() if name not in self.pods}
 
     def restart(self, age: int) -> None:
         """The operator comes back with nothing but a list of pods, which may be some versions old."""
@@ -137,6 +146,7 @@ class World:
         self.known_job = self.job
         self.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
         self.absent.clear()
+        self.departed.clear()
 
     # What users and the cluster do.
 
@@ -162,9 +172,11 @@ class World:
         self._remember_past()
 
     def terminate(self, pod: ObservedPod) -> None:
+        self.deleted.add((pod.role, pod.index, pod.uid))
         self.update(replace(pod, terminating=True, deletion_time=self.now + timedelta(seconds=30)))
 
     def remove(self, pod: ObservedPod) -> None:
+        self.deleted.add((pod.role, pod.index, pod.uid))
         self.pods.pop(pod.name, None)
         self._remember_past()
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.workload.causes import restarted_in_place
 from argosy.workload.model import Phase, Restart, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import present
@@ -27,14 +28,14 @@ def remember(workload: Workload, record: Record | None, seen: Observed, now: dat
     record = replace(record, generation=max(record.generation, workload.generation))
     record = _believe_labels(record, seen, workload.limits.restarts)
     roles = {name: _remember_role(role, record, seen, now) for name, role in workload.roles.items()}
-    return _counted_in_place(replace(record, roles=roles))
+    return _counted_in_place(record, replace(record, roles=roles), seen, now)
 
 
 def told_by_pods(before: Record | None, plan: Plan, seen: Observed) -> bool:
     """Whether the plan's Record, if it were lost, would be remembered from pods.
 
     So it is as long as pods are only made, for the first time or in a gap: nothing is counted for that, and
-    whether pods are missing is there to be seen.
+    whether pods are missing is there to be seen. Only who took the pod of a gap would not be told.
     """
     if seen.outcomes or not all(isinstance(one, _MAKING) for one in plan.actions):
         return False
@@ -53,7 +54,7 @@ def _first(record: Record) -> bool:
 
 
 def _without_words(record: Record) -> Record:
-    return replace(record, phase=Phase.PENDING, since=None, reason="", message="", waiting=None)
+    return replace(record, phase=Phase.PENDING, since=None, reason="", message="", waiting=None, restarted=())
 
 
 def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
@@ -130,12 +131,19 @@ def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
     return {**last.in_place, **{index: max(n, last.in_place.get(index, 0)) for index, n in counts.items()}}
 
 
-def _counted_in_place(record: Record) -> Record:
+def _counted_in_place(before: Record, record: Record, seen: Observed, now: datetime) -> Record:
     """Container restarts that were not seen before are failures like any other."""
     for name, role in record.roles.items():
         total = sum(role.in_place.values())
         fresh = total - role.in_place_counted
         if fresh > 0:
+            known = before.role(name).in_place
+            told = [
+                restarted_in_place(pod, now)
+                for pod in present(record, name, seen)
+                if role.in_place.get(pod.index, 0) > known.get(pod.index, 0)
+            ]
             role = replace(role, in_place_counted=total, restarts=role.restarts + fresh)
             record = replace(record.with_role(name, role), restarts=record.restarts + fresh)
+            record = record.restarting(*told)
     return record

@@ -15,7 +15,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ContainerStatus, Pod, PodGroup
+from argosy.kinds.kubernetes import ContainerStatus, Pod, PodGroup, Terminated
+from argosy.kinds.meta import Condition
 from argosy.workload.model import Json, Phase, RolePolicy
 
 
@@ -40,11 +41,18 @@ class ObservedPod(Struct, frozen=True):
     exit_code: int | None = None
     """Of the first container that ended badly, else of the first that ended."""
     container: str = ""
+    out_of_memory: bool = False
+    """That container was killed for the memory it took."""
     first_exit_code: int | None = None
     """Of the first container that ended, in their order."""
     in_place_restarts: int = 0
+    last_exit_code: int | None = None
+    """Before its last restart in place: of the container that was restarted last."""
+    last_out_of_memory: bool = False
     disrupted: bool = False
     """Ended by the cluster (eviction, preemption, node shutdown), not by its own program."""
+    disruption: str = ""
+    """The reason of its condition DisruptionTarget."""
     held: bool = False
     """Still in an init container."""
     waiting: str = ""
@@ -116,6 +124,9 @@ class Observed(Struct, frozen=True, dict=True):
     absent: frozenset[tuple[str, int]] = frozenset()
     """Places (role, index) whose pod the API itself, not a cache, said does not exist (answer to
     ConfirmPod)."""
+    departed: tuple[ObservedPod, ...] = ()
+    """Pods that were seen to go and whose places are empty since, as they were last. Where this is lost
+    nobody is told who took them."""
     outcomes: tuple[Outcome, ...] = ()
 
     def down(self, policy: RolePolicy) -> frozenset[str]:
@@ -151,7 +162,8 @@ def observe_pod(pod: Pod) -> ObservedPod | None:
         role = meta.labels[labels.ROLE]
     except (KeyError, ValueError):
         return None
-    code, container = _exit(status.container_statuses) or _exit(status.init_container_statuses) or (None, "")
+    name, ended = _exit(status.container_statuses) or _exit(status.init_container_statuses) or ("", None)
+    last, disruption = _last_exit(status.container_statuses), _disruption(pod)
     waiting, waiting_message = _waiting(pod)
     return ObservedPod(
         name=meta.name,
@@ -167,11 +179,15 @@ def observe_pod(pod: Pod) -> ObservedPod | None:
         node=pod.spec.node_name,
         reason=status.reason,
         message=status.message,
-        exit_code=code,
-        container=container,
+        exit_code=ended.exit_code if ended else None,
+        container=name,
+        out_of_memory=ended is not None and ended.reason == _OUT_OF_MEMORY,
         first_exit_code=_first_exit(status.container_statuses),
         in_place_restarts=sum(one.restart_count for one in status.container_statuses),
-        disrupted=_disrupted(pod),
+        last_exit_code=last.exit_code if last else None,
+        last_out_of_memory=last is not None and last.reason == _OUT_OF_MEMORY,
+        disrupted=disruption is not None or (status.phase == "Failed" and status.reason in _DISRUPTED),
+        disruption=disruption.reason if disruption else "",
         held=status.phase == "Pending" and _held(status.init_container_statuses),
         waiting=waiting,
         waiting_message=waiting_message,
@@ -206,20 +222,29 @@ _DISRUPTED = frozenset(
     {"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "Shutdown", "NodeAffinity"}
 )
 
+_OUT_OF_MEMORY = "OOMKilled"
 
 _SAME_WAIT = {"ErrImagePull": "ImagePullBackOff"}
 """A node goes back and forth between these; to a reader, and to the status, they are one wait."""
 
 
-def _disrupted(pod: Pod) -> bool:
-    if pod.status.phase == "Failed" and pod.status.reason in _DISRUPTED:
-        return True
-    return any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
+def _disruption(pod: Pod) -> Condition | None:
+    """The condition with which Kubernetes marks a pod that it takes away."""
+    return next(
+        (one for one in pod.status.conditions if one.type == "DisruptionTarget" and one.status == "True"),
+        None,
+    )
 
 
-def _exit(statuses: list[ContainerStatus]) -> tuple[int, str] | None:
-    ended = [(one.state.terminated.exit_code, one.name) for one in statuses if one.state.terminated]
-    return next((one for one in ended if one[0] != 0), ended[0] if ended else None)
+def _exit(statuses: list[ContainerStatus]) -> tuple[str, Terminated] | None:
+    ended = [(one.name, one.state.terminated) for one in statuses if one.state.terminated]
+    return next((one for one in ended if one[1].exit_code != 0), ended[0] if ended else None)
+
+
+def _last_exit(statuses: list[ContainerStatus]) -> Terminated | None:
+    """How the container ended that was restarted in its place last."""
+    ended = [one.last_state.terminated for one in statuses if one.last_state.terminated]
+    return max(ended, key=lambda one: one.finished_at.timestamp() if one.finished_at else 0.0, default=None)
 
 
 def _first_exit(statuses: list[ContainerStatus]) -> int | None:

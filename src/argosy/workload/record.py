@@ -18,6 +18,7 @@ from argosy.workload.model import Json, Phase
 
 VERSION = 1
 HISTORY = 20
+RESTARTS = 20
 
 
 class Cause(Struct, frozen=True, omit_defaults=True):
@@ -34,6 +35,32 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     at: datetime
     reason: str
     message: str
+
+
+class Restarted(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One restart: what was lost to which cause, and how much was started anew for it.
+
+    The words for people are made from this (`words.restarted`). Cause and rung are plain text, so that a word
+    of a later version is kept like any other.
+    """
+
+    at: datetime
+    role: str
+    index: int
+    cause: str
+    """One of `causes.Why`."""
+    rung: str
+    """Container, Pod, Role or Job."""
+    attempt: int = 1
+    """The attempt that the loss happened in."""
+    exit_code: int | None = None
+    node: str = ""
+    detail: str = ""
+    """What the cluster said of it."""
+    others: int = 0
+    """Pods that were lost with it, and came back by the same restart."""
+    mark: int = 0
+    """Of a pod that others took away: `causes.mark`, by which it is known when it is seen again."""
 
 
 class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -93,6 +120,8 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """No pod is created before."""
     roles: Mapping[str, RoleRecord] = field(default_factory=dict)
     history: tuple[Entry, ...] = ()
+    restarted: tuple[Restarted, ...] = ()
+    """The last restarts, the newest at the end."""
     unknown: Mapping[str, object] = field(default_factory=dict)
     """Fields written by a later version, kept."""
 
@@ -109,6 +138,10 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """The record with one more line of history; the oldest line goes when there are too many."""
         return replace(self, history=(*self.history, Entry(at, reason, message[:300]))[-HISTORY:])
 
+    def restarting(self, *restarts: Restarted) -> "Record":
+        """The record that remembers these restarts too; the oldest go when there are too many."""
+        return replace(self, restarted=(*self.restarted, *restarts)[-RESTARTS:]) if restarts else self
+
 
 _FRESH = RoleRecord()
 
@@ -121,6 +154,8 @@ def encode(record: Record) -> dict[str, object]:
         built["roles"] = {name: _encode_role(role) for name, role in sorted(record.roles.items())}
     if record.history:
         built["history"] = msgspec.to_builtins(list(record.history))  # a list, as it comes back
+    if record.restarted:
+        built["restarted"] = msgspec.to_builtins(list(record.restarted))
     built["version"] = record.version
     return {**unknown, **built} if isinstance(unknown, dict) else built
 
@@ -164,9 +199,7 @@ _ROLE_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(RoleR
 
 
 def _encode_role(role: RoleRecord) -> object:
-    built: dict[str, object] = msgspec.to_builtins(
-        replace(role, replaced={}, in_place={}, done={}, gone={}, unknown={})
-    )
+    built: dict[str, object] = msgspec.to_builtins(replace(role, unknown={}, **{key: {} for key in _TALLIES}))
     for name, wire in _TALLIES.items():
         numbers: Mapping[int, int] = getattr(role, name)
         if numbers:

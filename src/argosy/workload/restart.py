@@ -7,61 +7,46 @@ own failure uses up a restart; what the cluster takes away (eviction, deletion, 
 """
 
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import words
+from argosy.workload.causes import Why, lost, mark
 from argosy.workload.model import Limits, Phase, Restart, Role, RolePolicy, Scope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Ending
-from argosy.workload.places import present
-from argosy.workload.record import Record, RoleRecord
-
-
-class Why(StrEnum):
-    """What made a restart necessary, for those who count."""
-
-    EXIT = "Exit"
-    """A program ended with an exit code that is not 0."""
-    SIGNAL = "Signal"
-    """A program was killed, by the kernel for its memory or by somebody."""
-    FAILED = "Failed"
-    """A pod failed and there is no exit code to tell why."""
-    COMPLETED = "Completed"
-    """A program came to its end in a role that is to run for ever."""
-    CONTAINER = "Container"
-    """A container was restarted in its place by the node."""
-    DISRUPTED = "Disrupted"
-    """The cluster took the pod away: eviction, preemption, shutdown of a node."""
-    DELETED = "Deleted"
-    """Somebody deleted the pod."""
-    NODE_DOWN = "NodeDown"
-    """The pod's node does not answer."""
+from argosy.workload.places import current, present
+from argosy.workload.record import RESTARTS, Record, Restarted, RoleRecord
 
 
 class Loss(Struct, frozen=True):
     """A place whose pod must be replaced."""
 
-    role: str
-    index: int
+    told: Restarted
+    """What is remembered of it; its rung is only known when all losses are."""
     counted: bool
-    words: str
-    why: Why
     lived: float | None = None
     """Seconds since the pod was created."""
 
     @property
+    def role(self) -> str:
+        return self.told.role
+
+    @property
+    def index(self) -> int:
+        return self.told.index
+
+    @property
     def killed(self) -> bool:
         """Ended by a signal: likelier the cause than a peer that gave up because of it."""
-        return self.why is Why.SIGNAL
+        return self.told.cause in (Why.SIGNAL, Why.OUT_OF_MEMORY)
 
 
 class Repair(Struct, frozen=True):
     record: Record
     ending: Ending | None = None
-    causes: tuple[Why, ...] = ()
+    causes: tuple[str, ...] = ()
     """One for every restart: of a pod, or of all at once."""
 
 
@@ -70,31 +55,70 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     limit = workload.limits.restarts
     kept = _kept(workload, record, seen) if workload.limits.kept_failures else 0
     if limit is not None and record.restarts + kept > limit:
-        needed = words.many(record.restarts + kept, "restart")
-        said = f"{needed} were needed and {limit} allowed (limits.restarts)"
-        return Repair(record, Ending(Phase.FAILED, "RestartsExhausted", said))
+        return Repair(record, _overrun(record, kept, limit))
     losses = [
         loss
         for role in workload.roles.values()
         if record.role(role.name).phase is not Phase.SUCCEEDED
         for loss in _losses(workload, role, record, seen, now)
     ]
+    gaps = _gaps(workload, record, seen, now)
+    record = record.restarting(*gaps)
     if not losses:
-        return Repair(record)
+        return Repair(record, causes=tuple(gap.cause for gap in gaps))
     counted = [loss for loss in losses if loss.counted]
     scope = workload.rules.restart_scope
     used = len(counted) if scope is Scope.POD else min(1, len(counted))
     if limit is not None and counted and record.restarts + used + kept > limit:
-        return Repair(record, _exhausted(limit, _likeliest(counted).words))
+        return Repair(record, _exhausted(limit, words.restarted(_likeliest(counted).told)))
     record = replace(
         record, restarts=record.restarts + used, disruptions=record.disruptions + len(losses) - len(counted)
     )
     message = _message(losses, scope, record, limit)
-    record = _replaced(workload, record, losses, now).noting(now, "Restarting", message)
+    told = _told(losses, scope)
+    record = _replaced(workload, record, losses, now).noting(now, "Restarting", message).restarting(*told)
     since = record.since if record.phase is Phase.RESTARTING else now
     record = replace(record, phase=Phase.RESTARTING, since=since, reason="Restarting", message=message)
-    told = losses if scope is Scope.POD else [_likeliest(counted or losses)]
-    return Repair(record, causes=tuple(loss.why for loss in told))
+    return Repair(record, causes=tuple(one.cause for one in (*gaps, *told)))
+
+
+def _told(losses: list[Loss], scope: Scope) -> list[Restarted]:
+    """One restart for each pod, or one for all of them."""
+    if scope is Scope.POD:
+        return [replace(loss.told, rung=scope) for loss in losses]
+    first = _likeliest([loss for loss in losses if loss.counted] or losses)
+    return [replace(first.told, rung=scope, others=len(losses) - 1)]
+
+
+def _gaps(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[Restarted]:
+    """Pods that others took away and that merely leave a gap to fill: each is told once.
+
+    Nothing hangs on it but what people read. So it takes only what was seen to go, never what is not seen,
+    and looks at no more pods at once than are remembered.
+    """
+    if workload.rules.restart_scope is not Scope.POD:
+        return []
+    beside = {role.name for role in workload.roles.values() if role.beside}
+    going = (pod for pod in seen.pods if pod.terminating and pod.role not in beside)
+    taken = {(pod.role, pod.index): pod for pod in (*seen.departed, *going)}
+    if not taken:
+        return []
+    gaps = [taken[place] for place in sorted(taken) if _leaves_gap(workload, record, taken[place], seen)]
+    known = {one.mark for one in record.restarted}
+    return [
+        replace(lost(pod, now, Scope.POD, seen.nodes_down), mark=mark(pod))
+        for pod in gaps[:RESTARTS]
+        if mark(pod) not in known
+    ]
+
+
+def _leaves_gap(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
+    role, last = workload.roles.get(pod.role), record.role(pod.role)
+    if role is None or role.restart is Restart.NEVER or not current(record, pod):
+        return False
+    if last.phase is not Phase.RUNNING or pod.index >= last.created or pod.index in last.done:
+        return False
+    return all(other.terminating for other in seen.by_place.get((pod.role, pod.index), ()))
 
 
 def _kept(workload: Workload, record: Record, seen: Observed) -> int:
@@ -147,13 +171,16 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
         if _is_lost(role, pod, seen) or (pod.terminating and (whole or role.beside)):
             lived = (now - pod.created).total_seconds() if pod.created else None
             counted = pod.phase == "Failed" and not (pod.disrupted or pod.terminating)
-            losses.append(Loss(role.name, pod.index, counted, _fate(pod), _why(pod), lived))
+            losses.append(Loss(lost(pod, now, down=seen.nodes_down), counted, lived))
     if whole and last.phase is Phase.RUNNING:
+        departed = {(pod.role, pod.index): pod for pod in seen.departed if current(record, pod)}
         for index in range(min(last.size, last.created)):
-            gone = (role.name, index) in seen.absent and not seen.by_place.get((role.name, index))
+            place = (role.name, index)
+            gone = place in seen.absent and not seen.by_place.get(place)
             if gone and index not in last.done:
-                said = f"{words.place(role.name, index)} was deleted"
-                losses.append(Loss(role.name, index, False, said, Why.DELETED))
+                unseen = Restarted(now, role.name, index, Why.DELETED, "", record.attempt)
+                told = lost(departed[place], now, down=seen.nodes_down) if place in departed else unseen
+                losses.append(Loss(told, counted=False))
     return sorted(losses, key=lambda loss: loss.index)
 
 
@@ -163,26 +190,6 @@ def _is_lost(role: Role, pod: ObservedPod, seen: Observed) -> bool:
     if pod.ended:
         return replaces(role, pod)
     return pod.node in seen.down(role.policy or RolePolicy())
-
-
-def _fate(pod: ObservedPod) -> str:
-    if pod.ended or pod.terminating:
-        return words.fate(pod)
-    return f"{words.place(pod.role, pod.index)} is on {pod.node}, which does not answer"
-
-
-def _why(pod: ObservedPod) -> Why:
-    if pod.disrupted:
-        return Why.DISRUPTED
-    if pod.terminating:
-        return Why.DELETED
-    if not pod.ended:
-        return Why.NODE_DOWN
-    if pod.phase == "Succeeded":
-        return Why.COMPLETED
-    if pod.exit_code is None:
-        return Why.FAILED
-    return Why.SIGNAL if words.signal_name(pod.exit_code) else Why.EXIT
 
 
 def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datetime) -> Record:
@@ -250,14 +257,22 @@ def _message(losses: list[Loss], scope: Scope, record: Record, limit: int | None
         Scope.JOB: f"starting attempt {record.attempt + 1}",
     }[scope]
     if not counted:
-        return f"{first.words}{others}; {doing}"
+        return f"{words.restarted(first.told)}{others}; {doing}"
     budget = f"{record.restarts} of {limit}" if limit is not None else f"{record.restarts}"
-    return f"{first.words}{others}; {doing}, {budget} restarts used"
+    return f"{words.restarted(first.told)}{others}; {doing}, {budget} restarts used"
 
 
 def _likeliest(losses: list[Loss]) -> Loss:
     """The loss to tell people of first."""
     return next((loss for loss in losses if loss.killed), losses[0])
+
+
+def _overrun(record: Record, kept: int, limit: int) -> Ending:
+    """The ending of a job whose containers were restarted by nodes, or whose pods failed and are kept."""
+    last = f"{words.restarted(record.restarted[-1])}; " if record.restarted else ""
+    needed = words.many(record.restarts + kept, "restart")
+    said = f"{last}{needed} were needed and {limit} allowed (limits.restarts)"
+    return Ending(Phase.FAILED, "RestartsExhausted", said)
 
 
 def _exhausted(limit: int, why: str) -> Ending:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from argosy.kinds.wrong import together
 from argosy.workload import words
+from argosy.workload.causes import mark
 from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
 from argosy.workload.invalid import INVALID_SPEC
@@ -19,7 +20,7 @@ from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
 from argosy.workload.phases import Counts
 from argosy.workload.places import all_present
 from argosy.workload.pods import Missing
-from argosy.workload.record import Cause, Record
+from argosy.workload.record import Cause, Record, Restarted
 
 _REFUSALS = {
     Result.INVALID: "Invalid",
@@ -42,6 +43,27 @@ def waiting(
         record = record.noting(now, reason, message)
     since = last.since if last and last.reason == reason else now
     return replace(record, waiting=Cause(reason, message, since))
+
+
+def sentence(workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
+    """What a person should know of the job now: what happened to it, else for what it waits, else how far it
+    is."""
+    if record.message:
+        return record.message
+    waiting = record.waiting.message if record.waiting else ""
+    now = waiting or (progress(workload, record, seen, counts) if workload else "")
+    return "; ".join(part for part in (_gap(record, seen), now) if part)
+
+
+def _gap(record: Record, seen: Observed) -> str:
+    """The last pod that others took away, until another runs in its place."""
+    taken = (one for one in reversed(record.restarted) if one.mark and one.attempt == record.attempt)
+    return next((words.restarted(one) for one in taken if not _filled(one, seen)), "")
+
+
+def _filled(gap: Restarted, seen: Observed) -> bool:
+    there = seen.by_place.get((gap.role, gap.index), ())
+    return any(pod.phase in ("Running", "Succeeded") and mark(pod) != gap.mark for pod in there)
 
 
 def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:

@@ -5,10 +5,12 @@ job is Pending, and a definition that cannot be run is a failed job that an edit
 """
 
 import json
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from argosy.dialects.ares.conditions import conditions
+from argosy.dialects.ares.conditions import conditions, in_words
+from argosy.dialects.restarts import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase, Role, Workload
@@ -16,6 +18,7 @@ from argosy.workload.observed import Observed, ObservedPod, Result
 from argosy.workload.phases import Counts, count
 from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord, encode
+from argosy.workload.waits import sentence
 
 _CREATE_ERRORS = (Result.REFUSED, Result.FAILED)
 _NAMED = 3
@@ -25,7 +28,10 @@ _NAMED = 3
 def project(obj: AresJob, workload: Workload | None, record: Record, seen: Observed) -> AresJobStatus:
     """The whole status; its time of writing is put in by `stamped`."""
     last = obj.status
-    roles = _roles(obj, workload, record, seen)
+    wanted = workload.roles if workload else {}
+    counts = {name: count(role, record, seen) for name, role in wanted.items()}
+    over = record.finished is not None and last.completion_time is not None
+    roles = _roles(obj, workload, record, seen, counts)
     phase = shown_phase(last, record)
     return AresJobStatus(
         phase=phase,
@@ -39,6 +45,8 @@ def project(obj: AresJob, workload: Workload | None, record: Record, seen: Obser
             name: ReplicaStatus(one.active, one.succeeded, one.failed) for name, one in roles.items()
         },
         role_statuses=roles,
+        message=last.message if over else in_words(sentence(workload, record, seen, counts)),
+        restart_history=restart_history(record),
         argosy=encode(record),
     )
 
@@ -56,7 +64,9 @@ def shown_phase(last: AresJobStatus, record: Record) -> str:
     return Phase.PENDING.value if record.phase is Phase.SUSPENDED else record.phase.value
 
 
-def _roles(obj: AresJob, workload: Workload | None, record: Record, seen: Observed) -> dict[str, RoleStatus]:
+def _roles(
+    obj: AresJob, workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]
+) -> dict[str, RoleStatus]:
     """Every role; after the end they stay as they were then."""
     last = obj.status.role_statuses
     if workload is None or (record.finished and obj.status.completion_time):
@@ -64,13 +74,14 @@ def _roles(obj: AresJob, workload: Workload | None, record: Record, seen: Observ
     if invalid(record):
         return {}
     return {
-        name: _role(role, last.get(name, RoleStatus()), record, seen) for name, role in workload.roles.items()
+        name: _role(role, last.get(name, RoleStatus()), record, seen, counts[name])
+        for name, role in workload.roles.items()
     }
 
 
-def _role(role: Role, last: RoleStatus, record: Record, seen: Observed) -> RoleStatus:
+def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: Counts) -> RoleStatus:
     remembered = record.role(role.name)
-    numbers = _folded(count(role, record, seen), record)
+    numbers = _folded(counts, record)
     reason, message = _why(role, last, remembered, record, seen)
     return RoleStatus(
         phase=remembered.phase.value,

@@ -1,0 +1,123 @@
+"""What was lost and why, told alike of both kinds of job, by kubectl and by `argosy describe`."""
+
+from typing import cast
+
+from argosy.testing.badday import wait_for
+from argosy.testing.builders import pod_template, run
+from argosy.testing.grounds import IMAGE
+from argosy.testing.tenants import Json, Tenant
+
+OBEDIENT = "trap 'exit 143' TERM; until [ -s /tmp/end ]; do sleep 0.1; done; exit $(cat /tmp/end)"
+"""A worker that ends with the code that it is told."""
+TEMPLATE = pod_template(IMAGE, command=["sh", "-c", OBEDIENT])
+
+
+def ares(name: str) -> Json:
+    role = {"replicas": 3, "restartPolicy": "OnFailure", "template": TEMPLATE}
+    spec = {"frameworkType": "custom", "roleSpecs": {"worker": role}}
+    return {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_run_tells_of_a_code_a_signal_and_a_deletion(tenant: Tenant) -> None:
+    tenant.apply(run("told").role("worker", 3, restart="OnFailure", template=TEMPLATE))
+    _until_up(tenant, "tr", "told")
+    for index, code in ((0, 7), (1, 137)):
+        _end(tenant, "told", index, code)
+        _until_restarts(tenant, "tr", "told", index + 1)
+    tenant.kubectl("delete", "pod", "told-worker-2")
+    history = _until_restarts(tenant, "tr", "told", 3)
+    assert [_essence(one) for one in history] == [
+        ("worker", 0, "Exit", "Pod", 7, ""),
+        ("worker", 1, "Signal", "Pod", 137, "SIGKILL"),
+        ("worker", 2, "Deleted", "Pod", None, ""),
+    ]
+    _described(tenant, "tr", "told", history)
+
+
+def test_an_aresjob_tells_the_same(tenant: Tenant) -> None:
+    """Its nodes restart containers in their place; a pod that goes is another after that."""
+    tenant.apply(ares("heard"))
+    _until_up(tenant, "aj", "heard")
+    for index, code in ((0, 7), (1, 137)):
+        _end(tenant, "heard", index, code)
+        _until_restarts(tenant, "aj", "heard", index + 1)
+    tenant.kubectl("delete", _pod(tenant, "heard", 2))
+    history = _until_restarts(tenant, "aj", "heard", 3)
+    assert [_essence(one) for one in history] == [
+        ("worker", 0, "Exit", "Container", 7, ""),
+        ("worker", 1, "Signal", "Container", 137, "SIGKILL"),
+        ("worker", 2, "Deleted", "Pod", None, ""),
+    ]
+    _described(tenant, "aj", "heard", history)
+
+
+def test_the_everyday_verbs_know_aresjobs(tenant: Tenant) -> None:
+    script = ["sh", "-c", "echo hello; until [ -s /tmp/end ]; do sleep 0.1; done"]
+    role = {"replicas": 1, "template": pod_template(IMAGE, command=script)}
+    tenant.apply({**ares("known"), "spec": {"frameworkType": "custom", "roleSpecs": {"worker": role}}})
+    wait_for(lambda: "hello" in tenant.argosy("logs", "known", code=None).stdout, "it says hello", 90)
+    assert tenant.argosy("logs", "known").stdout == "worker-0 │ hello\n"
+    wait_for(lambda: _status(tenant, "aj", "known").get("phase") == "Running", "it runs", 90)
+    rows = [line.split() for line in tenant.argosy("ps").stdout.splitlines()]
+    assert ["known", "AresJob", "custom", "Running", "1/1", "1"] in [row[:6] for row in rows]
+    said = tenant.argosy("describe", "aj/known").stdout
+    assert "AresJob" in said
+    assert "known-worker-0" in said
+    assert tenant.argosy("rm", "known").stdout == "known deleted\n"
+    assert "not found" in tenant.kubectl("get", "aj", "known", code=1).stderr
+
+
+def _end(tenant: Tenant, name: str, index: int, code: int) -> None:
+    tenant.kubectl("exec", _pod(tenant, name, index), "--", "sh", "-c", f"echo {code} > /tmp/end")
+
+
+def _pod(tenant: Tenant, name: str, index: int) -> str:
+    chosen = f"argosy.dev/job={name},argosy.dev/index={index}"
+    return tenant.kubectl("get", "pods", "-l", chosen, "-o", "name").stdout.strip()
+
+
+def _status(tenant: Tenant, kind: str, name: str) -> Json:
+    return cast("Json", tenant.get(kind, name).get("status", {}))
+
+
+def _until_up(tenant: Tenant, kind: str, name: str) -> None:
+    described = lambda: tenant.kubectl("describe", kind, name).stdout  # noqa: E731
+    wait_for(lambda: _status(tenant, kind, name).get("phase") == "Running", described, 90)
+
+
+def _until_restarts(tenant: Tenant, kind: str, name: str, count: int) -> list[Json]:
+    """The history once it is so long and all pods run again."""
+    found: list[Json] = []
+
+    def reached() -> bool:
+        status = _status(tenant, kind, name)
+        found[:] = cast("list[Json]", status.get("restartHistory", []))
+        return len(found) >= count and _all_run(tenant, name)
+
+    wait_for(reached, lambda: tenant.kubectl("describe", kind, name).stdout, 90)
+    return found
+
+
+def _all_run(tenant: Tenant, name: str) -> bool:
+    pods = cast("list[dict[str, Json]]", tenant.get("pods", "-l", f"argosy.dev/job={name}")["items"])
+    containers = [
+        one for pod in pods for one in cast("list[Json]", pod["status"].get("containerStatuses", []))
+    ]
+    return len(pods) == len(containers) == 3 and all(one["ready"] for one in containers)
+
+
+def _essence(one: Json) -> tuple[object, ...]:
+    names = ("role", "index", "cause", "rung")
+    return (*(one[name] for name in names), one.get("exitCode"), one.get("signal", ""))
+
+
+def _described(tenant: Tenant, kind: str, name: str, history: list[Json]) -> None:
+    """Each restart is there to be read, where it happened too."""
+    by_argosy = tenant.argosy("describe", name).stdout
+    by_kubectl = tenant.kubectl("describe", kind, name).stdout
+    assert "Restart History:" in by_kubectl
+    for one in history:
+        assert str(one["node"]) in str(one["message"])
+        assert str(one["message"]) in by_argosy
+        assert str(one["message"]) in by_kubectl
+    tenant.kubectl("delete", kind, name)
