@@ -6,7 +6,7 @@ it did not. A role never goes back to Starting except when the job starts anew; 
 right now is told by counts and by the job's Restarting, not by the role's phase.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
 
 from msgspec import Struct
@@ -17,6 +17,8 @@ from argosy.workload.model import Phase, Quorum, Restart, Role, RolePolicy, Work
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord
+
+_TOLD = frozenset({"Running", "Succeeded", "Failed", "Unknown"})
 
 
 class Counts(Struct, frozen=True):
@@ -78,7 +80,7 @@ def judged(workload: Workload, record: Record, seen: Observed, now: datetime) ->
 def count(role: Role, record: Record, seen: Observed) -> Counts:
     """Counts the current pods of a role; those being replaced are not current and so not counted."""
     last = record.role(role.name)
-    policy = role.policy or RolePolicy()
+    down = seen.down(role.policy or RolePolicy())
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
     numbers["Succeeded"] = sum(1 for index in last.done if index < last.size)
     known: set[int] = set(last.done)
@@ -88,7 +90,7 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
         if pod.index in last.done:
             continue
         known.add(pod.index)
-        kind = _kind(pod, policy, seen)
+        kind = _kind(pod, down)
         numbers[kind] += 1
         if kind == "Terminating":
             lost.append(pod.index)
@@ -181,12 +183,12 @@ def _steady(role: Role, record: Record, seen: Observed) -> bool:
     return counts.active + counts.succeeded + counts.unknown >= min(role.needed, last.size)
 
 
-def _kind(pod: ObservedPod, policy: RolePolicy, seen: Observed) -> str:
+def _kind(pod: ObservedPod, down: Set[str]) -> str:
     if pod.terminating:
         return "Terminating"
-    if pod.node in seen.down(policy) and not pod.ended:
+    if down and pod.node in down and not pod.ended:
         return "Failed"
-    return pod.phase if pod.phase in ("Running", "Succeeded", "Failed", "Unknown") else "Pending"
+    return pod.phase if pod.phase in _TOLD else "Pending"
 
 
 def _reached(quorum: Quorum | None, number: int, size: int) -> bool:

@@ -79,6 +79,8 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
             continue
         for index in _empty(role, record):
             there = seen.by_place.get((role.name, index), ())
+            if not blocked and len(there) == 1 and not there[0].terminating:
+                continue  # as it is for most pods at most times
             if there and not (role.beside and all(pod.terminating for pod in there)):
                 stopping += [pod.name for pod in there if pod.terminating or not current(record, pod)]
             elif _delayed(role, index, record, now):

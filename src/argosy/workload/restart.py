@@ -6,6 +6,7 @@ next number is what counts the failure, so it is counted once however often the 
 own failure uses up a restart; what the cluster takes away (eviction, deletion, a lost node) does not.
 """
 
+from collections.abc import Set
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -165,10 +166,11 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
     whole = workload.rules.restart_scope is not Scope.POD
     last = record.role(role.name)
     losses: list[Loss] = []
+    down = seen.down(role.policy or RolePolicy())
     for pod in present(record, role.name, seen):
         if pod.index in last.done:
             continue
-        if _is_lost(role, pod, seen) or (pod.terminating and (whole or role.beside)):
+        if _is_lost(role, pod, down) or (pod.terminating and (whole or role.beside)):
             lived = (now - pod.created).total_seconds() if pod.created else None
             counted = pod.phase == "Failed" and not (pod.disrupted or pod.terminating)
             losses.append(Loss(lost(pod, now, down=seen.nodes_down), counted, lived))
@@ -184,12 +186,10 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
     return sorted(losses, key=lambda loss: loss.index)
 
 
-def _is_lost(role: Role, pod: ObservedPod, seen: Observed) -> bool:
+def _is_lost(role: Role, pod: ObservedPod, down: Set[str]) -> bool:
     if pod.terminating:
         return False
-    if pod.ended:
-        return replaces(role, pod)
-    return pod.node in seen.down(role.policy or RolePolicy())
+    return replaces(role, pod) if pod.ended else pod.node in down
 
 
 def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datetime) -> Record:
