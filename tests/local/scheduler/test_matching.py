@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from argosy.local.controllers.kinds import LabelSelector, Taint, Toleration
-from argosy.local.scheduler.matching import node_wanted, ports_clash, selects, tolerates
+from argosy.kinds.placing import Toleration, tolerates
+from argosy.local.controllers.kinds import LabelSelector, Taint
+from argosy.local.scheduler.matching import node_wanted, ports_clash, selects
 from argosy.testing.objects import Json, pod
 
 LABELS = {"zone": "a", "gpus": "8"}

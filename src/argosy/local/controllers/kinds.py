@@ -12,64 +12,22 @@ from msgspec import Struct, field
 
 from argosy.kinds.kubernetes import ContainerStatus
 from argosy.kinds.meta import Condition, ObjectMeta
+from argosy.kinds.placing import (
+    Container,
+    Expression,
+    NodeAffinity,
+    Quantities,
+    Requirements,
+    Toleration,
+)
 from argosy.kinds.resource import Resource
 
-Quantities = dict[str, str | int | float]
 Template = dict[str, object]
-
-
-class Requirements(Struct):
-    requests: Quantities = field(default_factory=dict)
-    limits: Quantities = field(default_factory=dict)
-
-
-class ContainerPort(Struct, rename="camel"):
-    container_port: int
-    name: str = ""
-    protocol: str = "TCP"
-    host_port: int = 0
-    host_ip: str = field(default="", name="hostIP")
-
-
-class Container(Struct, rename="camel"):
-    name: str = ""
-    resources: Requirements = field(default_factory=Requirements)
-    ports: list[ContainerPort] = field(default_factory=list)
-    restart_policy: str = ""
-
-
-class Expression(Struct):
-    """One requirement of a label selector or of a node selector term."""
-
-    key: str
-    operator: str
-    values: list[str] = field(default_factory=list)
 
 
 class LabelSelector(Struct, rename="camel"):
     match_labels: dict[str, str] = field(default_factory=dict)
     match_expressions: list[Expression] = field(default_factory=list)
-
-
-class NodeSelectorTerm(Struct, rename="camel"):
-    match_expressions: list[Expression] = field(default_factory=list)
-    match_fields: list[Expression] = field(default_factory=list)
-
-
-class NodeSelector(Struct, rename="camel"):
-    node_selector_terms: list[NodeSelectorTerm] = field(default_factory=list)
-
-
-class PreferredTerm(Struct):
-    weight: int = 0
-    preference: NodeSelectorTerm = field(default_factory=NodeSelectorTerm)
-
-
-class NodeAffinity(Struct):
-    required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: list[PreferredTerm] = field(
-        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
 
 
 class PodAffinityTerm(Struct, rename="camel"):
@@ -97,14 +55,6 @@ class Affinity(Struct, rename="camel"):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
-
-
-class Toleration(Struct, rename="camel"):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class SpreadConstraint(Struct, rename="camel"):

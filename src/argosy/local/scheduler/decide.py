@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
+from argosy.kinds.amounts import Amounts, add, amounts, missing
 from argosy.local.scheduler.decision import Decision, GroupKey
 from argosy.local.scheduler.fit import Fitting, Refusal
 from argosy.local.scheduler.gangs import Gang, Gangs
 from argosy.local.scheduler.preempt import SINGLE, Preempting
-from argosy.local.scheduler.resources import Amounts, add, amounts, missing
 from argosy.local.scheduler.world import PodFacts, World
 
 EPOCH = datetime.fromtimestamp(0, UTC)

@@ -6,9 +6,10 @@ mean; only the resource rule names everything that is short.
 
 from collections import Counter
 
+from argosy.kinds.amounts import missing
+from argosy.kinds.placing import untolerated
 from argosy.local.controllers.kinds import Taint
-from argosy.local.scheduler.matching import node_wanted, ports_clash, untolerated
-from argosy.local.scheduler.resources import missing
+from argosy.local.scheduler.matching import node_wanted, ports_clash
 from argosy.local.scheduler.surroundings import Surroundings, surroundings
 from argosy.local.scheduler.world import PodFacts, Room, World
 

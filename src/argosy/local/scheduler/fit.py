@@ -11,8 +11,9 @@ import heapq
 
 from msgspec import Struct
 
+from argosy.kinds.placing import untolerated
 from argosy.local.scheduler.filters import describe, refusals
-from argosy.local.scheduler.matching import node_preference, untolerated
+from argosy.local.scheduler.matching import node_preference
 from argosy.local.scheduler.surroundings import Surroundings, surroundings
 from argosy.local.scheduler.world import PodFacts, Room, World
 

@@ -1,20 +1,9 @@
-"""Does this pod accept this node: labels, selector terms, taints and tolerations, host ports.
-
-The rules are those of Kubernetes' API documentation; each is a function of plain values, so that the
-scheduler, the taint eviction and the tests all ask the same question the same way.
-"""
+"""Does this pod accept this node: labels, selector terms, host ports; taints are in `kinds.placing`."""
 
 from collections.abc import Iterable, Mapping
 
-from argosy.local.controllers.kinds import (
-    ContainerPort,
-    Expression,
-    LabelSelector,
-    NodeSelectorTerm,
-    Pod,
-    Taint,
-    Toleration,
-)
+from argosy.kinds.placing import ContainerPort, holds, node_accepted, node_term_matches
+from argosy.local.controllers.kinds import LabelSelector, Pod
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -22,27 +11,14 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _holds(expression, labels) for expression in selector.match_expressions
-    )
-
-
-def node_term_matches(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
-    """An empty term matches no node, as Kubernetes has it."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    return all(_holds(expression, labels) for expression in term.match_expressions) and all(
-        _holds(expression, {"metadata.name": name}) for expression in term.match_fields
+        holds(expression, labels) for expression in selector.match_expressions
     )
 
 
 def node_wanted(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
     """The pod's nodeSelector and required node affinity accept a node of this name and these labels."""
-    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
-        return False
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    if affinity is None or affinity.required is None:
-        return True
-    return any(node_term_matches(term, name, labels) for term in affinity.required.node_selector_terms)
+    return node_accepted(pod.spec.node_selector, affinity, name, labels)
 
 
 def node_preference(pod: Pod, name: str, labels: Mapping[str, str]) -> int:
@@ -51,26 +27,6 @@ def node_preference(pod: Pod, name: str, labels: Mapping[str, str]) -> int:
     if affinity is None:
         return 0
     return sum(term.weight for term in affinity.preferred if node_term_matches(term.preference, name, labels))
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    if toleration.operator in ("Lt", "Gt"):
-        return _numeric(toleration.operator, taint.value, toleration.value)
-    return bool(toleration.key) and toleration.value == taint.value
-
-
-def untolerated(taints: Iterable[Taint], tolerations: list[Toleration], *effects: str) -> Taint | None:
-    """The first taint of these effects that no toleration covers."""
-    for taint in taints:
-        if taint.effect in effects and not any(tolerates(item, taint) for item in tolerations):
-            return taint
-    return None
 
 
 HostPort = tuple[str, int, str]
@@ -95,27 +51,3 @@ def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
         for protocol, port, address in wanted
         for other_protocol, other_port, other in held
     )
-
-
-def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
-    value = labels.get(expression.key)
-    match expression.operator:
-        case "In":
-            return value in expression.values
-        case "NotIn":
-            return value not in expression.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" if value is not None and len(expression.values) == 1:
-            return _numeric(expression.operator, value, expression.values[0])
-        case _:
-            return False
-
-
-def _numeric(operator: str, left: str, right: str) -> bool:
-    try:
-        return int(left) > int(right) if operator == "Gt" else int(left) < int(right)
-    except ValueError:
-        return False

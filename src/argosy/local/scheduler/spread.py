@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from argosy.kinds.placing import untolerated
 from argosy.local.controllers.kinds import Pod, SpreadConstraint
-from argosy.local.scheduler.matching import node_wanted, untolerated
+from argosy.local.scheduler.matching import node_wanted
 from argosy.local.scheduler.terms import Spread
 from argosy.local.scheduler.world import PodFacts, Room, World
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from argosy.kinds.placing import Expression
 from argosy.local.controllers.kinds import (
-    Expression,
     LabelSelector,
     Pod,
     PodAffinity,

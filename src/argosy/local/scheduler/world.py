@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct, field
 
+from argosy.kinds.amounts import Amounts, add, amounts, pod_requests, pod_usage, subtract
 from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.controllers.shared import group_of
 from argosy.local.scheduler.census import Census, Counted, Holder
 from argosy.local.scheduler.matching import HostPort, host_ports
-from argosy.local.scheduler.resources import Amounts, add, amounts, pod_requests, pod_usage, subtract
 from argosy.local.scheduler.terms import Term, Wishes, wishes
 
 VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
@@ -52,13 +52,13 @@ class PodFacts(Struct, frozen=True):
     @classmethod
     def of(cls, pod: Pod, priority: int = 0) -> "PodFacts":
         spec = pod.spec
-        requests = pod_requests(pod)
+        requests = pod_requests(pod.spec)
         ports = tuple(host_ports(pod))
         nodes = spec.affinity.node_affinity if spec.affinity else None
         shape = msgspec.json.encode(
             (sorted(requests.items()), spec.node_selector, nodes, spec.tolerations, ports)
         )
-        return cls(pod, priority, requests, pod_usage(pod), ports, wishes(pod), shape)
+        return cls(pod, priority, requests, pod_usage(pod.spec), ports, wishes(pod), shape)
 
 
 class Room(Struct):

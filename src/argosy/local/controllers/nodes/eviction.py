@@ -7,9 +7,9 @@ shortest of them; tolerations without seconds mean never.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from argosy.kinds.placing import tolerates
 from argosy.local.controllers.kinds import Pod, Taint
 from argosy.local.controllers.nodes.health import NOT_READY, UNREACHABLE
-from argosy.local.scheduler.matching import tolerates
 
 
 def leaves_at(pod: Pod, taints: Iterable[Taint], now: datetime, longest: float | None) -> datetime | None:

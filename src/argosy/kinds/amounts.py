@@ -6,15 +6,30 @@ init container counts only while nothing but the sidecars before it runs, so a p
 two.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING
 from functools import lru_cache
+from typing import Protocol
 
+from argosy.kinds.placing import Container, Quantities, Requirements
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.controllers.kinds import Container, Pod, Quantities, Requirements
 
 Amounts = dict[str, int]
 Measure = Callable[[Container], Amounts]
+
+
+class Asking(Protocol):
+    """The part of a pod's spec that says how much it needs."""
+
+    @property
+    def containers(self) -> Sequence[Container]: ...
+    @property
+    def init_containers(self) -> Sequence[Container]: ...
+    @property
+    def overhead(self) -> Quantities: ...
+    @property
+    def resources(self) -> Requirements | None: ...
+
 
 DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
@@ -32,14 +47,14 @@ def amount(name: str, text: str) -> int:
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
-def pod_requests(pod: Pod) -> Amounts:
+def pod_requests(spec: Asking) -> Amounts:
     """What must be free on a node for this pod to fit."""
-    return _pod_total(pod, container_requests)
+    return _pod_total(spec, container_requests)
 
 
-def pod_usage(pod: Pod) -> Amounts:
+def pod_usage(spec: Asking) -> Amounts:
     """What the pod is taken to use when nodes are compared: like its requests, but never nothing."""
-    return _pod_total(pod, _usage)
+    return _pod_total(spec, _usage)
 
 
 def container_requests(container: Container) -> Amounts:
@@ -65,11 +80,11 @@ def missing(asked: Mapping[str, int], used: Mapping[str, int], allocatable: Mapp
     ]
 
 
-def _pod_total(pod: Pod, of_container: Measure) -> Amounts:
-    running = _sum(of_container(container) for container in pod.spec.containers)
+def _pod_total(spec: Asking, of_container: Measure) -> Amounts:
+    running = _sum(of_container(container) for container in spec.containers)
     sidecars: Amounts = {}
     peak: Amounts = {}
-    for container in pod.spec.init_containers:
+    for container in spec.init_containers:
         asked = of_container(container)
         if container.restart_policy == "Always":
             add(sidecars, asked)
@@ -79,9 +94,9 @@ def _pod_total(pod: Pod, of_container: Measure) -> Amounts:
         peak = _larger(peak, asked)
     add(running, sidecars)
     total = _larger(running, peak)
-    if pod.spec.resources is not None:
-        total.update(_requests(pod.spec.resources))
-    add(total, amounts(pod.spec.overhead))
+    if spec.resources is not None:
+        total.update(_requests(spec.resources))
+    add(total, amounts(spec.overhead))
     return total
 
 

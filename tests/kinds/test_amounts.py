@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from argosy.local.controllers.kinds import Pod
-from argosy.local.scheduler.resources import amount, pod_requests, pod_usage
+from argosy.kinds.amounts import amount, pod_requests, pod_usage
+from argosy.local.controllers.kinds import Pod, PodSpec
 
 QUANTITIES = {
     "half a core": ("cpu", "500m", 500),
@@ -62,10 +62,10 @@ REQUESTS: dict[str, tuple[dict[str, object], dict[str, int]]] = {
 @pytest.mark.parametrize("case", REQUESTS.values(), ids=REQUESTS)
 def test_a_pod_asks_for(case: tuple[dict[str, object], dict[str, int]]) -> None:
     spec, want = case
-    assert pod_requests(msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)) == want
+    assert pod_requests(msgspec.convert(spec, PodSpec)) == want
 
 
 def test_a_pod_without_requests_is_taken_to_use_something() -> None:
     pod = msgspec.convert({"metadata": {"name": "p"}, "spec": {"containers": [{}, {}]}}, Pod)
-    assert pod_requests(pod) == {}
-    assert pod_usage(pod)["cpu"] == 200
+    assert pod_requests(pod.spec) == {}
+    assert pod_usage(pod.spec)["cpu"] == 200
