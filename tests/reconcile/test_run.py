@@ -383,8 +383,12 @@ async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded
     await crowded.go()
     assert crowded.api.log == ["create Pod mnist-worker-1"]
     crowded.pods_become("Running", 1)
+    wake = await crowded.go()
+    assert crowded.api.log == [], "it was told to run, and it does"
+    crowded.clock.seconds += wake or 0.0
     await crowded.go()
     assert crowded.api.log == ["status Running"]
+    assert [one.cause for one in crowded.api.stored().status.restart_history] == ["Deleted"]
 
 
 async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(crowded: Stage) -> None:

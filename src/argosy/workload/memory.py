@@ -13,7 +13,7 @@ from argosy.workload.causes import restarted_in_place
 from argosy.workload.model import Phase, Restart, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import present
-from argosy.workload.plan import CreatePod, EnsureChild, EnsurePodGroup, EnsureService, Plan
+from argosy.workload.plan import CreatePod, Emit, EnsureChild, EnsurePodGroup, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.times import on_this_clock
 
@@ -35,16 +35,17 @@ def told_by_pods(before: Record | None, plan: Plan, seen: Observed) -> bool:
     """Whether the plan's Record, if it were lost, would be remembered from pods.
 
     So it is as long as pods are only made, for the first time or in a gap: nothing is counted for that, and
-    whether pods are missing is there to be seen. Only who took the pod of a gap would not be told.
+    whether pods are missing, or run again, is there to be seen. Only who took the pod of a gap would not be
+    told.
     """
-    if seen.outcomes or not all(isinstance(one, _MAKING) for one in plan.actions):
+    if seen.outcomes or not all(isinstance(one, _HARMLESS) for one in plan.actions):
         return False
     if before is None:
         return _first(plan.record)
     return _without_words(plan.record) == _without_words(before)
 
 
-_MAKING = (CreatePod, EnsureService, EnsurePodGroup, EnsureChild)
+_HARMLESS = (CreatePod, EnsureService, EnsurePodGroup, EnsureChild, Emit)
 
 
 def _first(record: Record) -> bool:
@@ -54,7 +55,9 @@ def _first(record: Record) -> bool:
 
 
 def _without_words(record: Record) -> Record:
-    return replace(record, phase=Phase.PENDING, since=None, reason="", message="", waiting=None, restarted=())
+    history = tuple(entry for entry in record.history if entry.reason != Phase.RUNNING)
+    words = {"reason": "", "message": "", "waiting": None, "restarted": (), "history": history}
+    return replace(record, phase=Phase.PENDING, since=None, **words)
 
 
 def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
