@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.testing import invariants
 from argosy.testing.workloads import NOW
 from argosy.workload.decide import decide, refuse
 from argosy.workload.memory import remember, told_by_pods
@@ -30,7 +31,6 @@ from argosy.workload.plan import (
     Plan,
 )
 from argosy.workload.record import Record, decode, encode, survived
-from argosy.workload.times import on_this_clock
 
 _BROKEN = Problems((Problem("spec", "is broken"),))
 NODES = ("node-1", "node-2", "node-3")
@@ -303,27 +303,11 @@ class World:
         self.past = [*self.past[-5:], dict(self.pods)]
 
     def _check(self, workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> None:
-        again = decide(workload, before, seen, self.now)
-        assert again == plan, "a decision is a function of its arguments"
+        invariants.check(workload, before, seen, self.now, plan)
         creates = {(a.role, a.index) for a in plan.actions if isinstance(a, CreatePod)}
-        for place in creates:
-            assert not seen.by_place.get(place), f"{place} is not empty"
-        record = plan.record
-        if before:
-            assert record.generation >= before.generation
-            assert record.attempt >= before.attempt
-            assert record.restarts >= before.restarts
-            if before.finished:
-                assert record == on_this_clock(before, self.now), "terminal is terminal"
-                assert not creates
-        limit = workload.limits.restarts
-        if record.finished or workload.suspended:
-            assert not creates
-        else:
-            assert limit is None or record.restarts <= limit
         began = remember(workload, before, seen, self.now).began
         if workload.gang and creates and began is None:
-            self._check_gang(workload, record, seen, creates)
+            self._check_gang(workload, plan.record, seen, creates)
 
     def _check_count(self, before: Record | None, after: Record, seen: Observed) -> None:
         """Every restart that is recorded is for failures for which none was recorded before.

@@ -1,0 +1,80 @@
+"""What holds for every plan, pod and status, whatever they were made from."""
+
+from datetime import datetime
+from functools import cache
+
+import msgspec
+from msgspec import Struct
+
+from argosy.kinds.crd import crd_for
+from argosy.kinds.definition import Defined
+from argosy.local.schema.definitions import CrdInfo, parse_crd
+from argosy.local.schema.model import Schema
+from argosy.local.schema.structural import prune
+from argosy.local.schema.validation import validate_status
+from argosy.reconcile.pods import Inject, PodMaker
+from argosy.reconcile.site import Helper, Site
+from argosy.workload.decide import decide
+from argosy.workload.model import Workload
+from argosy.workload.observed import Observed
+from argosy.workload.plan import CreatePod, DeletePod, Plan
+from argosy.workload.record import Record, decode, encode
+from argosy.workload.times import on_this_clock
+
+
+def check(workload: Workload, before: Record | None, seen: Observed, now: datetime, plan: Plan) -> None:
+    """`plan` is what was decided on the other four."""
+    assert decide(workload, before, seen, now) == plan, "a decision is a function of its arguments"
+    record = plan.record
+    assert decode(encode(record)) == record, "a Record survives being stored"
+    creates = [(one.role, one.index) for one in plan.actions if isinstance(one, CreatePod)]
+    assert len(creates) == len(set(creates)), "one pod a place"
+    for name, index in creates:
+        role, there = workload.roles[name], seen.by_place.get((name, index), ())
+        assert index < role.replicas, f"{name}-{index} is not wanted"
+        assert not there or (role.beside and all(pod.terminating for pod in there)), (
+            f"{name}-{index} is there"
+        )
+    deletes = {one.uid for one in plan.actions if isinstance(one, DeletePod)}
+    assert deletes <= {pod.uid for pod in seen.pods}, "what is deleted was seen"
+    if record.finished or workload.suspended or workload.deleting:
+        assert not creates, "nothing is made for a job that does not run"
+    elif workload.limits.restarts is not None:
+        assert record.restarts <= workload.limits.restarts
+    if before is not None:
+        _goes_on(before, record, now)
+
+
+def _goes_on(before: Record, record: Record, now: datetime) -> None:
+    assert record.generation >= before.generation
+    assert record.attempt >= before.attempt
+    assert record.restarts >= before.restarts
+    if before.finished:
+        assert record == on_this_clock(before, now), "terminal is terminal"
+
+
+def check_pods(workload: Workload, inject: Inject) -> None:
+    """The first and last pod of every role can be rendered and sent."""
+    pods = PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid).of(workload, inject)
+    for role in workload.roles.values():
+        for index in {0, role.replicas - 1}:
+            sent = msgspec.json.encode(pods.body(CreatePod(role.name, index, 1, 0), "pod"))
+            assert msgspec.json.decode(sent)["spec"]["containers"]
+
+
+def check_status(kind: type[Defined], status: Struct) -> None:
+    """It comes back as it was written, passes the kind's definition, and nothing of it is dropped."""
+    raw = msgspec.json.encode(status)
+    assert msgspec.json.decode(raw, type=type(status)) == status
+    resource, schema = kind.resource, _schema(kind)
+    whole: dict[str, object] = {"apiVersion": resource.api_version, "kind": resource.kind}
+    whole |= {"metadata": {"name": "job"}, "status": msgspec.json.decode(raw)}
+    assert validate_status(whole, schema) == []
+    assert prune(whole, schema) == []
+
+
+@cache
+def _schema(kind: type[Defined]) -> Schema:
+    defined = parse_crd(crd_for(kind))
+    assert isinstance(defined, CrdInfo)
+    return defined.versions[0].schema
