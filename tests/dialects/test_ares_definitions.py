@@ -1,17 +1,19 @@
 """Acceptance cases 24 to 38 of the specification: defaults, validation, and what pods are told."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from msgspec.structs import replace
 
 from argosy.dialects.ares.environment import share
 from argosy.kinds.aresjob import FINALIZER, AresJob
-from argosy.testing.aresjobs import DIALECT, job, lowered, messages, played, problems, template
+from argosy.testing.aresjobs import DIALECT, Cases, job, lowered, messages, played, problems, template
 from argosy.testing.workloads import pods
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import DeleteChild, EnsureService
+
+CASES = Cases()
 
 DOMAIN = "ns.svc.cluster.local"
 BAD_NAME = "the name of a role has lower-case letters"
@@ -181,6 +183,7 @@ def test_invalid(obj: AresJob, want: str) -> None:
 
 FINE = {
     "24. Role ps-worker is fine": job(roles={"ps-worker": {}}),
+    "a stub for tests": job("demo", roles={"any": {}, "other": {"replicas": 3}}),
     "a name that begins with a digit, without a service": job("standalone", name="7b"),
     "an outer list may be empty": job(jobPhasePolicy={"failed": [], "succeeded": []}),
     "a dependence that only writes a host file": job(
@@ -212,8 +215,8 @@ def test_25_a_partial_block(block: object, want: object) -> None:
     assert played(obj).saw().obj.spec["framework"] == {"mpi": want}
 
 
-def test_26_a_template_refused_by_the_api_takes_away_what_was_made() -> None:
-    """pod template refused by the API (422) -> invalid, children already made are deleted."""
+@CASES("26. pod template refused by the API (422) -> invalid, children already made are deleted")
+def a_template_refused_by_the_api_takes_away_what_was_made() -> None:
     begun = played(job(roles={"a": {}, "b": {}})).started()
     refusal = Outcome("Pod", "job-b-0", Result.MISTAKE, "spec.roleSpecs.b.template.spec.x: no", "b", 0)
     there = Observed(pods=pods("P", "a"), outcomes=(refusal,), children={("Service", "job-a"): ""})
@@ -226,11 +229,14 @@ def test_26_a_template_refused_by_the_api_takes_away_what_was_made() -> None:
     assert (later.phase, later.created, later.events) == ("Failed", [], ()), "not tried again before an edit"
     cured = later.edited(roleSpecs={"b": {"replicas": 2}}).saw()
     assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
-    assert cured.created == ["a-0", "b-0", "b-1"]
+    assert (cured.phase, cured.saw().created) == ("Pending", ["a-0", "b-0", "b-1"])
 
 
-def test_27_a_minimal_job_shows_what_is_in_force() -> None:
-    """stored spec shows replicas 1, Never, failed AnyPod, succeeded AllPods, cleanPodPolicy None, Pod."""
+@CASES(
+    "27. minimal job -> stored spec shows replicas 1, Never, failed AnyPod, succeeded AllPods, "
+    "cleanPodPolicy None, controller Pod"
+)
+def a_minimal_job_shows_what_is_in_force() -> None:
     stored = played(job()).saw().obj.spec
     role = stored["roleSpecs"]["worker"]  # type: ignore[index]
     assert role == {
@@ -262,7 +268,8 @@ def test_defaults_are_written_once_and_nothing_else_is() -> None:
     assert DIALECT.upkeep(played(obj).saw().obj) is None
 
 
-def test_44_the_finalizer_of_the_original_is_taken_away() -> None:
+@CASES("44. Delete a job … carrying ares.io/ares-finalizer -> object, pods and services are gone")
+def the_finalizer_of_the_original_is_taken_away() -> None:
     meta = replace(job().metadata, finalizers=["other", FINALIZER])
     patch = DIALECT.upkeep(replace(played(job()).saw().obj, metadata=replace(meta, generation=2)))
     assert patch == {"metadata": {"finalizers": ["other"]}}
@@ -273,8 +280,12 @@ def env(obj: AresJob, role: str, index: int = 0) -> Mapping[str, str]:
     return DIALECT.inject(workload, workload.roles[role], index).env
 
 
-def test_28_pytorch() -> None:
-    """master 1 + worker 2, port 40000."""
+@CASES(
+    "28. pytorch master 1 + worker 2, port 40000 -> RANK 0/1/2, WORLD_SIZE 3, MASTER_PORT 40000, "
+    "MASTER_ADDR 0.0.0.0 on master and <job>-master-0.<job>-master.<ns>.svc.cluster.local on workers; "
+    "service only for master; worker pods carry the initializer"
+)
+def pytorch() -> None:
     master = {"template": template("pytorch", ports=[{"name": "pytorch", "containerPort": 40000}])}
     obj = job("pytorch", roles={"master": master, "worker": {"replicas": 2}})
     found = [env(obj, "master"), env(obj, "worker", 0), env(obj, "worker", 1)]
@@ -309,9 +320,11 @@ def host(role: str, index: int, port: int = 2222) -> str:
     return f"job-{role}-{index}.job-{role}.{DOMAIN}:{port}"
 
 
-def test_29_tensorflow() -> None:
-    """worker 1 only -> no TF_CONFIG; ps 1 + worker 2 -> cluster with 2222 ports; dynamic worker 1 -> only
-    itself and ps; an evaluator is in no cluster."""
+@CASES(
+    "29. tensorflow worker 1 only -> no TF_CONFIG; ps 1 + worker 2 -> cluster with 2222 ports; dynamic "
+    "worker 1 -> only itself and ps; an evaluator is in no cluster"
+)
+def tensorflow() -> None:
     assert tf_config(job("tensorflow"), "worker") == {}
     obj = job("tensorflow", roles={"ps": {}, "worker": {"replicas": 2}, "evaluator": {}})
     cluster = {"ps": [host("ps", 0)], "worker": [host("worker", 0), host("worker", 1)]}
@@ -325,8 +338,11 @@ def test_29_tensorflow() -> None:
     assert tf_config(dynamic, "ps")["sparseCluster"] == {"worker": {}, "ps": [host("ps", 0)]}
 
 
-def test_30_tensorflow_with_a_chief() -> None:
-    """worker restartPolicy becomes OnFailure; a worker pod failure does not fail the job; a chief's does."""
+@CASES(
+    "30. tensorflow chief + worker: worker restartPolicy becomes OnFailure; a worker pod failure does "
+    "not fail the job; a chief failure does"
+)
+def tensorflow_with_a_chief() -> None:
     running = played(job("tensorflow", roles={"chief": {}, "worker": {"restartPolicy": "Never"}})).started()
     assert lowered(running.obj).roles["worker"].restart == "OnFailure"
     hurt = running.saw(*pods("R", "chief"), *pods("R")).saw(*pods("R", "chief"), *pods("F"))
@@ -342,8 +358,11 @@ BAGUA = job(
 )
 
 
-def test_33_bagua_elastic() -> None:
-    """ports 12355–12360, worker 2."""
+@CASES(
+    "33. bagua elastic sample (ports 12355–12360, worker 2): etcd ports 12355/12356; worker-0 ssh "
+    "12357, available 12358; worker-1 ssh 12359, available 12360; MIN_SIZE = MAX_SIZE = 2"
+)
+def bagua_elastic() -> None:
     etcd, first, second = env(BAGUA, "etcd"), env(BAGUA, "worker", 0), env(BAGUA, "worker", 1)
     assert (etcd["ETCD_CLIENT_PORT"], etcd["ETCD_SERVER_PORT"]) == ("12355", "12356")
     assert (first["BAGUA_SSH_PORT"], first["BAGUA_AVAILABLE_PORTS"]) == ("12357", "12358")
@@ -352,8 +371,8 @@ def test_33_bagua_elastic() -> None:
     assert first["ETCD_HOST"] == f"job-etcd-0.job-etcd.{DOMAIN}"
 
 
-def test_34_shares_of_ports_are_of_one_size() -> None:
-    """Share of 5 ports over 2 replicas, index 1 -> third and fourth."""
+@CASES("34. Share of 5 ports over 2 replicas, index 1 -> third and fourth")
+def shares_of_ports_are_of_one_size() -> None:
     assert share((1, 2, 3, 4, 5), 2, 1) == (3, 4)
 
 
@@ -376,9 +395,12 @@ def dask_role(*ports: int, **more: object) -> dict[str, object]:
     return {"template": template("dask", ports=[{"containerPort": port} for port in ports]), **more}
 
 
-def test_35_dask() -> None:
-    """waits scheduler <- leadworker <- worker <- launcher; WORLD_SIZE 4; ranks 0,1,2,3; launcher Succeeded ->
-    Succeeded; a user's own dependence on launcher is kept."""
+@CASES(
+    "35. dask scheduler, leadworker, worker 2, launcher: waits scheduler <- leadworker <- worker <- "
+    "launcher; WORLD_SIZE 4; ranks 0,1,2,3; launcher Succeeded -> Succeeded; a user's own dependence on "
+    "launcher is kept"
+)
+def dask() -> None:
     roles = {
         "scheduler": dask_role(8786, 8787),
         "leadworker": dask_role(9000),
@@ -407,9 +429,11 @@ def test_35_dask() -> None:
     assert running.saw(*there, *pods("S", "launcher")).phase == "Succeeded"
 
 
-def test_36_custom() -> None:
-    """ps 1 + worker 2 -> MODULE, INDEX, ps, worker, ROLE_PS, ROLE_WORKER with FQDN lists; one headless
-    service each."""
+@CASES(
+    "36. custom, ps 1 + worker 2 -> MODULE, INDEX, ps, worker, ROLE_PS, ROLE_WORKER with FQDN lists; "
+    "one headless service each"
+)
+def custom() -> None:
     obj = job(roles={"ps": {}, "worker": {"replicas": 2}})
     ps = f"job-ps-0.job-ps.{DOMAIN}"
     workers = f"job-worker-0.job-worker.{DOMAIN},job-worker-1.job-worker.{DOMAIN}"
@@ -435,25 +459,52 @@ def test_service_ports() -> None:
     }
 
 
-def test_38_an_invalid_job_is_cured_by_an_edit() -> None:
-    """InvalidDefinition job fixed by an edit -> runs without being recreated; conditions show Failed False,
-    DefinitionChanged."""
+@CASES(
+    "38. InvalidDefinition job fixed by an edit -> runs without being recreated; conditions show Failed "
+    "False, DefinitionChanged"
+)
+def an_invalid_job_is_cured_by_an_edit() -> None:
     refused = played(job(roles={"worker": {"replicas": 0}})).saw()
-    cured = refused.edited(roleSpecs={"worker": {"replicas": 1}}).saw()
+    still = refused.edited(roleSpecs={"worker": {"replicas": -1}}).saw()
+    assert "-1 is not possible" in still.condition("Failed")[2], "another mistake is told as well"
+    cured = still.edited(roleSpecs={"worker": {"replicas": 1}}).saw()
     assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
-    assert cured.created == ["worker-0"]
-    running = cured.saw(*pods("R"))
+    assert (cured.phase, cured.status.start_time, cured.created) == ("Pending", None, [])
+    assert messages(cured.events, "JobPhaseTransition") == ["Failed -> Pending"]
+    begun = cured.saw()
+    assert (begun.phase, begun.created) == ("Starting", ["worker-0"])
+    running = begun.saw(*pods("R"))
     assert (running.phase, running.status.completion_time) == ("Running", None)
     assert running.saw(*pods("S")).phase == "Succeeded"
 
 
-def test_an_edit_that_makes_a_running_job_invalid_is_final() -> None:
+BROKEN = {
+    "None keeps all": ("None", []),
+    "All deletes all": ("All", ["job-worker-0"]),
+    "Running deletes what runs": ("Running", ["job-worker-0"]),
+    "one that is none itself keeps all": ("Sometimes", []),
+}
+
+
+@pytest.mark.parametrize(("policy", "want"), BROKEN.values(), ids=BROKEN.keys())
+def test_an_edit_that_makes_a_job_invalid_after_it_ran_is_final_and_cleaned_up_by_its_policy(
+    policy: str, want: list[str]
+) -> None:
     running = played(job()).started().saw(*pods("R"))
-    broken = running.edited(roleSpecs={"worker": {"replicas": 0}}).saw(*pods("R"))
-    assert (broken.phase, broken.deleted) == ("Failed", ["job-worker-0"])
+    edits = {"roleSpecs": {"worker": {"replicas": 0}}, "runPolicy": {"cleanPodPolicy": policy}}
+    broken = running.edited(**edits).saw(*pods("R"))
+    assert (broken.phase, broken.deleted) == ("Failed", want)
     assert broken.condition("Failed")[:2] == ("True", "InvalidDefinition")
     assert broken.status.completion_time is not None
     assert broken.edited(roleSpecs={"worker": {"replicas": 1}}).saw().phase == "Failed"
+
+
+def test_an_edit_that_makes_a_job_invalid_before_it_ran_takes_everything_away() -> None:
+    starting = played(job()).started().saw(*pods("P"))
+    broken = starting.edited(roleSpecs={"worker": {"replicas": 0}}).saw(*pods("P"))
+    assert (broken.phase, broken.deleted) == ("Failed", ["job-worker-0"])
+    assert (broken.status.completion_time, broken.status.role_statuses) == (None, {})
+    assert broken.edited(roleSpecs={"worker": {"replicas": 1}}).saw().phase == "Pending"
 
 
 def test_variables_and_policies_of_the_users_that_give_way_are_told() -> None:
@@ -488,3 +539,8 @@ def test_what_nobody_knows_and_what_has_no_use_is_told_once() -> None:
     ]
     assert first.phase == "Pending"
     assert not messages(first.saw().events, "UnknownField")
+
+
+@pytest.mark.parametrize("play", CASES.table.values(), ids=CASES.table.keys())
+def test_case(play: Callable[[], None]) -> None:
+    play()

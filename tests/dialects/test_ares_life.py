@@ -1,13 +1,17 @@
 """Acceptance cases 39 to 50 as far as they are decisions: gang, limits, cleanup, suspend."""
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob
-from argosy.testing.aresjobs import DIALECT, Played, job, lowered, messages, played
+from argosy.testing.aresjobs import DIALECT, Cases, Played, job, lowered, played
 from argosy.testing.workloads import later, pod, pods
-from argosy.workload.observed import Observed, ObservedGroup, Outcome, Result
-from argosy.workload.plan import DeleteChild, DeleteJob, EnsurePodGroup
+from argosy.workload.observed import Observed, ObservedGroup
+from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsurePodGroup
+
+CASES = Cases()
 
 GANG = {"schedulingPolicy": {"minAvailable": 2, "queue": "q", "minResources": {"cpu": "2"}}}
 
@@ -68,8 +72,8 @@ def failing(**run: object) -> Played:
     return played(job(roles=roles, runPolicy=run)).started().saw(*pods("R"))
 
 
-def test_43_backoff_limit() -> None:
-    """backoffLimit 3, OnFailure: the fourth failure -> phase Failed, JobFailed."""
+@CASES("43. backoffLimit 3, OnFailure: the fourth failure -> phase Failed, JobFailed")
+def backoff_limit() -> None:
     running = failing(backoffLimit=3)
     for times in range(3):
         running = running.saw(pod(0, "Failed", replacement=times), seconds=700)
@@ -78,11 +82,12 @@ def test_43_backoff_limit() -> None:
     ended = running.saw(pod(0, "Failed", replacement=3))
     status, reason, message = ended.condition("Failed")
     assert (ended.phase, status, reason) == ("Failed", "True", "JobFailed")
-    assert "3" in message
+    assert "spec.runPolicy.backoffLimit: 3" in message
     assert ended.role().restarts == 3
 
 
-def test_43_a_limit_of_zero_ends_with_the_first_failure_also_of_a_pod_that_is_kept() -> None:
+@CASES("backoffLimit 0: on the first failure, also of a pod that is kept")
+def a_limit_of_zero() -> None:
     roles = {"worker": {"replicas": 2, "rolePhasePolicy": {"failed": "AllPods"}}}
     running = played(job(roles=roles, runPolicy={"backoffLimit": 0})).started().saw(*pods("RR"))
     ended = running.saw(*pods("FR"))
@@ -91,8 +96,8 @@ def test_43_a_limit_of_zero_ends_with_the_first_failure_also_of_a_pod_that_is_ke
     assert ended.deleted == ["job-worker-1"], "what still runs is deleted whatever cleanPodPolicy says"
 
 
-def test_43_active_deadline() -> None:
-    """activeDeadlineSeconds 60 -> Failed at 60 s after startTime, live pods deleted."""
+@CASES("43. activeDeadlineSeconds 60 -> Failed at 60 s after startTime, live pods deleted")
+def active_deadline() -> None:
     running = failing(activeDeadlineSeconds=60)
     start = running.status.start_time
     assert start is not None
@@ -107,18 +112,17 @@ def test_43_active_deadline() -> None:
     assert "spec.runPolicy.activeDeadlineSeconds" in ended.condition("Failed")[2]
 
 
-def test_43_time_to_live_of_the_job() -> None:
-    """ttlSecondsAfterFinished 30 -> job object gone about 30 s after the finish."""
+@CASES("43. ttlSecondsAfterFinished 30 -> job object gone about 30 s after the finish")
+def time_to_live_of_the_job() -> None:
     done = failing(ttlSecondsAfterFinished=30).saw(*pods("S"))
     assert done.plan is not None
     assert (done.phase, done.plan.wake_at) == ("Succeeded", later(done.at + 30))
     over = done.saw(*pods("S"), seconds=30)
     assert any(isinstance(one, DeleteJob) for one in over.actions)
-    assert messages(over.events, "SuccessfulDeleteJob")
 
 
-def test_43_time_to_live_of_a_job_that_is_invalid() -> None:
-    """ttlSecondsAfterFinished, InvalidDefinition included."""
+@CASES("43. ttlSecondsAfterFinished, InvalidDefinition included")
+def time_to_live_of_a_job_that_is_invalid() -> None:
     refused = played(job(roles={"worker": None}, runPolicy={"ttlSecondsAfterFinished": 30})).saw()
     assert refused.plan is not None
     assert refused.plan.wake_at == later(refused.at + 30)
@@ -126,16 +130,24 @@ def test_43_time_to_live_of_a_job_that_is_invalid() -> None:
     assert any(isinstance(one, DeleteJob) for one in over.actions)
 
 
-@pytest.mark.parametrize(("ttl", "gone"), [(10, True), (None, False)], ids=["10 s", "nil"])
-def test_42_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
-    """ttlSecondsAfterFailed 10 -> about 10 s after failure pods, services, PodGroup are gone, AresJob kept;
-    nil -> all kept."""
+CHILDREN = {
+    "42. ttlSecondsAfterFailed 10 -> about 10 s after failure pods, services, PodGroup gone, job kept": (
+        10,
+        True,
+    ),
+    "42. … nil -> all kept": (None, False),
+}
+
+
+@pytest.mark.parametrize(("ttl", "gone"), CHILDREN.values(), ids=CHILDREN.keys())
+def test_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
     failed = played(job(ttlSecondsAfterFailed=ttl)).started().saw(*pods("F"))
-    there = Observed(pods=pods("F"), children={("Service", "job-worker"): ""})
+    there = Observed(pods=pods("F"), children={("Service", "job-worker"): ""}, group=group("Running"))
     assert (failed.phase, failed.deleted) == ("Failed", [])
     after = failed.went(there, seconds=10)
     assert (after.deleted == ["job-worker-0"]) is gone
     assert (DeleteChild("Service", "job-worker") in after.actions) is gone
+    assert (DeleteChild("PodGroup", "job") in after.actions) is gone
     assert not any(isinstance(one, DeleteJob) for one in after.actions)
     assert after.role().failed == 1, "the status stays as at the finish"
 
@@ -155,9 +167,11 @@ def test_cleanup(policy: str, want: list[str]) -> None:
     assert (ended.phase, ended.deleted) == ("Failed", want)
 
 
-def test_46_suspend() -> None:
-    """suspend true on a running job -> no pods, phase Pending; false -> runs again; the deadline counts
-    anew."""
+@CASES(
+    "46. suspend true on a running job -> no pods, phase Pending; false -> runs again; the deadline "
+    "counts anew"
+)
+def suspend() -> None:
     running = failing(activeDeadlineSeconds=60)
     held = running.edited(runPolicy={"suspend": True}).saw(*pods("R"), seconds=40)
     assert (held.phase, held.deleted, held.status.start_time) == ("Pending", ["job-worker-0"], None)
@@ -170,12 +184,70 @@ def test_46_suspend() -> None:
     assert again.phase == "Running"
 
 
-def test_50_a_pod_that_waits_when_the_job_fails_is_deleted() -> None:
-    """Job fails while a launcher waits, cleanPodPolicy None -> the waiting pod is deleted, others kept."""
+@CASES(
+    "50. Job fails while a launcher waits, cleanPodPolicy None -> the waiting pod is deleted, other pods kept"
+)
+def a_pod_that_waits_when_the_job_fails_is_deleted() -> None:
     waiting = pod(0, "Pending", role="launcher", held=True)
     begun = played(job("mpi", roles={"launcher": {}, "worker": {"replicas": 2}})).started()
     failed = begun.saw(waiting, *pods("FR"))
     assert (failed.phase, failed.deleted) == ("Failed", ["job-launcher-0"])
+
+
+@CASES("demo: makes no pods or services; goes Pending -> Starting and stays")
+def a_stub() -> None:
+    first = played(job("demo", roles={"a": {}, "b": {"replicas": 2}})).saw()
+    assert (first.phase, first.actions) == ("Pending", ())
+    begun = first.saw()
+    assert (begun.phase, begun.role("a").phase, begun.actions) == ("Starting", "Starting", ())
+    assert begun.status.start_time == later(begun.at)
+    assert begun.saw(seconds=3600).status == begun.status
+    stopped = begun.edited(runPolicy={"activeDeadlineSeconds": 60}).saw(seconds=60)
+    assert (stopped.phase, stopped.condition("Failed")[1]) == ("Failed", "JobFailed"), "limits act on it too"
+
+
+GONE = {
+    "Never, while the role starts -> made again": ("Never", "P", ["worker-0"], "Starting"),
+    "Never, in a role that ran -> PodMissing": ("Never", "R", [], "Failed"),
+    "OnFailure -> made again": ("OnFailure", "R", ["worker-0"], "Running"),
+}
+
+
+@pytest.mark.parametrize(("restart", "other", "want", "phase"), GONE.values(), ids=GONE.keys())
+def test_a_pod_that_succeeded_and_was_deleted_is_missing_like_any_other(
+    restart: str, other: str, want: list[str], phase: str
+) -> None:
+    """3.2 counts the pods that are there."""
+    begun = played(job(roles={"worker": {"replicas": 2, "restartPolicy": restart}})).started()
+    running = begun.saw(*pods(f"{other}{other}"))
+    done = running.saw(*pods(f"S{other}"))
+    assert (done.role().succeeded, done.created) == (1, [])
+    absent = Observed(pods=pods(f".{other}"), absent=frozenset({("worker", 0)}))
+    lost = done.went(absent)
+    assert (lost.created, lost.role().phase) == (want, phase)
+    assert lost.role().reason == ("PodMissing" if phase == "Failed" else "")
+
+
+def test_a_pod_that_succeeded_on_a_node_that_went_down_has_failed_with_it() -> None:
+    """3.2: the node is looked at before the phase."""
+    obj = job(roles={"worker": {"replicas": 2, "rolePhasePolicy": {"nodeDownAsFailed": True}}})
+    there = (pod(0, "Succeeded", node="a"), pod(1, node="b"))
+    running = played(obj).started().saw(pod(0, node="a"), pod(1, node="b"))
+    down = running.went(Observed(pods=there, nodes_in_doubt=frozenset({"a"})))
+    assert (down.role().phase, down.role().reason, down.role().failed) == ("Failed", "PossibleNodeDown", 1)
+
+
+def test_a_role_that_failed_without_ending_the_job_is_left_as_it_is() -> None:
+    """Never: missing pods are made again only while the role is Pending or Starting."""
+    policy = {"failed": [["train"]], "succeeded": [["train"]]}
+    obj = job(roles={"etcd": {}, "train": {}}, jobPhasePolicy=policy)
+    running = played(obj).started().saw(*pods("R", "etcd"), *pods("R", "train"))
+    failed = running.saw(*pods("F", "etcd"), *pods("R", "train"))
+    assert (failed.phase, failed.role("etcd").phase) == ("Running", "Failed")
+    gone = failed.went(Observed(pods=pods("R", "train"), absent=frozenset({("etcd", 0)})))
+    again = gone.saw(*pods("R", "train"))
+    assert not any(isinstance(one, ConfirmPod | CreatePod) for one in again.actions)
+    assert (gone.created, again.role("etcd").phase) == ([], "Failed")
 
 
 def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> None:
@@ -208,26 +280,6 @@ def test_restart_scope_job_starts_everything_anew() -> None:
     assert (up.phase, up.condition("Restarting")[0]) == ("Running", "False")
 
 
-def test_a_quota_is_told_on_the_role_and_once_as_an_event() -> None:
-    begun = played(job()).started()
-    refusal = Outcome("Pod", "job-worker-0", Result.REFUSED, "exceeded quota", "worker", 0)
-    refused = begun.went(Observed(outcomes=(refusal,)))
-    assert (refused.role().reason, refused.role().message) == ("CreateError", "exceeded quota")
-    assert messages(refused.events, "FailedCreatePod") == ["role worker: exceeded quota"]
-    assert not messages(refused.went(Observed(outcomes=(refusal,))).events, "FailedCreatePod")
-
-
-def test_a_failure_is_told_with_the_pod_the_node_and_the_exit_code() -> None:
-    failed = replace(pod(0, "Failed", node="n1", exit_code=3), first_exit_code=3)
-    ended = played(job()).started().saw(failed)
-    assert (ended.role().reason, ended.role().message) == (
-        "PodFailed",
-        'pod=job-worker-0; nodeName=n1; info={"exitCode":3}',
-    )
-    assert messages(ended.events, "PodFailed") == [f"role worker: {ended.role().message}"]
-    assert not ended.saw(failed).events
-
-
 def test_restarts_are_told_as_in_a_training_run() -> None:
     wanted = job(
         roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}}, runPolicy={"backoffLimit": 1}
@@ -245,3 +297,8 @@ def test_restarts_are_told_as_in_a_training_run() -> None:
     )
     told = [(one.cause, one.rung, one.exit_code, one.node) for one in ended.status.restart_history]
     assert told == [("Evicted", "Pod", None, "n1"), ("Signal", "Container", 137, "")]
+
+
+@pytest.mark.parametrize("play", CASES.table.values(), ids=CASES.table.keys())
+def test_case(play: Callable[[], None]) -> None:
+    play()

@@ -1,19 +1,21 @@
 """Acceptance cases 1 to 23 of the specification: how pods make a role's phase, and roles the job's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob
-from argosy.testing.aresjobs import DIALECT, job, lowered, messages, played
+from argosy.testing.aresjobs import DIALECT, Cases, job, lowered, messages, played
 from argosy.testing.workloads import NOW, later, pod, pods
 from argosy.workload import phases
 from argosy.workload.decide import decide
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
+
+CASES = Cases()
 
 P, S, R, OK, BAD = Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED
 
@@ -90,8 +92,8 @@ def two(last: str = "Running", **role: object) -> AresJob:
     return job(roles={"worker": {"replicas": 2, **role}})
 
 
-def test_12_a_pod_deleted_while_the_role_starts_is_made_again_under_its_name() -> None:
-    """Never, R2, role Starting, one pod deleted -> recreated with the same name, role stays Starting."""
+@CASES("12. Never, R2, role Starting, one pod deleted -> recreated with the same name, role stays Starting")
+def a_pod_deleted_while_the_role_starts_is_made_again_under_its_name() -> None:
     starting = played(two()).started().saw(*pods("PP"))
     lost = starting.saw(*pods("P"))
     assert lost.created == ["worker-1"]
@@ -151,8 +153,8 @@ def test_14_exit_codes(code: int | None, replaced: bool) -> None:
         assert after.phase == "Failed"
 
 
-def test_15_a_running_role_that_is_never_restarted_can_grow() -> None:
-    """Never, R2, Running, spec scaled to 3 -> pod of index 2 appears, role and job stay Running."""
+@CASES("15. Never, R2, Running, spec scaled to 3 -> pod of index 2 appears, role and job stay Running")
+def a_running_role_that_is_never_restarted_can_grow() -> None:
     running = played(two()).started().saw(*pods("RR"))
     grown = running.edited(roleSpecs={"worker": {"replicas": 3}}).saw(*pods("RR"))
     assert grown.created == ["worker-2"]
@@ -222,7 +224,8 @@ def test_job(case: JobCase) -> None:
     assert (told.running_time is not None) == (case.want is R or case.last is R)
 
 
-def test_18_one_event_tells_the_true_old_phase() -> None:
+@CASES("18. … runningTime set, one event Pending -> Running")
+def one_event_tells_the_true_old_phase() -> None:
     first = played(job()).saw()
     assert (first.phase, first.condition("Created")[:2]) == ("Pending", ("True", "Pending"))
     running = first.saw(*pods("R"))
@@ -231,8 +234,11 @@ def test_18_one_event_tells_the_true_old_phase() -> None:
     assert not running.saw(*pods("R")).events
 
 
-def test_22_pytorch_whose_master_succeeds_early() -> None:
-    """master Succeeded while worker is Starting -> Starting, not Running; worker Succeeded -> Succeeded."""
+@CASES(
+    "22. pytorch: master Succeeded while worker is Starting -> Starting, not Running; worker Succeeded "
+    "-> Succeeded"
+)
+def pytorch_whose_master_succeeds_early() -> None:
     begun = played(job("pytorch", roles={"master": {}, "worker": {}})).started()
     early = begun.saw(*pods("S", "master"), *pods("P"))
     assert early.phase == "Starting"
@@ -261,3 +267,8 @@ def test_on_success_what_still_runs_has_succeeded() -> None:
     assert done.phase == "Succeeded"
     assert (done.role().active, done.role().succeeded) == (0, 1)
     assert done.status.replica_statuses["worker"].succeeded == 1
+
+
+@pytest.mark.parametrize("play", CASES.table.values(), ids=CASES.table.keys())
+def test_case(play: Callable[[], None]) -> None:
+    play()

@@ -115,21 +115,21 @@ CASES = {
     "a pod on its way out is waited for": Case(
         CREATE,
         pod(leaving=True),
-        want_result=Result.FAILED,
+        want_result=Result.LEAVING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
         want_seen=[NAME],
     ),
     "a pod of an older attempt is waited for": Case(
         CREATE,
         pod(attempt=1),
-        want_result=Result.FAILED,
+        want_result=Result.LEAVING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
         want_seen=[NAME],
     ),
     "a pod that was replaced is waited for": Case(
         CREATE,
         pod(replacement=0),
-        want_result=Result.FAILED,
+        want_result=Result.LEAVING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
         want_seen=[NAME],
     ),
@@ -142,7 +142,7 @@ CASES = {
     "somebody else's pod on its way out is waited for": Case(
         CREATE,
         pod(owner="b", leaving=True),
-        want_result=Result.FAILED,
+        want_result=Result.LEAVING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
     ),
     "a refusal for good": Case(

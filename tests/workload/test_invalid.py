@@ -5,12 +5,13 @@ from msgspec.structs import replace
 from argosy.testing.workloads import NOW, later, pods, workload
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
-from argosy.workload.model import Phase, Problem, Problems
+from argosy.workload.model import Cleanup, Phase, Problem, Problems
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
 from argosy.workload.record import Record
 
 STRICT = replace(workload(), invalid_ends=True)
+REMAINS = workload(cleanup=Cleanup.NONE, generation=2)
 PROBLEMS = Problems((Problem("spec.x", "is wrong"),))
 REFUSAL = Outcome("Pod", "job-worker-0", Result.INVALID, "no such class", "worker", 0)
 
@@ -18,13 +19,13 @@ REFUSAL = Outcome("Pod", "job-worker-0", Result.INVALID, "no such class", "worke
 def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> None:
     begun = decide(STRICT, None, Observed(), NOW).record
     there = Observed(pods=pods("P"), children={("Service", "job-worker"): ""})
-    plan = end_invalid("job", begun, PROBLEMS, 2, there, later(1))
+    plan = end_invalid(REMAINS, begun, PROBLEMS, there, later(1))
     assert (plan.record.phase, plan.record.attempt, plan.record.started) == (Phase.PENDING, 2, None)
     assert plan.record.waiting is not None
     assert (plan.record.waiting.reason, plan.record.waiting.message) == (INVALID_SPEC, "spec.x: is wrong")
     assert [one.name for one in plan.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
     assert DeleteChild("Service", "job-worker") in plan.actions
-    again = end_invalid("job", plan.record, PROBLEMS, 2, Observed(), later(2))
+    again = end_invalid(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
     assert (again.record, again.actions) == (plan.record, ()), "told once"
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
     assert [one.attempt for one in cured.actions if isinstance(one, CreatePod)] == [2, 2, 2]
@@ -50,9 +51,13 @@ def test_other_dialects_wait_with_their_pods_in_place() -> None:
 
 def test_a_job_that_ran_has_failed_for_good() -> None:
     ran = Record(since=NOW, phase=Phase.RUNNING, started=NOW, began=NOW, ran=NOW)
-    plan = end_invalid("job", ran, PROBLEMS, 2, Observed(pods=pods("R")), later(1))
+    plan = end_invalid(REMAINS, ran, PROBLEMS, Observed(pods=pods("R")), later(1))
     assert (plan.record.phase, plan.record.reason) == (Phase.FAILED, "InvalidDefinition")
     assert plan.record.finished == later(1)
+    assert not plan.actions[:-1], "its pods are left to its cleanup policy, which here is None"
+    tidy = replace(REMAINS, cleanup=Cleanup.ALL)
+    again = end_invalid(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
+    assert [one.name for one in again.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
 
 
 def test_a_job_that_is_announced_is_shown_before_anything_is_made() -> None:

@@ -15,7 +15,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Emit, Plan
+from argosy.workload.plan import Deed, Emit, Plan
 from argosy.workload.record import Record
 
 T = TypeVar("T")
@@ -39,8 +39,9 @@ class Dialect(Protocol[T]):
         like."""
         ...
 
-    def ttl_invalid(self, obj: T) -> float | None:
-        """Seconds after which an object with problems is deleted; asked only where `invalid_ends`."""
+    def remains(self, obj: T) -> Workload:
+        """An object with problems as far as it takes to end it: its identity, and what can be read of its
+        cleanup policy and times to live. It has no roles."""
         ...
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
@@ -68,6 +69,10 @@ class Dialect(Protocol[T]):
         """What to tell of a pass that brought the object's status from one to the other."""
         ...
 
+    def deeds(self, obj: T, done: Sequence[Deed]) -> Sequence[Emit]:
+        """What to tell of what a pass did, which the status in `obj` does not know of yet."""
+        ...
+
     def record(self, obj: T) -> Record | None:
         """What the stored status remembers."""
         ...
@@ -75,3 +80,9 @@ class Dialect(Protocol[T]):
     def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
         """The name of the pod in this place. Deterministic: the same place gives the same name."""
         ...
+
+
+def identity(meta: ObjectMeta, resource: Resource) -> Workload:
+    """A job of which nothing is known but its name."""
+    names = (meta.namespace, meta.name, meta.uid)
+    return Workload(resource.kind, resource.api_version, *names, meta.generation, "", {})

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.dialects.base import identity
 from argosy.dialects.conditions import conditions
 from argosy.dialects.restarts import restart_history
 from argosy.frameworks.base import Framework, Injection
@@ -54,7 +55,7 @@ from argosy.workload.model import (
 )
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Counts, count
-from argosy.workload.plan import Emit, Plan
+from argosy.workload.plan import Deed, Emit, Plan
 from argosy.workload.record import Record, decode, encode
 from argosy.workload.waits import sentence
 
@@ -91,9 +92,8 @@ class TrainingRunDialect:
         del obj
         return None
 
-    def ttl_invalid(self, obj: TrainingRun) -> float | None:
-        del obj
-        return None
+    def remains(self, obj: TrainingRun) -> Workload:
+        return identity(obj.metadata, self.resource)
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
         framework = self.find(workload.framework)
@@ -148,6 +148,11 @@ class TrainingRunDialect:
     def events(self, before: TrainingRun, after: TrainingRun, plan: Plan) -> Sequence[Emit]:
         del before, after
         return [action for action in plan.actions if isinstance(action, Emit)]
+
+    def deeds(self, obj: TrainingRun, done: Sequence[Deed]) -> Sequence[Emit]:
+        """Restarts and sizes are told by the plan; what else is done can be seen."""
+        del obj, done
+        return ()
 
     def record(self, obj: TrainingRun) -> Record | None:
         return decode(obj.status.argosy)

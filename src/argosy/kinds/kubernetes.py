@@ -21,6 +21,7 @@ class Terminated(Struct, rename="camel", gc=False):
     message: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    container_id: str = field(default="", name="containerID")
 
 
 class Waiting(Struct, gc=False):

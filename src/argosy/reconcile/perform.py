@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.errors import (
@@ -37,6 +39,7 @@ from argosy.workload.plan import (
     Action,
     ConfirmPod,
     CreatePod,
+    Deed,
     DeleteChild,
     DeleteJob,
     DeletePod,
@@ -49,6 +52,8 @@ BINDING = RoleBinding.resource.kind
 BODIES = 128
 """Pods that are rendered and not yet answered for, of one job: each may be told the addresses of all
 others."""
+JOB = "Job"
+"""Under which deletions of the job object itself are told, of whatever kind it is."""
 
 
 class Seen(Protocol):
@@ -81,22 +86,25 @@ class Performer:
         self.render = render
         self.name = name
         self._room = asyncio.Semaphore(BODIES)
+        self.deeds: list[Deed] = []
 
-    async def perform(self, actions: Sequence[Action]) -> None:
-        """Children first, since pods refer to them; then pods; then what goes away for good."""
+    async def perform(self, actions: Sequence[Action]) -> Sequence[Deed]:
+        """Children first, since pods refer to them; then pods; then what goes away for good. What became of
+        each, as far as it is worth telling."""
         ensures = [one for one in actions if isinstance(one, EnsureService | EnsurePodGroup | EnsureChild)]
         # Who may not bind just any role may bind only one that is there.
         last = [one for one in ensures if isinstance(one, EnsureChild) and one.kind == BINDING]
         for step in ([one for one in ensures if one not in last], last):
             if not await self._together(self._ensure(one) for one in step):
-                return
+                return self.deeds
         await self._together(
             self._pod(one) for one in actions if isinstance(one, CreatePod | DeletePod | ConfirmPod)
         )
         await self._together(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
         for one in actions:
             if isinstance(one, DeleteJob):
-                await self._delete_job()
+                await self._delete_job(one)
+        return self.deeds
 
     async def _together(self, steps: Iterable[Awaitable[bool]]) -> bool:
         """True if each was done. A lost lease ends the whole pass; anything else concerns one action only."""
@@ -111,28 +119,29 @@ class Performer:
 
     async def _ensure(self, action: EnsureService | EnsurePodGroup | EnsureChild) -> bool:
         workload = self.workload
+        role = ""
         match action:
             case EnsureService():
-                kind_name, body = Service.resource.kind, service_body(workload, action)
+                kind_name, body, role = Service.resource.kind, service_body(workload, action), action.role
             case EnsurePodGroup():
                 kind_name, body = PodGroup.resource.kind, group_body(workload, action)
             case EnsureChild():
                 kind_name, body = action.kind, ensured_body(workload, action)
-        return await self._tried(
-            kind_name, action.name, lambda: self._create_or_update(kind_name, action.name, body)
-        )
+        deed = Deed("Create", kind_name, action.name, role)
+        return await self._tried(deed, lambda: self._create_or_update(deed, body))
 
-    async def _create_or_update(self, kind_name: str, name: str, body: Json) -> Result:
-        kind, namespace = CHILD_KINDS[kind_name], self.workload.namespace
+    async def _create_or_update(self, deed: Deed, body: Json) -> Result:
+        kind, name, namespace = CHILD_KINDS[deed.kind], deed.name, self.workload.namespace
         try:
             self.seen.saw(await self.client.create(kind, body, namespace))
+            self.deeds.append(deed)
         except AlreadyExists:
             existing = await self.client.get(kind, name, namespace)
             self.seen.saw(existing)
-            if _owner(existing.metadata) != self.workload.uid:
-                return _taken(existing.metadata)
             if existing.metadata.deletion_timestamp is not None:
-                return Result.FAILED
+                return Result.LEAVING
+            if _owner(existing.metadata) != self.workload.uid:
+                return Result.FOREIGN
             # Metadata is merged: labels and annotations that others put there stay.
             guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
             patch = {**body, "metadata": {**_mapping(body["metadata"]), **guard}}
@@ -143,25 +152,24 @@ class Performer:
         match action:
             case CreatePod():
                 name = self.name(action.role, action.index, action.attempt, action.replacement)
+                deed = Deed("Create", Pod.resource.kind, name, action.role)
                 async with self._room:
-                    return await self._tried(
-                        Pod.resource.kind,
-                        name,
-                        lambda: self._create_pod(action, name),
-                        action.role,
-                        action.index,
-                    )
+                    return await self._tried(deed, lambda: self._create_pod(action, deed), action.index)
             case DeletePod():
-                return await self._tried(Pod.resource.kind, action.name, lambda: self._delete_pod(action))
+                deed = Deed("Delete", Pod.resource.kind, action.name, why=action.reason)
+                return await self._tried(deed, lambda: self._delete_pod(action, deed))
             case ConfirmPod():
                 name = self.name(action.role, action.index, action.attempt, action.replacement)
-                return await self._tried(Pod.resource.kind, name, lambda: self._confirm_pod(action, name))
+                return await self._tried(
+                    Deed("Create", Pod.resource.kind, name), lambda: self._confirm_pod(action, name)
+                )
 
-    async def _create_pod(self, action: CreatePod, name: str) -> Result:
-        namespace = self.workload.namespace
+    async def _create_pod(self, action: CreatePod, deed: Deed) -> Result:
+        name, namespace = deed.name, self.workload.namespace
         body = self.render(action, name)
         try:
             self.seen.saw(await self.client.create(Pod, body, namespace, strict=True))
+            self.deeds.append(deed)
             return Result.DONE
         except AlreadyExists:
             existing = await self.client.get(Pod, name, namespace)
@@ -170,16 +178,17 @@ class Performer:
             if said := mistake(error, template, body, f"{self.workload.roles_path}.{action.role}.template"):
                 raise MistakeError(said) from error
             raise
+        leaving = existing.metadata.deletion_timestamp is not None
         if _owner(existing.metadata) != self.workload.uid:
-            return _taken(existing.metadata)
+            return Result.LEAVING if leaving else Result.FOREIGN
         self.seen.saw(existing)
         written = existing.metadata.labels
         meant = (str(action.attempt), str(action.replacement))
-        if (written.get(labels.ATTEMPT), written.get(labels.REPLACEMENT)) != meant:
-            return Result.FAILED
-        return Result.FAILED if existing.metadata.deletion_timestamp is not None else Result.DONE
+        if leaving or (written.get(labels.ATTEMPT), written.get(labels.REPLACEMENT)) != meant:
+            return Result.LEAVING
+        return Result.DONE
 
-    async def _delete_pod(self, action: DeletePod) -> Result:
+    async def _delete_pod(self, action: DeletePod, deed: Deed) -> Result:
         try:
             await self.client.delete(
                 Pod,
@@ -189,6 +198,7 @@ class Performer:
                 resource_version=action.version or None,
                 grace_seconds=action.grace,
             )
+            self.deeds.append(deed)
         except NotFound:
             pass
         except Conflict:
@@ -213,36 +223,42 @@ class Performer:
         return Result.DONE
 
     async def _delete_child(self, action: DeleteChild) -> bool:
+        deed = Deed("Delete", action.kind, action.name)
+
         async def delete() -> Result:
             kind, namespace = CHILD_KINDS[action.kind], self.workload.namespace
             try:
                 existing = await self.client.get(kind, action.name, namespace)
                 if _owner(existing.metadata) == self.workload.uid:
                     await self.client.delete(kind, action.name, namespace, uid=existing.metadata.uid)
+                    self.deeds.append(deed)
             except (NotFound, Conflict):
                 pass
             return Result.DONE
 
-        return await self._tried(action.kind, action.name, delete)
+        return await self._tried(deed, delete)
 
-    async def _delete_job(self) -> None:
+    async def _delete_job(self, action: DeleteJob) -> bool:
         workload = self.workload
-        try:
-            await self.client.delete(
-                self.job, workload.name, workload.namespace, uid=workload.uid, propagation="Background"
-            )
-        except (NotFound, Conflict):
-            pass
+        deed = Deed("Delete", JOB, workload.name, why=action.reason)
+
+        async def delete() -> Result:
+            try:
+                await self.client.delete(
+                    self.job, workload.name, workload.namespace, uid=workload.uid, propagation="Background"
+                )
+                self.deeds.append(deed)
+            except (NotFound, Conflict):
+                pass
+            return Result.DONE
+
+        return await self._tried(deed, delete)
 
     async def _tried(
-        self,
-        kind: str,
-        name: str,
-        step: Callable[[], Awaitable[Result]],
-        role: str = "",
-        index: int | None = None,
+        self, deed: Deed, step: Callable[[], Awaitable[Result]], index: int | None = None
     ) -> bool:
         """Do it unless an earlier answer says to wait; remember any answer that is not success."""
+        kind, name = deed.kind, deed.name
         if self.memory.held(kind, name, self.clock.monotonic()):
             return False
         try:
@@ -260,13 +276,18 @@ class Performer:
             return True
         if not message:
             message = _WHY[result].format(kind=kind, name=name)
-        self.memory.note(Outcome(kind, name, result, message, role, index), self.clock.monotonic())
+        outcome = Outcome(kind, name, result, message, deed.role, index)
+        if result in _REFUSALS and self.memory.outcomes.get((kind, name)) != outcome:
+            self.deeds.append(replace(deed, refused=message))
+        self.memory.note(outcome, self.clock.monotonic())
         return False
 
 
+_REFUSALS = frozenset({Result.REFUSED, Result.FAILED, Result.INVALID, Result.MISTAKE})
+"""Answers of the API that are told as such; of a name that is taken other things are told."""
 _WHY = {
     Result.FOREIGN: "{kind} {name} exists and does not belong to this job",
-    Result.FAILED: "an earlier {kind} {name} is still being deleted",
+    Result.LEAVING: "an earlier {kind} {name} is still being deleted",
 }
 
 
@@ -276,11 +297,6 @@ def _result(error: ApiError) -> Result:
     if isinstance(error, Forbidden | NotFound):
         return Result.REFUSED
     return Result.FAILED
-
-
-def _taken(metadata: ObjectMeta) -> Result:
-    """Somebody else has the name: to stay, or until his object is gone."""
-    return Result.FOREIGN if metadata.deletion_timestamp is None else Result.FAILED
 
 
 def _owner(metadata: ObjectMeta) -> str:

@@ -165,7 +165,9 @@ class Reconciler(Generic[T]):
         for event in self.dialect.events(job, written, plan):
             self.recorder.event(written, event.type, event.reason, event.message)
         if plan.actions:
-            await self._performer(workload or self._bare(job), memory).perform(plan.actions)
+            performer = self._performer(workload or self.dialect.remains(job), memory)
+            for event in self.dialect.deeds(written, await performer.perform(plan.actions)):
+                self.recorder.event(written, event.type, event.reason, event.message)
         settled = plan.record == before or _settled(workload, plan, seen, now)
         return self._next(key, plan, seen, memory, now, settled=settled)
 
@@ -304,15 +306,8 @@ class Reconciler(Generic[T]):
     ) -> Plan:
         meta = job.metadata
         if self.dialect.invalid_ends and meta.deletion_timestamp is None:
-            ttl = self.dialect.ttl_invalid(job)
-            return end_invalid(meta.name, before, problems, meta.generation, seen, now, ttl)
+            return end_invalid(self.dialect.remains(job), before, problems, seen, now)
         return refuse(before, problems, meta.generation, now)
-
-    def _bare(self, job: T) -> Workload:
-        """A job that could not be lowered, as far as it takes to delete what was made for it."""
-        meta, resource = job.metadata, self.dialect.resource
-        names = (meta.namespace, meta.name, meta.uid)
-        return Workload(resource.kind, resource.api_version, *names, meta.generation, "", {})
 
     def _performer(self, workload: Workload, memory: Memory) -> Performer:
         return Performer(

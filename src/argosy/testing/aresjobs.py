@@ -5,7 +5,7 @@ and the actions that it would have performed.
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -53,6 +53,21 @@ def problems(obj: AresJob) -> str:
     return str(found) if isinstance(found, Problems) else ""
 
 
+class Cases:
+    """A table of cases that are played, each registered under its sentence."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, Callable[[], None]] = {}
+
+    def __call__(self, sentence: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+        def register(play: Callable[[], None]) -> Callable[[], None]:
+            assert sentence not in self.table, sentence
+            self.table[sentence] = play
+            return play
+
+        return register
+
+
 class Played(Struct, frozen=True):
     """A job after some passes."""
 
@@ -95,9 +110,7 @@ class Played(Struct, frozen=True):
         obj = self._kept_up()
         lower, before = DIALECT.lower(obj), DIALECT.record(obj)
         if isinstance(lower, Problems):
-            meta = obj.metadata
-            ttl = DIALECT.ttl_invalid(obj)
-            plan = end_invalid(meta.name, before, lower, meta.generation, observed, later(at), ttl)
+            plan = end_invalid(DIALECT.remains(obj), before, lower, observed, later(at))
         else:
             plan = decide(lower, before, observed, later(at))
         workload = None if isinstance(lower, Problems) else lower

@@ -24,6 +24,7 @@ from argosy.workload import (
 )
 from argosy.workload.memory import remember
 from argosy.workload.model import Phase, Problems, Workload
+from argosy.workload.news import news
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit, Plan
 from argosy.workload.record import Cause, Record
@@ -38,12 +39,19 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
         return Plan(before or record)
     if record.finished:
         return cleanup.plan(workload, record, seen, now)
+    plan = _told(before, _unfinished(workload, before, record, seen, now))
+    return replace(plan, news=news(workload, before, seen))
+
+
+def _unfinished(
+    workload: Workload, before: Record | None, record: Record, seen: Observed, now: datetime
+) -> Plan:
     if said := invalid.refused(workload, before or record, seen):
-        return _told(before, _ended(workload, record, invalid.REFUSED_SPEC, said, seen, now))
+        return invalid.plan(workload, record, invalid.REFUSED_SPEC, said, seen, now)
     if workload.suspended:
-        return _told(before, suspend.plan(workload, record, seen, now))
-    if workload.announced and before is None and not seen.pods:
-        return Plan(record, wake_at=now)
+        return suspend.plan(workload, record, seen, now)
+    if workload.announced and _new(before, seen):
+        return Plan(replace(record, waiting=None), wake_at=now)
     record = elastic.resize(workload, suspend.resumed(record, now), now)
     repair = restart.repair(workload, record, seen, now)
     record = elastic.watch(workload, phases.judged(workload, repair.record, seen, now), seen, now)
@@ -53,11 +61,11 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
         outcome if outcome and outcome.phase is Phase.SUCCEEDED else repair.ending or limit.ending or outcome
     )
     if ending and ending.phase is Phase.SUCCEEDED and (doubt := pods.unsure(workload, record, seen)):
-        return _told(before, Plan(record, doubt))
+        return Plan(record, doubt)
     if ending:
-        return _told(before, finish.plan(workload, record, seen, ending, now))
+        return finish.plan(workload, record, seen, ending, now)
     plan = _going_on(workload, record, seen, now)
-    return _told(before, replace(plan.waking(limit.next), restarts=repair.causes))
+    return replace(plan.waking(limit.next), restarts=repair.causes)
 
 
 def refuse(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
@@ -75,30 +83,28 @@ def refuse(before: Record | None, problems: Problems, generation: int, now: date
 
 
 def end_invalid(
-    name: str,
-    before: Record | None,
-    problems: Problems,
-    generation: int,
-    seen: Observed,
-    now: datetime,
-    ttl: float | None = None,
+    remains: Workload, before: Record | None, problems: Problems, seen: Observed, now: datetime
 ) -> Plan:
-    """The plan for an object that cannot be lowered, of a dialect in which that ends the job."""
+    """The plan for an object that cannot be lowered, of a dialect in which that ends the job; `remains` is
+    what can be read of it."""
     record = before or Record(since=now)
-    plan = invalid.plan(record, invalid.INVALID_SPEC, str(problems), generation, seen, now, name, ttl)
-    return _told(before, plan)
+    return _told(before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), seen, now))
 
 
-def _ended(workload: Workload, record: Record, reason: str, said: str, seen: Observed, now: datetime) -> Plan:
-    ttl = workload.limits.ttl.failed
-    return invalid.plan(record, reason, said, workload.generation, seen, now, workload.name, ttl)
+def _new(before: Record | None, seen: Observed) -> bool:
+    """Whether the job has never been shown, or has been cured."""
+    if before is None:
+        return not seen.pods
+    wrong = (invalid.INVALID_SPEC, invalid.REFUSED_SPEC)
+    return before.waiting is not None and before.waiting.reason in wrong
 
 
 def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     """The plan of a job that has not ended: bring its pods to what the record says."""
     gate = gang.gate(workload, record, seen)
-    missing = pods.missing(workload, record, seen, now) if gate.open else pods.Missing()
-    if missing.create and record.began is None:
+    idle = workload.rules.idle
+    missing = pods.missing(workload, record, seen, now) if gate.open and not idle else pods.Missing()
+    if record.began is None and (missing.create or (idle and gate.open)):
         record = phases.begun(record, now)
     record = _phase(workload, record, seen, now)
     record = waits.waiting(workload, record, seen, gate, missing, now)

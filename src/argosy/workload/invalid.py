@@ -1,7 +1,8 @@
 """A definition that cannot be run, where the dialect says that this ends the job (`Workload.invalid_ends`).
 
 What was made for it goes. The job itself has not ended: an edit starts it as new, with the next attempt, so
-that no pod of the wrong definition is taken for one of the right. Only a job that ran before stays failed.
+that no pod of the wrong definition is taken for one of the right. Only a job that ran before stays failed,
+and what it leaves is its cleanup policy's affair, as after any failure.
 Whether a definition is right may be known to the API server alone: what it refused for good is remembered
 for the generation that it refused, and not tried again before an edit.
 """
@@ -12,8 +13,10 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.wrong import together
+from argosy.workload import cleanup, finish
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.phases import Ending
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
 from argosy.workload.record import Cause, Record, RoleRecord
@@ -42,35 +45,17 @@ def refused(workload: Workload, record: Record, seen: Observed) -> str:
     return waiting.message
 
 
-def plan(
-    record: Record,
-    reason: str,
-    said: str,
-    generation: int,
-    seen: Observed,
-    now: datetime,
-    name: str,
-    ttl: float | None = None,
-) -> Plan:
+def plan(workload: Workload, record: Record, reason: str, said: str, seen: Observed, now: datetime) -> Plan:
     """The record of a job whose definition is wrong, and the deletion of what was made for it.
 
-    `ttl` is how many seconds after that the job object itself goes, if it is not edited before.
+    Of `workload` only its identity, cleanup policy and times to live are looked at.
     """
     if record.finished:
-        return _lasting(Plan(record), record.finished, ttl, now)
-    record = replace(record, generation=max(record.generation, generation))
+        return cleanup.plan(workload, record, seen, now)
+    record = replace(record, generation=max(record.generation, workload.generation))
     if record.ran:
-        record = replace(
-            record.noting(now, Phase.FAILED.value, said),
-            phase=Phase.FAILED,
-            since=now,
-            reason=INVALID_DEFINITION,
-            message=said,
-            waiting=None,
-            finished=now,
-            retry_at=None,
-        )
-    elif not _known(record, reason, said):
+        return finish.plan(workload, record, seen, Ending(Phase.FAILED, INVALID_DEFINITION, said), now)
+    if not _known(record, reason, said):
         record = _begin_again(record, seen, now)
         record = replace(record, waiting=Cause(reason, said, now)).noting(now, INVALID_SPEC, said)
     forced, look_again = stuck(seen, now)
@@ -81,9 +66,9 @@ def plan(
     ]
     actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(seen.children))]
     if seen.group:
-        actions.append(DeleteChild("PodGroup", name))
-    since = record.finished or (record.waiting.since if record.waiting else now)
-    return _lasting(Plan(record, tuple(actions)).waking(look_again), since, ttl, now)
+        actions.append(DeleteChild("PodGroup", workload.name))
+    since = record.waiting.since if record.waiting else now
+    return _lasting(Plan(record, tuple(actions)).waking(look_again), since, workload.limits.ttl.failed, now)
 
 
 def _lasting(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> Plan:

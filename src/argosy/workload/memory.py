@@ -10,11 +10,12 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload.causes import restarted_in_place
-from argosy.workload.model import Phase, Restart, Role, Workload
+from argosy.workload.model import Phase, Restart, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import present
 from argosy.workload.plan import CreatePod, Emit, EnsureChild, EnsurePodGroup, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
+from argosy.workload.restart import replaces
 from argosy.workload.times import on_this_clock
 
 
@@ -104,19 +105,37 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
     if last.size == 0:
         last = replace(last, size=role.replicas)
     pods = present(record.with_role(role.name, last), role.name, seen)
-    done = dict(last.done)
-    if role.restart is not Restart.ALWAYS:
-        done.update({pod.index: 1 for pod in pods if pod.phase == "Succeeded"})
+    done = _done(role, last, pods, seen)
     seen_indexes = {pod.index for pod in pods} | set(done)
     created = last.created
     while created in seen_indexes:
         created += 1
     gone = _gone(role, last, done, seen)
-    return replace(last, done=done, created=created, in_place=_in_place(last, pods), gone=gone)
+    kept = [pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not replaces(role, pod)]
+    return replace(
+        last,
+        done=done,
+        created=created,
+        in_place=_in_place(last, pods),
+        gone=gone,
+        failed={pod.index: 1 for pod in kept},
+        shape=role.shape,
+    )
+
+
+def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], seen: Observed) -> Mapping[int, int]:
+    policy = role.policy or RolePolicy()
+    if role.restart is Restart.ALWAYS:
+        return last.done
+    succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
+    if not policy.only_present:
+        return {**last.done, **{pod.index: 1 for pod in succeeded}}
+    down = seen.down(policy)
+    return {pod.index: 1 for pod in succeeded if not pod.terminating and pod.node not in down}
 
 
 def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
-    if role.restart is not Restart.NEVER or last.phase is not Phase.RUNNING:
+    if role.restart is not Restart.NEVER or last.phase in (Phase.PENDING, Phase.STARTING):
         return last.gone
     lost = [
         index

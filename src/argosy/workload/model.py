@@ -94,6 +94,9 @@ class RolePolicy(Struct, frozen=True):
     node_down_as_failed: bool = False
     any_condition: bool = False
     """Whether any condition of a node that is Unknown makes it down, not only Ready."""
+    only_present: bool = False
+    """Only pods that are there count: one that succeeded and was deleted is missing like any other, and one
+    that succeeded on a node that is down has failed with it."""
 
 
 class Dependency(Struct, frozen=True):
@@ -120,6 +123,9 @@ class Role(Struct, frozen=True):
     signals and losses without a code."""
     beside: bool = False
     """A new pod is made while the old one is on its way out: their names differ."""
+    shape: str = ""
+    """A digest of what its pods are made of; empty where nobody asks whether those that live are of the
+    present definition."""
     slots: int | None = None
     """Processes a pod of this role takes; None: what the framework makes of the template."""
 
@@ -144,6 +150,8 @@ class Rules(Struct, frozen=True):
     together: bool = False
     """Running is what all pods of a role, and all roles of the job, do at once: one that has ended before the
     last has begun does not count."""
+    idle: bool = False
+    """No pod is made for the job: it starts, and stays so."""
     exec_from: tuple[str, ...] = ()
     """Roles whose pods start processes in others of the job's pods (remote start)."""
     exec_into: tuple[str, ...] = ()

@@ -45,6 +45,8 @@ class ObservedPod(Struct, frozen=True):
     """That container was killed for the memory it took."""
     first_exit_code: int | None = None
     """Of the first container that ended, in their order."""
+    first_ended: Terminated | None = None
+    """How that container ended."""
     in_place_restarts: int = 0
     last_exit_code: int | None = None
     """Before its last restart in place: of the container that was restarted last."""
@@ -90,6 +92,8 @@ class Result(StrEnum):
     """The body is refused for good (400, 422): the definition must change."""
     REFUSED = "Refused"
     """Refused for now (quota, policy, webhook): told and tried again."""
+    LEAVING = "Leaving"
+    """The name is taken by an object on its way out: waited for."""
     FOREIGN = "Foreign"
     """The name is taken by an object that is not ours."""
     FAILED = "Failed"
@@ -163,7 +167,8 @@ def observe_pod(pod: Pod) -> ObservedPod | None:
     except (KeyError, ValueError):
         return None
     name, ended = _exit(status.container_statuses) or _exit(status.init_container_statuses) or ("", None)
-    last, disruption = _last_exit(status.container_statuses), _disruption(pod)
+    first, last = _first_ended(status.container_statuses), _last_exit(status.container_statuses)
+    disruption = _disruption(pod)
     waiting, waiting_message = _waiting(pod)
     return ObservedPod(
         name=meta.name,
@@ -182,7 +187,8 @@ def observe_pod(pod: Pod) -> ObservedPod | None:
         exit_code=ended.exit_code if ended else None,
         container=name,
         out_of_memory=ended is not None and ended.reason == _OUT_OF_MEMORY,
-        first_exit_code=_first_exit(status.container_statuses),
+        first_exit_code=first.exit_code if first else None,
+        first_ended=first,
         in_place_restarts=sum(one.restart_count for one in status.container_statuses),
         last_exit_code=last.exit_code if last else None,
         last_out_of_memory=last is not None and last.reason == _OUT_OF_MEMORY,
@@ -247,8 +253,8 @@ def _last_exit(statuses: list[ContainerStatus]) -> Terminated | None:
     return max(ended, key=lambda one: one.finished_at.timestamp() if one.finished_at else 0.0, default=None)
 
 
-def _first_exit(statuses: list[ContainerStatus]) -> int | None:
-    return next((one.state.terminated.exit_code for one in statuses if one.state.terminated), None)
+def _first_ended(statuses: list[ContainerStatus]) -> Terminated | None:
+    return next((one.state.terminated for one in statuses if one.state.terminated), None)
 
 
 def _held(statuses: list[ContainerStatus]) -> bool:

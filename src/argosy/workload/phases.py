@@ -158,7 +158,7 @@ def of_job(workload: Workload, record: Record, seen: Observed) -> Phase:
     if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (record.ran or not workload.rules.together):
         return Phase.RUNNING if steady else Phase.RESTARTING
     enough = (Phase.RUNNING,) if workload.rules.together else (Phase.RUNNING, Phase.SUCCEEDED)
-    if steady and all(phase in enough for phase in phases):
+    if (steady or workload.rules.together) and all(phase in enough for phase in phases):
         return Phase.RUNNING
     return Phase.STARTING if record.started else record.phase
 
@@ -186,7 +186,7 @@ def _steady(role: Role, record: Record, seen: Observed) -> bool:
 def _kind(pod: ObservedPod, down: Set[str]) -> str:
     if pod.terminating:
         return "Terminating"
-    if down and pod.node in down and not pod.ended:
+    if down and pod.node in down:
         return "Failed"
     return pod.phase if pod.phase in _TOLD else "Pending"
 

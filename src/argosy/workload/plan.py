@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.workload.model import Json
+from argosy.workload.news import News
 from argosy.workload.record import Record
 
 
@@ -89,6 +90,19 @@ class DeleteJob(Struct, frozen=True, tag=True):
     reason: str
 
 
+class Deed(Struct, frozen=True):
+    """What became of an action, for those who tell of it: something was made or deleted, or could not be."""
+
+    verb: Literal["Create", "Delete"]
+    kind: str
+    name: str
+    role: str = ""
+    why: str = ""
+    """The reason of a deletion."""
+    refused: str = ""
+    """What the API said, if it was not done; told once, however often it is tried again."""
+
+
 class Emit(Struct, frozen=True):
     """One event on the job object, after the status write."""
 
@@ -119,6 +133,8 @@ class Plan(Struct, frozen=True):
     wake_at: datetime | None = None
     restarts: tuple[str, ...] = ()
     """What made each restart necessary that is decided here; only counted, never acted upon."""
+    news: News = News()
+    """What is seen for the first time; only told, never acted upon."""
 
     def doing(self, actions: Iterable[Action]) -> "Plan":
         return replace(self, actions=(*self.actions, *actions))

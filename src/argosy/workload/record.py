@@ -89,6 +89,10 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     gone."""
     gone: Mapping[int, int] = field(default_factory=dict)
     """1 for every index that lost its pod, is known to be empty and is not filled again."""
+    failed: Mapping[int, int] = field(default_factory=dict)
+    """1 for every index whose pod has failed and is kept: it is told of once."""
+    shape: str = ""
+    """Of the definition that its pods are made from; see `Role.shape`."""
     unknown: Mapping[str, object] = field(default_factory=dict)
     """Fields written by a later version, kept while the job is not started anew."""
 
@@ -191,7 +195,7 @@ def survived(written: Record, returned: object) -> bool:
 
 _FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"unknown"}
 
-_TALLIES = {"replaced": "replaced", "in_place": "inPlace", "done": "done", "gone": "gone"}
+_TALLIES = {"replaced": "replaced", "in_place": "inPlace", "done": "done", "gone": "gone", "failed": "failed"}
 _ROLE_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(RoleRecord)) - {
     "unknown",
     *_TALLIES.values(),

@@ -101,7 +101,7 @@ def _cause(
     if gate.reason and not gate.open:
         return gate.reason, gate.message
     if missing.stopping:
-        return "PodsStopping", f"waits for {words.listed(sorted(missing.stopping))} to be gone"
+        return _stopping(sorted(missing.stopping))
     if missing.retry_at:
         return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
     if record.phase is Phase.RUNNING:
@@ -142,4 +142,9 @@ def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
         for outcome in outcomes:
             if outcome.result is result:
                 return f"{outcome.kind}{word}", f"{outcome.name}: {outcome.message}"
-    return None
+    leaving = sorted(outcome.name for outcome in outcomes if outcome.result is Result.LEAVING)
+    return _stopping(leaving) if leaving else None
+
+
+def _stopping(names: Sequence[str]) -> tuple[str, str]:
+    return "PodsStopping", f"waits for {words.listed(names)} to be gone"

@@ -16,8 +16,9 @@ CREATED, RUNNING, SUCCEEDED, FAILED = "Created", "Running", "Succeeded", "Failed
 SCHEDULED, RESTARTING, SUSPENDED = "Scheduled", "Restarting", "Suspended"
 JOB_FAILED, PREEMPTED, MISSING = "JobFailed", "Preempted", "GangSchedulerMissing"
 
+_RESTARTS = "limits.restarts"
 _FIELDS = {
-    "limits.restarts": "spec.runPolicy.backoffLimit",
+    _RESTARTS: "spec.runPolicy.backoffLimit",
     "limits.activeDeadline": "spec.runPolicy.activeDeadlineSeconds",
     "spec.gang": "spec.runPolicy.schedulingPolicy",
 }
@@ -34,8 +35,8 @@ def conditions(
 ) -> list[AresCondition]:
     told = _Told({one.type: one for one in stored}, record.since)
     wrong = record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
-    if told.is_true(FAILED):
-        if wrong or phase == FAILED:
+    if told.is_true(FAILED) and not wrong:
+        if phase == FAILED:
             return told.all()
         told.say(FAILED, "False", "DefinitionChanged", "the definition was changed and is valid")
     if wrong and record.waiting is not None:
@@ -51,7 +52,7 @@ def conditions(
         told.say(SUCCEEDED, "True", phase, usual)
         told.end(RUNNING)
     elif phase == FAILED:
-        told.say(FAILED, "True", *_failure(record, usual))
+        told.say(FAILED, "True", *_failure(workload, record, usual))
         told.end(RUNNING)
     if workload is not None:
         _placed(told, workload, record, seen)
@@ -67,10 +68,15 @@ def in_words(message: str) -> str:
     return message
 
 
-def _failure(record: Record, usual: str) -> tuple[str, str]:
+def _failure(workload: Workload | None, record: Record, usual: str) -> tuple[str, str]:
     if record.reason in (INVALID_DEFINITION, PREEMPTED):
         return record.reason, in_words(record.message)
-    return (JOB_FAILED, in_words(record.message)) if record.reason in REASONS else (FAILED, usual)
+    if record.reason not in REASONS:
+        return FAILED, usual
+    said, field = in_words(record.message), _FIELDS[_RESTARTS]
+    if record.reason == "RestartsExhausted" and field not in said and workload is not None:
+        said += f" ({field}: {workload.limits.restarts})"
+    return JOB_FAILED, said
 
 
 def _placed(told: "_Told", workload: Workload, record: Record, seen: Observed) -> None:
@@ -84,9 +90,9 @@ def _placed(told: "_Told", workload: Workload, record: Record, seen: Observed) -
 
 
 def _restarting(told: "_Told", workload: Workload, record: Record, usual: str) -> None:
-    if workload.rules.restart_scope is not Scope.JOB or record.finished:
-        return
-    if record.phase is Phase.RESTARTING:
+    if workload.rules.restart_scope is not Scope.JOB or record.finished or record.phase is Phase.SUSPENDED:
+        told.end(RESTARTING)
+    elif record.phase is Phase.RESTARTING:
         told.say(RESTARTING, "True", RESTARTING, in_words(record.message))
     elif record.phase is Phase.RUNNING and told.is_true(RESTARTING):
         told.say(RESTARTING, "False", RUNNING, usual)

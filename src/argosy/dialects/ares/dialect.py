@@ -5,6 +5,7 @@ made from what the pod is for, so that a new pod can stand beside an old one tha
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -15,6 +16,7 @@ from argosy.dialects.ares import checks, environment, notes, spec, status
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
 from argosy.dialects.ares.profiles import elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.templates import bare, default_container, ports
+from argosy.dialects.base import identity
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import (
     FINALIZER,
@@ -50,7 +52,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Emit, Plan
+from argosy.workload.plan import Deed, Emit, Plan
 from argosy.workload.record import Record, decode
 
 EXIT_CODES = frozenset({130, 137, 138, 143})
@@ -87,11 +89,17 @@ class AresJobDialect:
             patch["spec"] = added
         return patch or None
 
-    def ttl_invalid(self, obj: AresJob) -> float | None:
-        """What is wrong may be elsewhere in the spec; a time to live that can be read counts."""
+    def remains(self, obj: AresJob) -> Workload:
+        """What is wrong may be elsewhere in the spec; what can be read of these counts."""
         policy = obj.spec.get("runPolicy")
-        seconds = policy.get("ttlSecondsAfterFinished") if isinstance(policy, dict) else None
-        return float(seconds) if isinstance(seconds, int) and seconds >= 0 else None
+        run = policy if isinstance(policy, dict) else {}
+        cleanup = run.get("cleanPodPolicy", Cleanup.NONE.value) or Cleanup.ALL.value
+        gone, bare = run.get("ttlSecondsAfterFinished"), obj.spec.get("ttlSecondsAfterFailed")
+        return replace(
+            identity(obj.metadata, self.resource),
+            limits=Limits(ttl=Ttl(_seconds(gone), _seconds(gone)), children_ttl=Ttl(None, _seconds(bare))),
+            cleanup=Cleanup(cleanup) if cleanup in tuple(Cleanup) else Cleanup.NONE,
+        )
 
     def stand_in(self, metadata: ObjectMeta, status: object) -> AresJob:
         try:
@@ -137,12 +145,15 @@ class AresJobDialect:
         lowered = self.lower(after) if fresh else None
         return notes.events(before, after, plan, lowered if isinstance(lowered, Workload) else None)
 
+    def deeds(self, obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
+        return notes.deeds(obj, done)
+
     def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload:
         run = full.run_policy or RunPolicySpec()
         whole = run.restart_scope == Scope.JOB.value
         finished = run.ttl_seconds_after_finished
         roles = {name: _role(name, role, whole) for name, role in sorted(roles_of(full).items())}
-        return Workload(
+        plain = Workload(
             kind=self.resource.kind,
             api_version=self.resource.api_version,
             namespace=meta.namespace,
@@ -171,6 +182,12 @@ class AresJobDialect:
             announced=True,
             invalid_ends=True,
         )
+        told = {name: environment.inject(plain, role, 0) for name, role in roles.items()}
+        return replace(
+            plain,
+            roles={name: replace(one, shape=_shape(plain, one, told[name])) for name, one in roles.items()},
+            rules=replace(plain.rules, service_ports=_service_ports(full, told)),
+        )
 
 
 def _unwritten(obj: AresJob) -> Json:
@@ -184,6 +201,10 @@ def _unwritten(obj: AresJob) -> Json:
         return {}
     full = with_defaults(written)
     return {} if checks.problems(meta.name, full) else spec.additions(obj.spec, full)
+
+
+def _seconds(written: object) -> float | None:
+    return float(written) if isinstance(written, int) and written >= 0 else None
 
 
 def _role(name: str, written: RoleSpec, whole: bool) -> Role:
@@ -206,6 +227,7 @@ def _role(name: str, written: RoleSpec, whole: bool) -> Role:
             succeeded=Quorum(policy.succeeded) if policy.succeeded else None,
             node_down_as_failed=bool(policy.node_down_as_failed),
             any_condition=True,
+            only_present=True,
         ),
         depends_on=tuple(Dependency(other, phase) for other in names),
         exit_codes=EXIT_CODES if restart is Restart.EXIT_CODE else frozenset(),
@@ -214,29 +236,51 @@ def _role(name: str, written: RoleSpec, whole: bool) -> Role:
 
 
 def _rules(full: AresJobSpec, whole: bool) -> Rules:
-    profile, policy, roles = profile_of(full), full.job_phase_policy, roles_of(full)
+    profile, policy = profile_of(full), full.job_phase_policy
     assert profile is not None and policy is not None, "checked before"
-    served = services_of(full, profile)
     return Rules(
         succeeded_when=tuple(map(tuple, policy.succeeded or ())),
         failed_when=tuple(map(tuple, policy.failed or ())),
         restart_scope=Scope.JOB if whole else Scope.POD,
         resize=Resize.LIVE,
-        services=served,
-        service_ports={name: _service_ports(roles[name], profile.container) for name in served},
+        services=services_of(full, profile),
         together=True,
+        idle=profile.idle,
     )
 
 
-def _service_ports(role: RoleSpec, container: str) -> tuple[tuple[str, int], ...]:
-    """The ports of the default container, each number and name once."""
+def _service_ports(
+    full: AresJobSpec, told: Mapping[str, Injection]
+) -> dict[str, tuple[tuple[str, int], ...]]:
+    """The ports of each role's default container, those that its framework adds to it among them."""
+    profile, roles = profile_of(full), roles_of(full)
+    assert profile is not None, "checked before"
+    found: dict[str, tuple[tuple[str, int], ...]] = {}
+    for name in services_of(full, profile):
+        written = ports(default_container(roles[name].template, profile.container))
+        added = [(port.name, port.number) for port in told[name].ports if told[name].ports_in]
+        names = {one for one, _ in written}
+        found[name] = _once([*written, *(one for one in added if one[0] not in names)])
+    return found
+
+
+def _once(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Each number and name once; a service without a port gets one."""
     found: dict[int, str] = {}
-    for name, number in ports(default_container(role.template, container)):
+    for name, number in listed:
         if number not in found and (name or f"port-{number}") not in found.values():
             found[number] = name or f"port-{number}"
     return tuple((name, number) for number, name in found.items()) or (
         (f"port-{SERVICE_PORT}", SERVICE_PORT),
     )
+
+
+def _shape(workload: Workload, role: Role, told: Injection) -> str:
+    """Changes with the definition of the role's pods, and with what they are told of the others."""
+    waits = [(want.role, want.phase) for want in role.depends_on or ()]
+    files = environment.options_of(workload).host_files.get(role.name, "")
+    made_of = (role.template, role.in_place, waits, files, told.env, told.fields, told.ports)
+    return hashlib.sha256(msgspec.json.encode(made_of, order="deterministic")).hexdigest()[:8]
 
 
 def _gang(run: RunPolicySpec) -> Gang | None:

@@ -1,16 +1,23 @@
-"""Events of an AresJob, each for a change of what its status tells, so that none repeats."""
+"""Events of an AresJob, each for a change of what its status tells or for something done, so that none
+repeats.
 
-import itertools
-from collections.abc import Iterator, Mapping
+What happens to many pods of a role in one pass is told by one event, which names the first of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
 
 from argosy.dialects.ares import environment, spec
 from argosy.dialects.ares.conditions import in_words
 from argosy.dialects.ares.defaults import with_defaults
 from argosy.dialects.ares.profiles import roles_of
+from argosy.dialects.ares.status import CREATE_ERROR, told_of
 from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
-from argosy.workload.model import Phase, Restart, Workload
-from argosy.workload.plan import DeleteJob, Emit, Plan
+from argosy.workload import words
+from argosy.workload.model import Phase, Workload
+from argosy.workload.news import News
+from argosy.workload.plan import Deed, Emit, Plan
 
 _MOST = 10
 """Fields of one job that are told about."""
@@ -19,14 +26,33 @@ _MOST = 10
 def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | None) -> list[Emit]:
     """What happened between two statuses of a job, and what its user should know of a new definition;
     `workload` is what that asks for, if it is new and valid."""
-    told = [*_phases(before, after), *_roles(before, after), *_waits(before, after)]
+    told = [*_phases(before, after), *_roles(before, after), *_failures(plan.news), *_waits(before, after)]
+    told += [_stale(role) for role in plan.news.outdated]
     if after.status.observed_generation != before.status.observed_generation:
         told += _definition(after)
     if workload is not None:
-        told += itertools.islice(_overwritten(workload), _MOST)
-    if any(isinstance(one, DeleteJob) for one in plan.actions):
-        told.append(Emit("Normal", "SuccessfulDeleteJob", "its time to live is over"))
+        told += islice(_overwritten(workload), _MOST)
     return told
+
+
+def deeds(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
+    """What was made and deleted, and what could not be: one event for all of a role, or of a reason."""
+    told: list[Emit] = []
+    worth = sorted((deed for deed in done if deed.kind in ("Pod", "Service", "Job")), key=_alike)
+    for (verb, kind, role, why, refused), group in groupby(worth, _alike):
+        known = obj.status.role_statuses.get(role)
+        if refused and known is not None and known.reason == CREATE_ERROR:
+            continue  # told when it was refused first
+        some = list(group)
+        parts = (words.listed([one.name for one in some]), why, some[0].refused)
+        said = ": ".join(part for part in parts if part)
+        outcome = "Failed" if refused else "Successful"
+        told.append(Emit("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", said))
+    return told
+
+
+def _alike(deed: Deed) -> tuple[str, str, str, str, bool]:
+    return deed.verb, deed.kind, deed.role, deed.why, bool(deed.refused)
 
 
 def _phases(before: AresJob, after: AresJob) -> Iterator[Emit]:
@@ -46,12 +72,18 @@ def _roles(before: AresJob, after: AresJob) -> Iterator[Emit]:
         if known.phase != role.phase:
             why = f": {role.reason}: {role.message}" if role.reason else ""
             yield Emit("Normal", "RolePhaseTransition", f"role {name}: {known.phase} -> {role.phase}{why}")
-        failed = role.failed - known.failed + role.restarts - known.restarts
-        if failed > 0:
-            said = role.message or f"{failed} more, {role.restarts} replaced or restarted so far"
-            yield Emit("Warning", "PodFailed", f"role {name}: {said}")
-        if role.reason == "CreateError" and known.reason != "CreateError":
-            yield Emit("Warning", "FailedCreatePod", f"role {name}: {role.message}")
+
+
+def _failures(news: News) -> Iterator[Emit]:
+    for role, group in groupby(news.failures, lambda pod: pod.role):
+        first, *others = group
+        more = f" (and {words.listed([pod.name for pod in others])})" if others else ""
+        yield Emit("Warning", "PodFailed", f"role {role}: {told_of(first)}{more}")
+
+
+def _stale(role: str) -> Emit:
+    said = "pods that are there stay as they were made; the new definition is for those to come"
+    return Emit("Warning", "StaleClusterSpec", f"role {role}: {said}")
 
 
 def _waits(before: AresJob, after: AresJob) -> Iterator[Emit]:
@@ -66,7 +98,7 @@ def _waiting(obj: AresJob) -> tuple[str, str] | None:
 
 
 def _definition(obj: AresJob) -> Iterator[Emit]:
-    for path in itertools.islice(spec.unknown(obj.spec), _MOST):
+    for path in islice(spec.unknown(obj.spec), _MOST):
         yield Emit("Warning", "UnknownField", f"{path}: there is no such field; it is kept and not looked at")
     written = spec.read(obj.spec)
     if not isinstance(written, AresJobSpec):
@@ -74,20 +106,20 @@ def _definition(obj: AresJob) -> Iterator[Emit]:
     full = with_defaults(written)
     for path, why in ignored(full):
         yield Emit("Warning", "FieldIgnored", f"{path}: {why}")
-    for name, role in sorted(roles_of(full).items()):
-        wanted = pod_spec(role.template).get("restartPolicy")
-        policy = role.restart_policy
-        given = policy if policy in (Restart.ALWAYS.value, Restart.ON_FAILURE.value) else Restart.NEVER.value
-        if wanted not in (None, given):
-            said = f"spec.roleSpecs.{name}.template.spec.restartPolicy: {wanted} becomes {given}"
-            yield Emit("Warning", "RestartPolicyOverwritten", said)
 
 
 def _overwritten(workload: Workload) -> Iterator[Emit]:
-    """Variables of the user's that the framework sets to something else."""
+    """What the user wrote and the operator or the framework sets to something else."""
     for name, role in workload.roles.items():
-        forced = environment.inject(workload, role, 0).forced
+        path = f"{workload.roles_path}.{name}.template.spec"
+        policy = pod_spec(role.template).get("restartPolicy")
+        if policy not in (None, role.in_place.value):
+            said = f"{path}.restartPolicy: {policy} becomes {role.in_place.value}"
+            yield Emit("Warning", "RestartPolicyOverwritten", said)
+        injection = environment.inject(workload, role, 0)
         for number, container in enumerate(containers(role.template)):
+            if injection.only_in not in ("", container.get("name")):
+                continue
             listed = container.get("env")
             given = (
                 [one.get("name") for one in listed if isinstance(one, dict)]
@@ -95,9 +127,9 @@ def _overwritten(workload: Workload) -> Iterator[Emit]:
                 else []
             )
             for variable in given:
-                if variable in forced:
-                    path = f"spec.roleSpecs.{name}.template.spec.containers[{number}].env"
-                    yield Emit("Warning", "EnvOverwritten", f"{path}: {variable} is set by the framework")
+                if variable in injection.forced:
+                    said = f"{path}.containers[{number}].env: {variable} is set by the framework"
+                    yield Emit("Warning", "EnvOverwritten", said)
 
 
 def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:

@@ -48,12 +48,15 @@ class Profile(Struct, frozen=True):
     """The roles each of which makes the job fail; None: each."""
     spared: tuple[str, ...] = ()
     """Roles that do not make the job fail."""
+    idle: bool = False
+    """Nothing is made for a job."""
 
 
 _USUAL = (ANY, ALL)
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "custom": Profile(),
+    "demo": Profile(policies={}, services=(), succeeded=(), failed=(), idle=True),
     "standalone": Profile(
         container="standalone",
         required=(WORKER,),

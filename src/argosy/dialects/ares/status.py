@@ -4,9 +4,9 @@ The engine knows phases that this API does not: a restart is told by a condition
 job is Pending, and a definition that cannot be run is a failed job that an edit brings back.
 """
 
-import json
 from collections.abc import Mapping
 
+import msgspec
 from msgspec.structs import replace
 
 from argosy.dialects.ares.conditions import conditions, in_words
@@ -21,6 +21,7 @@ from argosy.workload.record import Record, RoleRecord, encode
 from argosy.workload.waits import sentence
 
 _CREATE_ERRORS = (Result.REFUSED, Result.FAILED)
+CREATE_ERROR = "CreateError"
 _NAMED = 3
 """Terminating pods that a message names."""
 
@@ -122,7 +123,7 @@ def _why(
             return last.reason, last.message
         return _failure(role, remembered, record, seen)
     refused = [one for one in seen.outcomes if one.role == role.name and one.result in _CREATE_ERRORS]
-    return ("CreateError", refused[0].message) if refused else ("", "")
+    return (CREATE_ERROR, refused[0].message) if refused else ("", "")
 
 
 def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed) -> tuple[str, str]:
@@ -132,7 +133,7 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
     failed = next((pod for pod in live if pod.phase == "Failed"), None)
     if failed is not None:
         reason = "MixedOutcome" if remembered.reason == "MixedOutcome" else "PodFailed"
-        return reason, f"pod={failed.name}; nodeName={failed.node}; info={_info(failed)}"
+        return reason, told_of(failed)
     down = seen.down(role.policy) if role.policy else frozenset()
     lost = next((pod for pod in live if pod.node in down), None)
     if lost is not None:
@@ -149,7 +150,11 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
     return remembered.reason, remembered.message
 
 
-def _info(pod: ObservedPod) -> str:
-    if pod.first_exit_code is None:
-        return f"({pod.reason}){pod.message}"
-    return json.dumps({"exitCode": pod.first_exit_code}, separators=(",", ":"))
+def told_of(pod: ObservedPod) -> str:
+    """A pod that failed: its name, its node, and how its first container to end did."""
+    ended = pod.first_ended
+    if ended is None:
+        return f"pod={pod.name}; nodeName={pod.node}; info=({pod.reason}){pod.message}"
+    parts = {name: value for name, value in msgspec.to_builtins(ended).items() if value}
+    info = msgspec.json.encode({"exitCode": ended.exit_code, **parts}).decode()
+    return f"pod={pod.name}; nodeName={pod.node}; info={info}"
