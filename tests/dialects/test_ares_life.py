@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob
-from argosy.testing.aresjobs import DIALECT, Cases, Played, job, lowered, played
+from argosy.testing.aresjobs import DIALECT, Cases, Played, job, lowered, messages, played
 from argosy.testing.workloads import later, pod, pods
-from argosy.workload.observed import Observed, ObservedGroup
+from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsurePodGroup
 
 CASES = Cases()
@@ -192,6 +192,59 @@ def a_pod_that_waits_when_the_job_fails_is_deleted() -> None:
     begun = played(job("mpi", roles={"launcher": {}, "worker": {"replicas": 2}})).started()
     failed = begun.saw(waiting, *pods("FR"))
     assert (failed.phase, failed.deleted) == ("Failed", ["job-launcher-0"])
+
+
+PRIORITY, QUEUE = "ares.io/job-priority", "ares.io/ares-queue"
+
+
+def annotated(one: Played, **annotations: str) -> Played:
+    """The job with these annotations and no others."""
+    written = {f"ares.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return replace(one, obj=replace(one.obj, metadata=replace(one.obj.metadata, annotations=written)))
+
+
+def marked(**marks: str) -> ObservedPod:
+    keys = {f"ares.io/{name.replace('_', '-')}": value for name, value in marks.items()}
+    return replace(pod(0), marks=Marks(keys, keys))
+
+
+@CASES(
+    "41. Change, add and remove ares.io/job-priority on the job -> pods and PodGroup follow; "
+    "unrelated keys untouched"
+)
+def metadata_is_handed_on() -> None:
+    running = annotated(played(job()), job_priority="5").started().saw(marked(job_priority="5"))
+    assert (running.remarks, running.obj.metadata.labels) == ([], {PRIORITY: "5"})
+    changed = annotated(running, job_priority="7", ares_queue="q").saw(marked(job_priority="5"))
+    wanted = {PRIORITY: "7", QUEUE: "q"}
+    assert [(one.labels, one.annotations) for one in changed.remarks] == [(wanted, wanted)]
+    assert changed.obj.metadata.labels == wanted
+    there = Observed(
+        pods=(marked(job_priority="7"),), group=ObservedGroup("Running", marks=Marks(wanted, wanted))
+    )
+    removed = annotated(changed, job_priority="7").went(there)
+    assert [(one.kind, one.labels, one.annotations) for one in removed.remarks] == [
+        ("PodGroup", {QUEUE: None}, {QUEUE: None})
+    ]
+    assert removed.obj.metadata.labels == {PRIORITY: "7"}
+
+
+@CASES("a value that is no legal label value becomes annotation only (Warning InvalidLabelValue)")
+def a_value_that_can_be_no_label() -> None:
+    running = annotated(played(job()), job_priority="5").started().saw(marked(job_priority="5"))
+    unfit = annotated(running, job_priority="very high!").saw(marked(job_priority="5"))
+    assert [(one.labels, one.annotations) for one in unfit.remarks] == [
+        ({PRIORITY: None}, {PRIORITY: "very high!"})
+    ]
+    assert unfit.obj.metadata.labels == {}
+    assert [text.partition(":")[0] for text in messages(unfit.events, "InvalidLabelValue")] == [PRIORITY]
+    assert not unfit.saw(marked(job_priority="5")).events
+
+
+def test_a_label_that_the_user_gave_his_job_himself_is_left_alone() -> None:
+    meta = replace(job().metadata, labels={PRIORITY: "5", "team": "a"})
+    running = played(replace(job(), metadata=meta)).started().saw(*pods("R"))
+    assert running.obj.metadata.labels == {PRIORITY: "5", "team": "a"}
 
 
 @CASES("demo: makes no pods or services; goes Pending -> Starting and stays")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 import pytest
+from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
@@ -32,7 +33,16 @@ from argosy.testing.builders import role, workload
 from argosy.testing.circles import circles
 from argosy.testing.eventually import eventually
 from argosy.workload.observed import Result
-from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeleteJob, DeletePod, EnsureService
+from argosy.workload.plan import (
+    Action,
+    ConfirmPod,
+    CreatePod,
+    Deed,
+    DeleteJob,
+    DeletePod,
+    EnsureService,
+    Remark,
+)
 
 JOB = workload(role("worker", 2))
 CREATE = CreatePod("worker", 0, attempt=2, replacement=1)
@@ -63,6 +73,13 @@ class Api:
         del kind, name, namespace
         if self.there is None:
             raise NotFound(404, "NotFound", "it is not there")
+        return self.there
+
+    async def patch(self, kind: type[Fetchable], name: str, body: dict[str, object], namespace: str) -> Pod:
+        del namespace
+        self._say()
+        self.done.append(f"patch {kind.resource.kind} {name} {body['metadata']}")
+        assert self.there is not None
         return self.there
 
     async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
@@ -110,6 +127,18 @@ def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: b
 
 NAME = "mnist-worker-0"
 CASES = {
+    "labels are changed on the pod of that uid": Case(
+        Remark("Pod", NAME, "a", {"x": "1"}, {"y": None}),
+        pod(),
+        want_done=[f"patch Pod {NAME} {{'uid': 'a', 'labels': {{'x': '1'}}, 'annotations': {{'y': None}}}}"],
+        want_seen=[NAME],
+    ),
+    "labels of a pod that is gone are no more to be changed": Case(
+        Remark("Pod", NAME, "a", {"x": "1"}), answer=NotFound(404, "NotFound", "it is gone")
+    ),
+    "nor those of another of its name": Case(
+        Remark("Pod", NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
+    ),
     "a free name is taken": Case(CREATE, want_done=[f"create Pod {NAME}"], want_seen=[NAME]),
     "a pod that is ours and meant is found": Case(CREATE, pod(), want_seen=[NAME]),
     "a pod on its way out is waited for": Case(
@@ -301,3 +330,43 @@ def test_every_error_of_the_engine_has_a_result() -> None:
     for kind in ApiError.__subclasses__():
         if kind is not LeaseExpired:
             assert _result(kind(500, "X", "x")) in Result
+
+
+class Told(Struct):
+    action: Action
+    want: list[Deed]
+    there: Pod | None = None
+    answer: Exception | None = None
+
+
+QUOTA = Forbidden(403, "Forbidden", "exceeded quota")
+DEEDS = {
+    "a pod that was made": Told(CREATE, [Deed("Create", "Pod", NAME, "worker")]),
+    "a pod that was found is no deed": Told(CREATE, [], pod()),
+    "a name that is taken is told otherwise": Told(CREATE, [], pod(owner="other")),
+    "a pod that a quota refuses": Told(
+        CREATE, [Deed("Create", "Pod", NAME, "worker", refused="exceeded quota")], answer=QUOTA
+    ),
+    "a service": Told(EnsureService("worker", "s"), [Deed("Create", "Service", "s", "worker")]),
+    "a deletion, with its reason": Told(
+        DeletePod(NAME, "a", reason="it is over"), [Deed("Delete", "Pod", NAME, why="it is over")]
+    ),
+    "a pod that was gone is no deed": Told(
+        DeletePod(NAME, "a"), [], answer=NotFound(404, "NotFound", "it is gone")
+    ),
+    "the job": Told(DeleteJob("it is over"), [Deed("Delete", "Job", JOB.name, why="it is over")]),
+    "the job, which somebody keeps": Told(
+        DeleteJob("it is over"),
+        [Deed("Delete", "Job", JOB.name, why="it is over", refused="exceeded quota")],
+        answer=QUOTA,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DEEDS.values(), ids=DEEDS.keys())
+async def test_what_became_of_an_action_is_handed_back_once(case: Told) -> None:
+    api, memory = Api(case.there, case.answer), Memory(uid=JOB.uid)
+    assert list(await performer(api, memory, Seen()).perform([case.action])) == case.want
+    memory.retries.clear()
+    if case.answer is not None:
+        assert not await performer(api, memory, Seen()).perform([case.action]), "it is tried again silently"

@@ -28,6 +28,9 @@ class Dialect(Protocol[T]):
     resource: Resource
     invalid_ends: bool
     """Whether a definition with problems takes away what was made for the job; else that is left as it is."""
+    handed_on: tuple[str, ...]
+    """Annotations of a job that its pods and its group follow; `lower` looks at no other metadata that can
+    change."""
 
     def lower(self, obj: T) -> Workload | Problems:
         """The workload that the object asks for, complete, or everything that is wrong with it. Never

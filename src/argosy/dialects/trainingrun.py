@@ -66,6 +66,7 @@ class TrainingRunDialect:
     kind = TrainingRun
     resource = TrainingRun.resource
     invalid_ends = False
+    handed_on: tuple[str, ...] = ()
 
     def __init__(self, find: Callable[[str], Framework | None] = find_framework) -> None:
         self.find = find

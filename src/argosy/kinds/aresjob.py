@@ -21,6 +21,11 @@ FINALIZER = f"{GROUP}/ares-finalizer"
 """Put on jobs by the original; taken away wherever it is seen."""
 GROUP_LABEL, JOB_LABEL = f"{GROUP}/group-name", f"{GROUP}/job-name"
 ROLE_LABEL, INDEX_LABEL = f"{GROUP}/replica-type", f"{GROUP}/replica-index"
+HANDED_ON = tuple(
+    f"{GROUP}/{name}"
+    for name in ("ares-queue", "preemptable", "job-priority", "monopolize-nodes", "level-queue-id")
+)
+"""Annotations of a job that its labels, its pods and its group follow."""
 
 Template = Annotated[dict[str, object], Meta(extra_json_schema={"type": "object", PRESERVE: True})]
 Resources = Annotated[dict[str, int | str], Meta(max_length=64)]

@@ -8,6 +8,7 @@ NAME_LENGTH = 253
 """Most object names."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _LETTER_FIRST = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -19,6 +20,10 @@ def label_problem(name: str) -> str | None:
 def service_problem(name: str) -> str | None:
     """Why `name` cannot be the name of a service (RFC 1035)."""
     return _problem(name, _LETTER_FIRST, "lower-case letters, digits and '-', with a letter first")
+
+
+def is_label_value(text: str) -> bool:
+    return len(text) <= LABEL_LENGTH and _VALUE.fullmatch(text) is not None
 
 
 def _problem(name: str, form: re.Pattern[str], words: str) -> str | None:

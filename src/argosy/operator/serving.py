@@ -69,6 +69,7 @@ class Serving:
 
     def add(self, dialect: Dialect[T]) -> None:
         """Serve the jobs of this dialect."""
+        self.caches.handed_on += dialect.handed_on
         jobs = Cache(self.client, dialect.kind, namespace=self.namespace, transform=dialect.shed)
         reconciler = Reconciler(
             dialect, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics

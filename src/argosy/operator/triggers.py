@@ -16,7 +16,7 @@ from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches, in_doubt, is_down
 from argosy.reconcile.run import Reconciler, T
 from argosy.reconcile.status import COUNTS_EVERY
-from argosy.workload.observed import observe_group
+from argosy.workload.observed import ObservedGroup, observe_group
 
 C = TypeVar("C", bound=Fetchable)
 
@@ -94,9 +94,12 @@ class Triggers:
 
     def _group(self, change: Change[PodGroup]) -> None:
         old, new = change.old, change.new
-        if old is not None and new is not None and observe_group(old) == observe_group(new):
+        if old is not None and new is not None and self._seen(old) == self._seen(new):
             return
         self._owner_of(new or old)
+
+    def _seen(self, group: PodGroup) -> ObservedGroup:
+        return observe_group(group, self.caches.handed_on)
 
     def _child(self, change: Change[C]) -> None:
         if change.new is None:

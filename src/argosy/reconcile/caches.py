@@ -43,6 +43,8 @@ NODE_GRACE = 5.0
 class Caches:
     def __init__(self, client: Client, clock: Clock, namespace: str | None = None) -> None:
         self._clock = clock
+        self.handed_on: tuple[str, ...] = ()
+        """Keys of labels and annotations of pods and groups that the dialects look at."""
         by_owner = {OWNER: _owners}
         self.pods = Cache(
             client,
@@ -139,7 +141,7 @@ class Caches:
         """Each version of a pod is looked at once; passes and triggers share what was seen."""
         old, new = change.old, change.new
         before = self._views.pop(old.metadata.uid, None) if old is not None else None
-        after = observe_pod(new) if new is not None else None
+        after = observe_pod(new, self.handed_on) if new is not None else None
         if after is not None:
             self._views[after.uid] = after
             if before is not None and same_pod(before, after):
@@ -201,7 +203,7 @@ class Caches:
 
     def _group(self, uid: str) -> ObservedGroup | None:
         groups = [one for one in self.groups.by(OWNER, uid) if one.metadata.deletion_timestamp is None]
-        return observe_group(groups[0]) if groups else None
+        return observe_group(groups[0], self.handed_on) if groups else None
 
 
 def is_down(node: Node) -> bool:

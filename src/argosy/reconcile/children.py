@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import PodGroup, Role, RoleBinding, Service, ServiceAccount
-from argosy.reconcile.render import Json, job_labels, owner_reference, role_labels
+from argosy.reconcile.render import Json, job_labels, owner_reference, role_labels, role_selector
 from argosy.workload.model import Workload
 from argosy.workload.plan import EnsureChild, EnsurePodGroup, EnsureService
 
@@ -19,8 +19,8 @@ CHILD_KINDS: Mapping[str, ChildKind] = {
 def service_body(workload: Workload, action: EnsureService) -> Json:
     """Headless, and with the addresses of pods that are not ready yet: ranks find each other to become
     ready."""
-    together = role_labels(workload, action.role)
-    spec: Json = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": together}
+    spec: Json = {"clusterIP": "None", "publishNotReadyAddresses": True}
+    spec["selector"] = role_selector(workload, action.role)
     if ports := workload.rules.service_ports.get(action.role):
         spec["ports"] = [{"name": name, "port": number} for name, number in ports]
     return child_body(workload, action.name, {"spec": spec}, role=action.role if workload.role_label else "")
@@ -34,7 +34,13 @@ def group_body(workload: Workload, action: EnsurePodGroup) -> Json:
     }
     if action.min_resources:
         spec["minResources"] = action.min_resources
-    return child_body(workload, action.name, {"spec": spec})
+    body = child_body(workload, action.name, {"spec": spec})
+    handed, metadata = workload.handed_on, body["metadata"]
+    assert isinstance(metadata, dict)
+    if handed.annotations:
+        metadata["labels"] = {**metadata["labels"], **handed.labels}
+        metadata["annotations"] = dict(handed.annotations)
+    return body
 
 
 def ensured_body(workload: Workload, action: EnsureChild) -> Json:

@@ -46,6 +46,7 @@ from argosy.workload.plan import (
     EnsureChild,
     EnsurePodGroup,
     EnsureService,
+    Remark,
 )
 
 BINDING = RoleBinding.resource.kind
@@ -100,6 +101,7 @@ class Performer:
         await self._together(
             self._pod(one) for one in actions if isinstance(one, CreatePod | DeletePod | ConfirmPod)
         )
+        await self._together(self._remark(one) for one in actions if isinstance(one, Remark))
         await self._together(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
         for one in actions:
             if isinstance(one, DeleteJob):
@@ -221,6 +223,21 @@ class Performer:
         except NotFound:
             self.memory.absent.add((action.role, action.index))
         return Result.DONE
+
+    async def _remark(self, action: Remark) -> bool:
+        async def remark() -> Result:
+            kind = Pod if action.kind == Pod.resource.kind else CHILD_KINDS[action.kind]
+            metadata = {"uid": action.uid, "labels": action.labels, "annotations": action.annotations}
+            try:
+                patched = await self.client.patch(
+                    kind, action.name, {"metadata": metadata}, self.workload.namespace
+                )
+                self.seen.saw(patched)
+            except (NotFound, Conflict):
+                pass  # it is gone, or another has its name
+            return Result.DONE
+
+        return await self._tried(Deed("Mark", action.kind, action.name), remark)
 
     async def _delete_child(self, action: DeleteChild) -> bool:
         deed = Deed("Delete", action.kind, action.name)

@@ -64,6 +64,7 @@ class Mould(Struct, frozen=True):
         common = self.metadata["labels"]
         metadata = {
             "name": place.name,
+            **({"generateName": f"{spec['hostname']}-"} if place.name != spec["hostname"] else {}),
             **self.metadata,
             "labels": {
                 **_object(common),
@@ -130,9 +131,16 @@ def job_labels(workload: Workload) -> dict[str, str]:
 
 
 def role_labels(workload: Workload, role: str) -> dict[str, str]:
-    """What pods and the service of a role carry, and by which the service finds the pods."""
+    """What pods and the service of a role carry."""
     theirs = {workload.role_label: role} if workload.role_label else {}
     return {**job_labels(workload), labels.ROLE: role, **theirs}
+
+
+def role_selector(workload: Workload, role: str) -> dict[str, str]:
+    """By which a role's service finds its pods: a dialect that has labels of its own is known by these."""
+    if workload.role_label:
+        return {**workload.labels, workload.role_label: role}
+    return role_labels(workload, role)
 
 
 def waits_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
@@ -197,12 +205,16 @@ class _Container(Struct, frozen=True):
 def _metadata(workload: Workload, role: Role, group: str, annotations: Mapping[str, str]) -> Json:
     written = _object(role.template.get("metadata"))
     gang = {labels.POD_GROUP_ANNOTATION: group, labels.TASK_SPEC_ANNOTATION: role.name} if group else {}
+    handed = workload.handed_on
+    own = {
+        key: value for key, value in _object(written.get("labels")).items() if key not in handed.annotations
+    }
     metadata: Json = {
         "namespace": workload.namespace,
-        "labels": {**_object(written.get("labels")), **role_labels(workload, role.name)},
+        "labels": {**own, **handed.labels, **role_labels(workload, role.name)},
         "ownerReferences": [owner_reference(workload)],
     }
-    if together := {**_object(written.get("annotations")), **gang, **annotations}:
+    if together := {**_object(written.get("annotations")), **handed.annotations, **gang, **annotations}:
         metadata["annotations"] = together
     return metadata
 

@@ -193,8 +193,11 @@ class Reconciler(Generic[T]):
             self.unreadable.cured(key_of(change.new))
 
     def _lower(self, job: T, memory: Memory) -> Workload | Problems:
-        """Lowered once per generation: nothing but the definition and its deletion matters to it."""
-        version = (job.metadata.generation, job.metadata.deletion_timestamp is not None)
+        """Lowered once per generation: nothing but the definition, its deletion and what it hands on matters
+        to it."""
+        meta = job.metadata
+        handed_on = tuple(meta.annotations.get(key) for key in self.dialect.handed_on)
+        version = (meta.generation, meta.deletion_timestamp is not None, handed_on)
         if memory.lowered is None or memory.lowered[0] != version:
             memory.lowered = (version, self._in_domain(self.dialect.lower(job)))
             memory.forgive()

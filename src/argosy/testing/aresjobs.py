@@ -17,7 +17,7 @@ from argosy.testing.workloads import later
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import Action, CreatePod, DeletePod, Emit, Plan
+from argosy.workload.plan import Action, CreatePod, DeletePod, Emit, Plan, Remark
 from argosy.workload.pods import expected
 
 DIALECT = AresJobDialect()
@@ -97,6 +97,10 @@ class Played(Struct, frozen=True):
     def deleted(self) -> list[str]:
         return [one.name for one in self.actions if isinstance(one, DeletePod)]
 
+    @property
+    def remarks(self) -> list[Remark]:
+        return [one for one in self.actions if isinstance(one, Remark)]
+
     def role(self, name: str = "worker") -> RoleStatus:
         return self.obj.status.role_statuses[name]
 
@@ -139,10 +143,17 @@ class Played(Struct, frozen=True):
         if patch is None:
             return self.obj
         spec = copy.deepcopy(dict(self.obj.spec))
-        added = patch.get("spec", {})
+        added, metadata = patch.get("spec", {}), patch.get("metadata", {})
         assert isinstance(added, dict)
+        assert isinstance(metadata, dict)
         _merge(spec, added)
-        meta = replace(self.obj.metadata, generation=self.obj.metadata.generation + bool(added))
+        labels: dict[str, object] = dict(self.obj.metadata.labels)
+        _merge(labels, metadata.get("labels", {}))
+        meta = replace(
+            self.obj.metadata,
+            generation=self.obj.metadata.generation + bool(added),
+            labels={key: str(value) for key, value in labels.items()},
+        )
         return replace(self.obj, metadata=meta, spec=spec)
 
 

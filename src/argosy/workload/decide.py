@@ -14,6 +14,7 @@ from argosy.workload import (
     elastic,
     finish,
     gang,
+    handing,
     invalid,
     limits,
     phases,
@@ -37,10 +38,13 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
     record = remember(workload, before, seen, now)
     if workload.deleting:
         return Plan(before or record)
+    record = handing.noted(workload, record)
     if record.finished:
-        return cleanup.plan(workload, record, seen, now)
-    plan = _told(before, _unfinished(workload, before, record, seen, now))
-    return replace(plan, news=news(workload, before, seen))
+        plan = cleanup.plan(workload, record, seen, now)
+    else:
+        plan = _told(before, _unfinished(workload, before, record, seen, now))
+        plan = replace(plan, news=news(workload, before, seen))
+    return plan.doing(handing.followed(workload, seen, plan.actions))
 
 
 def _unfinished(
@@ -87,7 +91,7 @@ def end_invalid(
 ) -> Plan:
     """The plan for an object that cannot be lowered, of a dialect in which that ends the job; `remains` is
     what can be read of it."""
-    record = before or Record(since=now)
+    record = handing.noted(remains, before or Record(since=now))
     return _told(before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), seen, now))
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from argosy.kinds.names import is_label_value
 from argosy.kinds.wrong import together
 
 Json = Mapping[str, object]
@@ -199,6 +200,21 @@ class Limits(Struct, frozen=True):
     """A role that ran this long without a failure starts again at no delay."""
 
 
+class HandedOn(Struct, frozen=True, dict=True):
+    """Annotations of the job that its pods and its group carry too, also as labels, and follow while they
+    live."""
+
+    keys: tuple[str, ...] = ()
+    """Which may be handed on; all others are left alone wherever they are."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Those that the job has."""
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """Those whose values can be labels."""
+        return {key: value for key, value in self.annotations.items() if is_label_value(value)}
+
+
 class Workload(Struct, frozen=True, dict=True):
     """One job as it is wanted now."""
 
@@ -223,6 +239,7 @@ class Workload(Struct, frozen=True, dict=True):
     """What everything made for the job carries beside our own labels."""
     roles_path: str = "spec.roles"
     """Where the roles stand in the object."""
+    handed_on: HandedOn = HandedOn()
     role_label: str = ""
     """A label of the dialect's that holds the role, on pods and services."""
     index_label: str = ""

@@ -6,7 +6,7 @@ delay them but not mislead them. The one observation that an old view can fake i
 lost only when `absent` confirms it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -18,6 +18,16 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodGroup, Terminated
 from argosy.kinds.meta import Condition
 from argosy.workload.model import Json, Phase, RolePolicy
+
+
+class Marks(Struct, frozen=True):
+    """The labels and annotations of an object that a job hands on (`HandedOn`)."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+UNMARKED = Marks()
 
 
 class ObservedPod(Struct, frozen=True):
@@ -60,6 +70,7 @@ class ObservedPod(Struct, frozen=True):
     waiting: str = ""
     """Why a container cannot start (ImagePullBackOff …), or why the pod cannot be placed (Unschedulable)."""
     waiting_message: str = ""
+    marks: Marks = UNMARKED
     version: str = ""
     """The resourceVersion at which it was seen so."""
 
@@ -80,6 +91,8 @@ class ObservedGroup(Struct, frozen=True):
     evicted: bool = False
     reason: str = ""
     message: str = ""
+    uid: str = ""
+    marks: Marks = UNMARKED
 
 
 class Result(StrEnum):
@@ -156,8 +169,9 @@ class Observed(Struct, frozen=True, dict=True):
         return {name: tuple(pods) for name, pods in roles.items()}
 
 
-def observe_pod(pod: Pod) -> ObservedPod | None:
-    """The pod as policies see it; None if its labels do not say which place it has."""
+def observe_pod(pod: Pod, keys: Sequence[str] = ()) -> ObservedPod | None:
+    """The pod as policies see it, with these of its labels and annotations; None if its labels do not say
+    which place it has."""
     meta, status = pod.metadata, pod.status
     try:
         index = int(meta.labels[labels.INDEX])
@@ -197,8 +211,17 @@ def observe_pod(pod: Pod) -> ObservedPod | None:
         held=status.phase == "Pending" and _held(status.init_container_statuses),
         waiting=waiting,
         waiting_message=waiting_message,
+        marks=marks_of(meta.labels, meta.annotations, keys),
         version=meta.resource_version,
     )
+
+
+def marks_of(labels: Mapping[str, str], annotations: Mapping[str, str], keys: Sequence[str]) -> Marks:
+    found = Marks(
+        {key: labels[key] for key in keys if key in labels},
+        {key: annotations[key] for key in keys if key in annotations},
+    )
+    return found if found.labels or found.annotations else UNMARKED
 
 
 def same_pod(one: ObservedPod, other: ObservedPod) -> bool:
@@ -207,7 +230,7 @@ def same_pod(one: ObservedPod, other: ObservedPod) -> bool:
     return replace(one, node=other.node, version=other.version) == other
 
 
-def observe_group(group: PodGroup) -> ObservedGroup:
+def observe_group(group: PodGroup, keys: Sequence[str] = ()) -> ObservedGroup:
     status = group.status
     true = {condition.type: condition for condition in status.conditions if condition.status == "True"}
     telling = true.get("Unschedulable") or true.get("Scheduled")
@@ -221,6 +244,8 @@ def observe_group(group: PodGroup) -> ObservedGroup:
         evicted="Evicted" in true,
         reason=telling.reason if telling else "",
         message=telling.message if telling else "",
+        uid=group.metadata.uid,
+        marks=marks_of(group.metadata.labels, group.metadata.annotations, keys),
     )
 
 

@@ -4,7 +4,7 @@ Actions are safe to repeat and to perform late: creations are by deterministic n
 anything, deletions name a uid. So a plan that was performed by half, or twice, does no harm.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -76,6 +76,17 @@ class EnsureChild(Struct, frozen=True, tag=True):
     digest: str
 
 
+class Remark(Struct, frozen=True, tag=True):
+    """PATCH labels and annotations with the uid as precondition, None takes one away; gone or another uid:
+    done."""
+
+    kind: str
+    name: str
+    uid: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+
+
 class DeleteChild(Struct, frozen=True, tag=True):
     """Delete one of our own children that is not a pod, by kind and name."""
 
@@ -93,7 +104,7 @@ class DeleteJob(Struct, frozen=True, tag=True):
 class Deed(Struct, frozen=True):
     """What became of an action, for those who tell of it: something was made or deleted, or could not be."""
 
-    verb: Literal["Create", "Delete"]
+    verb: Literal["Create", "Delete", "Mark"]
     kind: str
     name: str
     role: str = ""
@@ -118,6 +129,7 @@ Action = (
     | EnsureService
     | EnsurePodGroup
     | EnsureChild
+    | Remark
     | DeleteChild
     | DeleteJob
     | Emit

@@ -122,6 +122,10 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Whole-job failures in a row, for the back-off."""
     retry_at: datetime | None = None
     """No pod is created before."""
+    handed: Mapping[str, str] = field(default_factory=dict)
+    """Labels that the job was given because it hands them on; see `HandedOn`."""
+    unfit: str = ""
+    """Annotations handed on whose values can be no labels, comma between."""
     roles: Mapping[str, RoleRecord] = field(default_factory=dict)
     history: tuple[Entry, ...] = ()
     restarted: tuple[Restarted, ...] = ()

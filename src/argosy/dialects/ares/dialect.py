@@ -22,6 +22,7 @@ from argosy.kinds.aresjob import (
     FINALIZER,
     GROUP,
     GROUP_LABEL,
+    HANDED_ON,
     INDEX_LABEL,
     JOB_LABEL,
     ROLE_LABEL,
@@ -37,6 +38,7 @@ from argosy.workload.model import (
     Cleanup,
     Dependency,
     Gang,
+    HandedOn,
     Json,
     Limits,
     Phase,
@@ -65,6 +67,7 @@ class AresJobDialect:
     kind = AresJob
     resource = AresJob.resource
     invalid_ends = True
+    handed_on = HANDED_ON
 
     def __init__(self, ttl_after_succeeded: float | None = None) -> None:
         self.ttl_after_succeeded = ttl_after_succeeded
@@ -80,11 +83,16 @@ class AresJobDialect:
         return self._workload(obj.metadata, full)
 
     def upkeep(self, obj: AresJob) -> Json | None:
-        """Defaults are written into the spec, and the original's finalizer is taken away."""
+        """Defaults are written into the spec, annotations that are handed on into labels; the original's
+        finalizer is taken away."""
         patch: dict[str, object] = {}
+        metadata: dict[str, object] = {}
         if FINALIZER in obj.metadata.finalizers:
-            left = [one for one in obj.metadata.finalizers if one != FINALIZER]
-            patch["metadata"] = {"finalizers": left}
+            metadata["finalizers"] = [one for one in obj.metadata.finalizers if one != FINALIZER]
+        if changed := _unlabelled(obj):
+            metadata["labels"] = changed
+        if metadata:
+            patch["metadata"] = metadata
         if added := _unwritten(obj):
             patch["spec"] = added
         return patch or None
@@ -99,6 +107,7 @@ class AresJobDialect:
             identity(obj.metadata, self.resource),
             limits=Limits(ttl=Ttl(_seconds(gone), _seconds(gone)), children_ttl=Ttl(None, _seconds(bare))),
             cleanup=Cleanup(cleanup) if cleanup in tuple(Cleanup) else Cleanup.NONE,
+            handed_on=_handed_on(obj.metadata),
         )
 
     def stand_in(self, metadata: ObjectMeta, status: object) -> AresJob:
@@ -176,6 +185,7 @@ class AresJobDialect:
             suspended=bool(run.suspend),
             deleting=meta.deletion_timestamp is not None,
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
+            handed_on=_handed_on(meta),
             roles_path="spec.roleSpecs",
             role_label=ROLE_LABEL,
             index_label=INDEX_LABEL,
@@ -201,6 +211,24 @@ def _unwritten(obj: AresJob) -> Json:
         return {}
     full = with_defaults(written)
     return {} if checks.problems(meta.name, full) else spec.additions(obj.spec, full)
+
+
+def _handed_on(meta: ObjectMeta) -> HandedOn:
+    there = meta.annotations
+    return HandedOn(HANDED_ON, {key: there[key] for key in HANDED_ON if key in there})
+
+
+def _unlabelled(obj: AresJob) -> dict[str, str | None]:
+    """Labels that the job lacks, and those that it has only because of an annotation that it has no more."""
+    meta = obj.metadata
+    if meta.deletion_timestamp is not None:
+        return {}
+    wanted, given = _handed_on(meta).labels, obj.status.argosy.get("handed")
+    ours = given if isinstance(given, dict) else {}
+    over: dict[str, str | None] = {
+        key: None for key, value in ours.items() if key not in wanted and meta.labels.get(key) == value
+    }
+    return {**over, **{key: value for key, value in wanted.items() if meta.labels.get(key) != value}}
 
 
 def _seconds(written: object) -> float | None:

@@ -19,6 +19,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.news import News
 from argosy.workload.plan import Deed, Emit, Plan
 
+_TOLD = ("Pod", "Service", "Job")
 _MOST = 10
 """Fields of one job that are told about."""
 
@@ -28,6 +29,7 @@ def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | Non
     `workload` is what that asks for, if it is new and valid."""
     told = [*_phases(before, after), *_roles(before, after), *_failures(plan.news), *_waits(before, after)]
     told += [_stale(role) for role in plan.news.outdated]
+    told += _unfit(before, after)
     if after.status.observed_generation != before.status.observed_generation:
         told += _definition(after)
     if workload is not None:
@@ -38,7 +40,7 @@ def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | Non
 def deeds(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
     """What was made and deleted, and what could not be: one event for all of a role, or of a reason."""
     told: list[Emit] = []
-    worth = sorted((deed for deed in done if deed.kind in ("Pod", "Service", "Job")), key=_alike)
+    worth = sorted((deed for deed in done if deed.kind in _TOLD and deed.verb != "Mark"), key=_alike)
     for (verb, kind, role, why, refused), group in groupby(worth, _alike):
         known = obj.status.role_statuses.get(role)
         if refused and known is not None and known.reason == CREATE_ERROR:
@@ -84,6 +86,15 @@ def _failures(news: News) -> Iterator[Emit]:
 def _stale(role: str) -> Emit:
     said = "pods that are there stay as they were made; the new definition is for those to come"
     return Emit("Warning", "StaleClusterSpec", f"role {role}: {said}")
+
+
+def _unfit(before: AresJob, after: AresJob) -> Iterator[Emit]:
+    """Annotations that cannot be handed on as labels."""
+    old, new = (str(obj.status.argosy.get("unfit", "")).split(",") for obj in (before, after))
+    for key in new:
+        if key and key not in old:
+            said = f"{key}: the value can be no label; pods have it as an annotation only"
+            yield Emit("Warning", "InvalidLabelValue", said)
 
 
 def _waits(before: AresJob, after: AresJob) -> Iterator[Emit]:

@@ -48,10 +48,12 @@ def pod_spec(template: Json | None) -> Json:
 
 
 def bare(template: object) -> Json:
-    """What a definition needs of a template to stay valid: the names and ports of containers."""
-    written = containers(template if isinstance(template, Mapping) else None)
-    kept = [{name: one[name] for name in ("name", "ports") if name in one} for one in written]
-    return {"spec": {"containers": kept}}
+    """What a definition needs of a template to stay valid, and pods to keep their labels: the names and ports
+    of containers, and metadata."""
+    whole = template if isinstance(template, Mapping) else {}
+    kept = [{name: one[name] for name in ("name", "ports") if name in one} for one in containers(whole)]
+    metadata = {"metadata": whole["metadata"]} if "metadata" in whole else {}
+    return {**metadata, "spec": {"containers": kept}}
 
 
 def _listed(template: Json | None, part: str) -> list[Json]:
