@@ -2,7 +2,7 @@
 
 import pytest
 
-from argosy.install.template import TemplateError, Templates
+from argosy.engine.template import TemplateError, Templates
 
 DOT = {
     "name": "a",

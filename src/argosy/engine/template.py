@@ -1,7 +1,8 @@
-"""Renders the chart's templates: the part of Go's template language that they use, and nothing beyond.
+"""Renders Go templates: the part of that language that our chart uses, and nothing beyond.
 
-So the chart is the one source of what is installed, with Helm and without. What a template uses that is not
-known here is an error, never ignored; a test compares every object with what Helm itself makes of the chart.
+So the chart is the one source of what is installed, with Helm and without, and commands that administrators
+wrote for another operator are read as there. What a template uses that is not known here is an error, never
+ignored; a test compares every object of the chart with what Helm itself makes of it.
 """
 
 import re
