@@ -84,6 +84,20 @@ async def test_a_cap_per_second_spreads_writes() -> None:
     assert now() - before == pytest.approx(1.0, abs=0.01)
 
 
+async def test_a_burst_may_go_before_the_cap_holds_and_again_after_a_while() -> None:
+    limiter = WriteLimiter(WriteLimits(per_second=10, burst=5))
+    for _ in range(2):
+        before = now()
+        for _ in range(5):
+            await limiter.acquire()
+            limiter.release()
+        assert now() == pytest.approx(before, abs=0.01)
+        await limiter.acquire()
+        limiter.release()
+        assert now() - before == pytest.approx(0.1, abs=0.01)
+        await asyncio.sleep(1)
+
+
 async def test_a_cancelled_wait_gives_its_place_on() -> None:
     limiter = WriteLimiter(WriteLimits(in_flight=1))
     await limiter.acquire()

@@ -2,8 +2,8 @@
 
 The window starts at `first`, so that a first burst does not open connections by the hundred, and climbs with
 every write that succeeds. It halves when the server says 429 (once per window, not once per refusal: a full
-window is refused together), and everything is held back for as long as Retry-After says. A cap per second
-exists for clusters whose owner wants one.
+window is refused together), and everything is held back for as long as Retry-After says. A cap per second,
+with a burst that may go before it holds, exists for clusters whose owner wants one.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ class WriteLimits(Struct, frozen=True):
     in_flight: int = 64
     first: int = 32
     per_second: float | None = None
+    burst: int = 1
+    """How many may go at once, after a while without any, where there is a cap per second."""
 
 
 class WriteLimiter:
@@ -25,6 +27,8 @@ class WriteLimiter:
         self._active = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._not_before = float("-inf")
+        self._paid_until = float("-inf")
+        """When all writes so far are within the cap per second."""
         self._halved_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
@@ -70,12 +74,19 @@ class WriteLimiter:
             self._window = max(self._window / 2, 1.0)
 
     def _open(self, now: float) -> bool:
-        return self._active < self.window and now >= self._not_before
+        return self._active < self.window and now >= self._opens_at
+
+    @property
+    def _opens_at(self) -> float:
+        """Until when nothing may go, however much room there is."""
+        rate = self._limits.per_second
+        capped = self._paid_until - (self._limits.burst - 1) / rate if rate else self._not_before
+        return max(self._not_before, capped)
 
     def _take(self, now: float) -> None:
         self._active += 1
         if self._limits.per_second:
-            self._not_before = max(self._not_before, now) + 1 / self._limits.per_second
+            self._paid_until = max(self._paid_until, now) + 1 / self._limits.per_second
 
     def _wake(self) -> None:
         loop = asyncio.get_running_loop()
@@ -85,8 +96,8 @@ class WriteLimiter:
             if not turn.done():
                 self._take(now)
                 turn.set_result(None)
-        if self._waiting and now < self._not_before and self._timer is None:
-            self._timer = loop.call_at(self._not_before, self._timer_fired)
+        if self._waiting and now < (opens_at := self._opens_at) and self._timer is None:
+            self._timer = loop.call_at(opens_at, self._timer_fired)
 
     def _timer_fired(self) -> None:
         self._timer = None
