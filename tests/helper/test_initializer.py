@@ -2,13 +2,16 @@
 
 import json
 import os
+import resource
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from msgspec import Struct
 import argosy.helper
 from argosy.helper import initializer as under_test
 from argosy.helper.initializer import host_file, reached
+from argosy.operator.trust import make_trust
 from argosy.testing.servers import free_port
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
@@ -36,7 +40,9 @@ class Told(Struct):
 
 
 @contextmanager
-def observer(answer: Callable[[int], Told], port: int = 0) -> Iterator[tuple[int, list[str]]]:
+def observer(
+    answer: Callable[[int], Told], port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """Its port, and what it was asked with; `answer` gets the number of the question."""
     asked: list[str] = []
 
@@ -58,6 +64,8 @@ def observer(answer: Callable[[int], Told], port: int = 0) -> Iterator[tuple[int
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
@@ -180,6 +188,15 @@ def test_the_host_file_has_all_addresses_of_the_roles(tmp_path: Path) -> None:
     for file in files:
         assert file.read_text() == "10.0.0.9 slots=2\n10.0.0.1 slots=2\n10.0.0.2 slots=2\n"
         assert file.stat().st_mode & 0o777 == 0o644
+
+
+def test_without_a_role_nobody_is_asked(tmp_path: Path) -> None:
+    """--roles: none = no waiting."""
+    file = tmp_path / "hostfile"
+    done = cache(1, "--write-mpi-hostfile-to", str(file), POD_IP="10.0.0.9")
+    assert (done.returncode, file.read_text()) == (0, "10.0.0.9\n")
+    assert cache(1).returncode == 0
+    assert cache(1, "--write-mpi-hostfile-to", str(file)).returncode == 1, "there is no host"
 
 
 def test_forms_of_host_files() -> None:
@@ -332,3 +349,32 @@ def test_it_ends_when_it_is_told_to() -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_it_takes_less_than_a_tenth_of_a_second_of_the_processor_to_start() -> None:
+    """Until its first question over TLS; the least of several, for others work here too."""
+    authority = make_trust(["localhost"], datetime.now(UTC)).authority
+    flags = ("cache", "--key", "ns.job", "--cacheURI", "https://127.0.0.1:1", "--max-retries", "0")
+
+    def spent() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = initializer(*flags, "--roles", "a", ARGOSY_CA=authority)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert "Connection refused" in done.stderr
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(spent() for _ in range(8)) < 0.1
+
+
+def test_by_address_the_authority_of_the_pod_is_enough(tmp_path: Path) -> None:
+    """A node's address, or a Service's, stands in no certificate; who it is, the authority says."""
+    ours, others = (make_trust(["ares-observer"], datetime.now(UTC)) for _ in range(2))
+    pem = tmp_path / "pem"
+    pem.write_text(ours.certificate_key + ours.certificate)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pem)
+    with observer(lambda n: Told({"a": UP}), tls=tls) as (port, _):
+        for uri in (f"https://127.0.0.1:{port}", f"nodePort://127.0.0.1:{port}"):
+            flags = ("cache", "--key", "ns.job", "--cacheURI", uri, "--roles", "a", "--max-retries", "0")
+            assert initializer(*flags, ARGOSY_CA=ours.authority).returncode == 0
+            assert initializer(*flags, ARGOSY_CA=others.authority).returncode == 1

@@ -74,7 +74,8 @@ class _Waiter:
 
     def run(self) -> int:
         """Until released, or hopeless, or out of time or patience."""
-        if not self.roles and not self.files:
+        if not self.roles:
+            self._write({})
             return 0
         errors = 0
         while True:
@@ -166,25 +167,31 @@ class _Waiter:
         patience = max(0.1, min(self.flags.dial_timeout, self._left(self.flags.dial_timeout)))
         if scheme != "https":
             return HTTPConnection(host, port, timeout=patience)
-        tls = ssl.create_default_context(cadata=self.environ.get("ARGOSY_CA") or None)
+        authority = self.environ.get("ARGOSY_CA")
+        tls = ssl.create_default_context(cadata=authority or None)
+        if authority and _is_address(host):  # it signs for the endpoint alone, and knows only names of it
+            tls.check_hostname = False
         return HTTPSConnection(host, port, timeout=patience, context=tls)
 
     def _released(self, job: str, roles: dict[str, object]) -> bool:
         if job in _FINISHED:
             raise HopelessError(f"the job is {job}")
         waits = [said for name in self.roles if (said := self._wait(name, roles.get(name)))] if roles else []
-        if self.roles and not roles:  # a job that is not judged yet, or by a later operator
+        if not roles:  # a job that is not judged yet, or by a later operator
             waits = ["waits for the roles of the job to be told"]
         if waits:
             if waits[0] != self.told:
                 print(f"initializer: {waits[0]}", flush=True)
             self.told = waits[0]
             return False
+        self._write(roles)
+        print("initializer: released", flush=True)
+        return True
+
+    def _write(self, roles: Mapping[str, object]) -> None:
         if self.files:
             hosts = [ip for name in self.roles for ip in _ips(roles.get(name))]
             write_host_files(self.flags, self.files, [*self._own(), *hosts])
-        print("initializer: released", flush=True)
-        return True
 
     def _wait(self, name: str, role: object) -> str:
         """For what this role is waited for; empty if for nothing."""
@@ -265,7 +272,12 @@ def _addresses(uri: str, environ: Mapping[str, str]) -> list[tuple[str, str, int
     hosts = [*own, *(one for one in listed.split(",") if one)]
     if not hosts:
         raise HopelessError(f"--cacheURI {uri}: there is no address, and LOCAL_IP is not set")
-    return [("http", host, int(port)) for host in hosts]
+    scheme = "https" if environ.get("ARGOSY_CA") else "http"
+    return [(scheme, host, int(port)) for host in hosts]
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdigit()
 
 
 def _ips(role: object) -> list[str]:
