@@ -108,7 +108,8 @@ def starting_operator(server: Server, *options: str, core: int | None = None) ->
     """An operator whose process has just been started."""
     health = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "argosy", "operator", "--kubeconfig", str(server.kubeconfig), *options]
-    command += ["--endpoint", f"127.0.0.1:{free_port()}", "--health", health]
+    command += ["--endpoint", f"127.0.0.1:{free_port()}"]
+    command += ["--metrics-bind-address", health, "--health-probe-bind-address", health]
     log = server.folder / "logs" / "operator.log"
     with log.open("ab") as output, running(command, stderr=output.fileno(), core=core) as process:
         yield Operator(process.pid, health)

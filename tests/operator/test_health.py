@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from argosy.operator.health import Check, Finding, health_handler
+from argosy.operator.health import Check, Finding, Shown, health_handler
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
@@ -41,7 +41,7 @@ async def test_what_is_answered(sentence: str) -> None:
     registry = CollectorRegistry()
     Counter("tries", "How often.", registry=registry)
     ready = (Check("caches", lambda: caches), Check("lease", lambda: Finding(True, "ours")))
-    server = Server(health_handler(registry, [Check("workers", lambda: WELL)], ready))
+    server = Server(health_handler(Shown(registry, [Check("workers", lambda: WELL)], ready)))
     client = Client(Origin.from_url(f"http://127.0.0.1:{await server.listen_tcp('127.0.0.1', 0)}"))
     try:
         answer = await client.send(method, path, {})
@@ -53,9 +53,7 @@ async def test_what_is_answered(sentence: str) -> None:
 
 
 async def test_a_failed_check_of_health_is_told() -> None:
-    server = Server(
-        health_handler(CollectorRegistry(), [Check("workers", lambda: Finding(False, "stuck"))], [])
-    )
+    server = Server(health_handler(Shown(live=[Check("workers", lambda: Finding(False, "stuck"))])))
     client = Client(Origin.from_url(f"http://127.0.0.1:{await server.listen_tcp('127.0.0.1', 0)}"))
     try:
         answer = await client.send("GET", "/healthz", {})
@@ -63,3 +61,24 @@ async def test_a_failed_check_of_health_is_told() -> None:
         await client.close()
         await server.close(1)
     assert (answer.status, answer.body) == (503, b"[-] workers: stuck")
+
+
+PARTS = {
+    "metrics alone": (Shown(CollectorRegistry()), {"/metrics": 200, "/healthz": 404, "/readyz": 404}),
+    "probes alone": (
+        Shown(live=[Check("workers", lambda: WELL)], ready=[Check("caches", lambda: WELL)]),
+        {"/metrics": 404, "/healthz": 200, "/readyz": 200},
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", PARTS)
+async def test_each_address_tells_its_part(sentence: str) -> None:
+    shown, wanted = PARTS[sentence]
+    server = Server(health_handler(shown))
+    client = Client(Origin.from_url(f"http://127.0.0.1:{await server.listen_tcp('127.0.0.1', 0)}"))
+    try:
+        assert {path: (await client.send("GET", path, {})).status for path in wanted} == wanted
+    finally:
+        await client.close()
+        await server.close(1)

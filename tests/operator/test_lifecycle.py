@@ -17,7 +17,7 @@ from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.main import LEASE
 from argosy.operator.trust import SECRET
 from argosy.testing.builders import run
-from argosy.testing.scene import Scene
+from argosy.testing.scene import Scene, shown_at
 from argosy.testing.servers import free_port
 from argosy.wire.client import Answer
 from argosy.wire.client import Client as WireClient
@@ -33,7 +33,7 @@ from argosy.operator.main import run
 from argosy.operator.settings import Settings
 kubeconfig, namespace, elect = sys.argv[1:]
 run_loop(run(Settings(kubeconfig=Path(kubeconfig), namespace=namespace, operator_namespace=namespace,
-                      leader_elect=elect == "elect", endpoint="", health="")))
+                      leader_elect=elect == "elect", endpoint="", metrics="", probes="")))
 """
 
 
@@ -109,7 +109,7 @@ async def test_a_second_operator_finds_nothing_to_do(scene: Scene) -> None:
 
         await scene.until("all counts are written", quiet)
     port = free_port()
-    async with scene.operator(health=f"127.0.0.1:{port}"):
+    async with scene.operator(**shown_at(port)):
 
         async def passed() -> bool:
             return passes(await metrics(port)) >= jobs
@@ -130,7 +130,7 @@ async def test_an_operator_that_starts_before_its_definitions_serves_when_they_c
 
     await scene.until("the definition is gone", undefined)
     port = free_port()
-    async with scene.operator(health=f"127.0.0.1:{port}"):
+    async with scene.operator(**shown_at(port)):
 
         async def ready() -> bool:
             return (await ask(port, "/readyz")).status == 200
@@ -308,7 +308,7 @@ def _without(value: dict[str, object]) -> dict[str, object]:
 
 async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
     port = free_port()
-    async with scene.operator(gangs=False, remote_start=False, health=f"127.0.0.1:{port}"):
+    async with scene.operator(gangs=False, remote_start=False, **shown_at(port)):
         await scene.apply(run().role("worker", 1))
         await scene.until_pods("mnist-worker-0")
         watched = set(re.findall(r'argosy_cache_synced\{kind="(\w+)"\} 1', await metrics(port)))

@@ -11,7 +11,7 @@ from argosy.engine.metrics import Metrics
 from argosy.operator.statistics import JobStatistics
 from argosy.testing.builders import run
 from argosy.testing.lines import captured_lines
-from argosy.testing.scene import Scene
+from argosy.testing.scene import Scene, shown_at
 from argosy.testing.servers import free_port
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
@@ -80,7 +80,7 @@ def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
 async def test_a_run_is_seen_from_outside(scene: Scene) -> None:
     port = free_port()
     with captured_lines() as lines:
-        async with scene.operator(health=f"127.0.0.1:{port}"):
+        async with scene.operator(**shown_at(port)):
             await scene.apply(run().role("worker", 2, restart="OnFailure"))
             await scene.until_pods("mnist-worker-0", "mnist-worker-1")
             await scene.report_all("Running")

@@ -201,6 +201,17 @@ async def test_a_question_is_held_until_the_answer_is_another(scene: Scene) -> N
     assert (await scene.get("/cache/keys/ns.job?wait=1", If_None_Match=tag)).status == 304
 
 
+async def test_an_observer_that_ends_answers_what_it_held_back(scene: Scene) -> None:
+    """drains on SIGTERM"""
+    scene.set(worker=Phase.STARTING)
+    tag = (await scene.get("/cache/keys/ns.job")).headers["etag"]
+    held = asyncio.create_task(scene.get("/cache/keys/ns.job?wait=20", If_None_Match=tag))
+    await eventually(lambda: scene.readings._waiting)
+    scene.readings.let_go()
+    async with asyncio.timeout(5):
+        assert (await held).status == 304
+
+
 async def test_the_initializer_is_released_by_it(scene: Scene) -> None:
     """The whole way: the real initializer, its token, TLS, a question that is held."""
     scene.set(worker=Phase.STARTING)

@@ -127,7 +127,8 @@ async def ready(port: int) -> None:
 async def test_five_thousand_jobs_leave_nothing_behind(real_apiserver: Server) -> None:
     server, port = real_apiserver, free_port()
     known = ("--kubeconfig", str(server.kubeconfig))
-    operator = ("argosy", "operator", *known, "--no-leader-elect", "--health", f"127.0.0.1:{port}")
+    shown = (f"--metrics-bind-address=127.0.0.1:{port}", f"--health-probe-bind-address=127.0.0.1:{port}")
+    operator = ("argosy", "operator", *known, "--no-leader-elect", *shown)
     simulator = ("argosy.testing.simulate", *known, "--nodes", "20", "--schedule", "--remove")
     sizes: list[Size] = []
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:

@@ -15,7 +15,7 @@ from argosy.testing.hardships import (
     succeeded,
 )
 from argosy.testing.lines import captured_lines
-from argosy.testing.scene import Scene
+from argosy.testing.scene import Scene, shown_at
 from argosy.testing.servers import free_port
 from argosy.testing.until import until
 from argosy.wire.client import Client as WireClient
@@ -76,7 +76,7 @@ async def test_a_definition_without_our_version_holds_up_nobody(scene: Scene) ->
     await define(scene.client, foreign(version="v1"))
     port = free_port()
     with captured_lines():
-        async with scene.operator(health=f"127.0.0.1:{port}"):
+        async with scene.operator(**shown_at(port)):
             client = WireClient(Origin.from_url(f"http://127.0.0.1:{port}"))
 
             async def ready() -> bool:

@@ -29,7 +29,7 @@ from argosy.testing.hardships import (
 )
 from argosy.testing.hurt import HurtServer
 from argosy.testing.lines import captured_lines
-from argosy.testing.scene import Scene
+from argosy.testing.scene import Scene, shown_at
 from argosy.testing.servers import READER, free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -77,7 +77,7 @@ async def test_an_api_server_that_throttles_is_given_time(scene: Scene) -> None:
     await scene.client.apply(SCHEMA, {"metadata": {"name": "hardly"}, "spec": spec}, force=True)
     jobs = [f"job-{number}" for number in range(8)]
     try:
-        async with scene.operator(kubeconfig=kubeconfig, health=f"127.0.0.1:{port}"):
+        async with scene.operator(kubeconfig=kubeconfig, **shown_at(port)):
             await scene.apply(short("first"))
             await succeeded(scene, "first")
             await asyncio.gather(*(scene.apply(short(name, 4)) for name in jobs))
@@ -106,7 +106,7 @@ async def test_an_expired_token_is_told_and_its_successor_used(scene: Scene, tmp
     config["users"][0]["user"] = {"tokenFile": str(token)}
     kubeconfig.write_bytes(msgspec.json.encode(config))
     with captured_lines() as lines:
-        async with scene.operator(kubeconfig=kubeconfig, health=f"127.0.0.1:{port}") as operator:
+        async with scene.operator(kubeconfig=kubeconfig, **shown_at(port)) as operator:
             await scene.apply(short("before"))
             await succeeded(scene, "before")
             for number in range(1000):  # the API server believes a token for ten seconds once it has seen it

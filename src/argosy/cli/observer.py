@@ -1,75 +1,44 @@
 """`argosy observer`: answers the pods of AresJobs that wait for others, as its Deployment does."""
 
 from pathlib import Path
+from typing import Unpack
 
 import click
 
+from argosy.cli.serving import Common, configured_by, run_operator, serving_options
+
+PLAIN_PORT = 80
+"""Of the original's observers, which know neither tokens nor TLS."""
+
 
 @click.command()
-@click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The cluster; the pod's own by default.",
-)
-@click.option("--context", help="A context of the kubeconfig.")
-@click.option("--namespace", help="Know the jobs of this namespace only.")
-@click.option(
-    "--operator-namespace",
-    default="argosy-system",
-    show_default=True,
-    help="Where the operator keeps its keys.",
-)
-@click.option("--name", default="argosy-operator", show_default=True, help="What the operator is called.")
-@click.option("--endpoint", default="0.0.0.0:8443", show_default=True, help="Where pods are answered.")
+@serving_options
 @click.option(
     "--auth",
     type=click.Choice(["token", "none"]),
-    default="token",
-    show_default=True,
-    help="Answer only who has the job's token, or everybody.",
+    help="Answer only who has the job's token, or everybody; token by default.",
 )
-@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
+    "--port",
+    type=click.IntRange(1, 65535),
+    help=f"Answer in plain HTTP on this port too; {PLAIN_PORT} by default where no token is asked for.",
 )
-def observer(
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    operator_namespace: str,
-    name: str,
-    endpoint: str,
-    auth: str,
-    log_format: str,
-    log_level: str,
-) -> None:
+def observer(config: Path | None, auth: str | None, port: int | None, **common: Unpack[Common]) -> None:
     """Answer pods of AresJobs that wait for other roles, beside an operator on the same cluster."""
-    from argosy.engine.kubeconfig import KubeconfigError
-    from argosy.engine.loop import run as run_loop
-    from argosy.operator.main import run
+    from dataclasses import replace
+
     from argosy.operator.settings import Settings
 
     settings = Settings(
-        kubeconfig=kubeconfig,
-        context=context,
-        namespace=namespace,
-        operator_namespace=operator_namespace,
-        name=name,
+        **common,
         apis=frozenset({"ares"}),
         observing=True,
-        observer_tokens=auth == "token",
         leader_elect=False,
-        endpoint=endpoint,
-        health="",
         gangs=False,
         remote_start=False,
-        log_format="text" if log_format == "text" else "json",
-        log_level=log_level,
     )
-    try:
-        run_loop(run(settings))
-    except KubeconfigError as error:
-        raise click.ClickException(str(error)) from error
+    settings = configured_by(config, settings)
+    if auth:
+        settings = replace(settings, observer_tokens=auth == "token")
+    plain = port or (None if settings.observer_tokens else PLAIN_PORT)
+    run_operator(replace(settings, plain_endpoint=f":{plain}" if plain else ""))

@@ -25,6 +25,8 @@ class Initializer(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     """Variables whose values are fields of the pod."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What the arguments say, by the names under which a command of the administrator's may ask for it."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Volume by path: empty folders that it shares with all containers, unless the user has a volume of his
     own there."""

@@ -5,6 +5,7 @@ It is part of the package, so that a version of Argosy installs the operator of 
 
 import copy
 import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -15,8 +16,8 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from argosy.engine.template import Templates
 from argosy.install.schema import problems
-from argosy.install.template import Templates
 
 Json = dict[str, object]
 
@@ -118,13 +119,22 @@ def _functions() -> Mapping[str, Callable[..., object]]:
     return {
         "default": lambda instead, value=None: value or instead,
         "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
+        "eq": lambda one, other: one == other,
         "fromYaml": lambda text: msgspec.yaml.decode(text.encode()),
         "merge": lambda over, under: merged(under, over),
         "nindent": lambda count, text: "".join(f"\n{' ' * count}{line}" for line in _lines(text)),
         "not": lambda value: not value,
         "quote": lambda value: msgspec.json.encode(str(value)).decode(),
+        "sha256sum": lambda text: hashlib.sha256(text.encode()).hexdigest(),
+        "toJson": _json,
         "toYaml": lambda value: msgspec.yaml.encode(value).decode().rstrip("\n"),
     }
+
+
+def _json(value: object) -> str:
+    """As Go writes it: in the order of keys, and safe to stand in HTML."""
+    text = msgspec.json.encode(value, order="sorted").decode()
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _lines(text: str) -> Sequence[str]:

@@ -17,7 +17,7 @@ from argosy.install.presets import PRESETS
 _NOTE: Final = (
     "# Rendered from charts/argosy by `python -m argosy.install.deploy deploy`; not to be edited.\n"
 )
-_RUNNING: Final = ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
+_RUNNING: Final = ("ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
 _FILES: Final[Mapping[str, Callable[[Json], bool]]] = {
     "build/crd/00-namespace.yaml": lambda one: one["kind"] == "Namespace",
     "build/crd/10-aresjobs.yaml": lambda one: one["kind"] == "CustomResourceDefinition",
@@ -35,9 +35,20 @@ def ares() -> dict[str, str]:
     namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen.namespace}}
     objects = [namespace, *chart.objects(chosen.namespace, chart.values(chosen.values))]
     return {
-        path: _NOTE + yaml.safe_dump_all([one for one in objects if wanted(one)], sort_keys=False)
+        path: _NOTE + yaml.dump_all([one for one in objects if wanted(one)], Dumper=_Dumper, sort_keys=False)
         for path, wanted in _FILES.items()
     }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines stay so: people edit them."""
+
+
+def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represented)
 
 
 def _name(one: Json) -> str:

@@ -29,6 +29,7 @@ ENDING_SECONDS: Final = 40.0
 Say = Callable[[str], None]
 
 _RESOURCES: Final = (
+    Resource("", "v1", "ConfigMap", "configmaps"),
     Resource("", "v1", "ServiceAccount", "serviceaccounts"),
     Resource("", "v1", "Service", "services"),
     Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False),

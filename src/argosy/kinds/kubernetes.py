@@ -104,6 +104,19 @@ class Service(Struct):
     metadata: ObjectMeta
 
 
+class ServiceSpec(Struct):
+    cluster_ip: str = field(default="", name="clusterIP")
+
+
+class AddressedService(Struct):
+    """A Service with its address. The other is asked for as metadata alone, which there are many of."""
+
+    resource: ClassVar[Resource] = Service.resource
+
+    metadata: ObjectMeta
+    spec: ServiceSpec = field(default_factory=ServiceSpec)
+
+
 class ConfigMap(Struct):
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
 

@@ -60,7 +60,7 @@ class Endpoint:
                     break
                 if not seen and "seen" in request.query:
                     break  # the first question: tell at once where things stand
-                if not await _happens(changed, deadline):
+                if self.readings.closing or not await _happens(changed, deadline):
                     break
                 # Pods come in groups, and every pod that waits asks again: let some more happen first.
                 await asyncio.sleep(BREATH)

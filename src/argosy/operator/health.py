@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics`, in plain HTTP.
+"""`/healthz`, `/readyz` and `/metrics`, in plain HTTP, at one address or at two.
 
 Healthy means that starting the process anew would not help; ready, that it could do its part now. Both are
 made of named checks: a failed one is told with its reason (503), and `?verbose` tells of all of them.
@@ -23,17 +23,25 @@ class Check(NamedTuple):
     look: Callable[[], Finding]
 
 
-def health_handler(registry: CollectorRegistry, live: Sequence[Check], ready: Sequence[Check]) -> Handler:
+class Shown(NamedTuple):
+    """What is answered at one address; what is empty is not served there."""
+
+    registry: CollectorRegistry | None = None
+    live: Sequence[Check] = ()
+    ready: Sequence[Check] = ()
+
+
+def health_handler(shown: Shown) -> Handler:
     async def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "there is nothing to change here")
         match request.path:
-            case "/healthz":
-                return _checked(live, verbose="verbose" in request.query)
-            case "/readyz":
-                return _checked(ready, verbose="verbose" in request.query)
-            case "/metrics":
-                return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST.encode())
+            case "/healthz" if shown.live:
+                return _checked(shown.live, verbose="verbose" in request.query)
+            case "/readyz" if shown.ready:
+                return _checked(shown.ready, verbose="verbose" in request.query)
+            case "/metrics" if shown.registry:
+                return Response(generate_latest(shown.registry), content_type=CONTENT_TYPE_LATEST.encode())
         raise HttpError(404, f"{request.path} is not served here")
 
     return answer

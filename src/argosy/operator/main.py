@@ -25,11 +25,12 @@ from argosy.kinds.kubernetes import Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
 from argosy.operator.checks import live_checks, ready_checks
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.health import health_handler
+from argosy.operator.health import Shown, health_handler
 from argosy.operator.serving import Serving
 from argosy.operator.settings import NAME, Settings
 from argosy.operator.statistics import JobStatistics
 from argosy.operator.trust import Trust, endpoint_names, ensure_trust, found_trust
+from argosy.operator.whereabouts import Whereabouts
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.site import Site
 from argosy.wire.messages import Handler
@@ -73,8 +74,11 @@ async def operate(settings: Settings) -> None:
         own = await stack.enter_async_context(Client(connection, metrics=metrics))
         leader = Leader(own, settings.name, settings.operator_namespace, settings.identity, metrics=metrics)
         deadline = leader.deadline if settings.leader_elect else None
-        client = await stack.enter_async_context(Client(connection, metrics=metrics, deadline=deadline))
+        client = await stack.enter_async_context(
+            Client(connection, metrics=metrics, deadline=deadline, limits=settings.limits)
+        )
         trust = await _trusted(own, settings, clock)
+        whereabouts = await stack.enter_async_context(_whereabouts(connection, settings))
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
         serving = Serving(
@@ -82,13 +86,14 @@ async def operate(settings: Settings) -> None:
             namespace=settings.namespace,
             clock=clock,
             recorder=recorder,
-            pods=PodMaker(_site(settings, trust), trust.token),
+            pods=PodMaker(_site(settings, trust, whereabouts), trust.token),
             statistics=JobStatistics(metrics.registry),
             cluster_domain=settings.cluster_domain,
             concurrency=settings.concurrency,
             gangs=settings.gangs,
             remote_start=settings.remote_start,
             observing=settings.observing,
+            also=whereabouts.caches if whereabouts else (),
         )
         if "argosy" in settings.apis:
             serving.add(TrainingRunDialect())
@@ -136,9 +141,11 @@ async def _trusted(client: Client, settings: Settings, clock: Clock) -> Trust:
     home, secret = settings.operator_namespace, f"{settings.name}-trust"
     if settings.observing:
         return await _patiently(lambda: found_trust(client, home, secret))
-    services = [name for name in (settings.name, settings.observer) if name]
-    names = [one for name in services for one in endpoint_names(name, home, settings.cluster_domain)]
-    once = list(dict.fromkeys(names))
+    observers = settings.observers.host if settings.observers else settings.service
+    names = [settings.service, observers]
+    places = [(name, rest.partition(".")[0]) for name, _, rest in (one.partition(".") for one in names)]
+    known = [one for place in places for one in endpoint_names(*place, settings.cluster_domain)]
+    once = list(dict.fromkeys([*known, observers]))
     return await _patiently(lambda: ensure_trust(client, home, once, clock.now(), secret))
 
 
@@ -148,12 +155,27 @@ def _connect(settings: Settings) -> Connection:
     return Connection.discover()
 
 
-def _site(settings: Settings, trust: Trust) -> Site:
+@asynccontextmanager
+async def _whereabouts(connection: Connection, settings: Settings) -> AsyncIterator[Whereabouts | None]:
+    """With a client of its own, whose caches are not told of in the metrics: there are others of those kinds.
+
+    None where no pod is made that would ask."""
+    if settings.observing or "ares" not in settings.apis:
+        yield None
+        return
+    service = "" if settings.advertise_url else settings.service
+    async with Client(connection) as client:
+        yield Whereabouts(client, settings.url, service, settings.observers)
+
+
+def _site(settings: Settings, trust: Trust, whereabouts: Whereabouts | None) -> Site:
     return Site(
         helper=settings.helper,
-        url=settings.advertise_url,
+        url=settings.url,
         authority=trust.authority,
         cluster_domain=settings.cluster_domain,
+        initializers=settings.initializers,
+        whereabouts=whereabouts.asked if whereabouts else None,
     )
 
 
@@ -172,11 +194,21 @@ async def _listening(
             await endpoint.listen_unix(settings.endpoint_socket, tls)
         elif settings.endpoint:
             await endpoint.listen_tcp(*_address(settings.endpoint), tls)
-        if settings.health:
-            checks = live_checks(serving, leader), ready_checks(serving, leader)
-            health = await stack.enter_async_context(_serving(health_handler(metrics.registry, *checks)))
-            await health.listen_tcp(*_address(settings.health))
-        yield
+        if settings.plain_endpoint:
+            await endpoint.listen_tcp(*_address(settings.plain_endpoint))
+        for address in {settings.metrics, settings.probes} - {""}:
+            probed, measured = address == settings.probes, address == settings.metrics
+            shown = Shown(
+                metrics.registry if measured else None,
+                live_checks(serving, leader) if probed else (),
+                ready_checks(serving, leader) if probed else (),
+            )
+            health = await stack.enter_async_context(_serving(health_handler(shown)))
+            await health.listen_tcp(*_address(address))
+        try:
+            yield
+        finally:
+            serving.readings.let_go()
 
 
 def _address(text: str) -> tuple[str | None, int]:

@@ -91,7 +91,7 @@ class Observer:
                 headers = [(b"etag", tag.encode()), (b"ares-job-phase", phase.encode())]
                 if tag != known:
                     return Response(body, headers=headers)
-                if not await _happens(changed, deadline):
+                if self.readings.closing or not await _happens(changed, deadline):
                     return Response(b"", 304, headers=headers) if seconds else Response(body, headers=headers)
                 await asyncio.sleep(BREATH)
 

@@ -96,7 +96,16 @@ class Readings:
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
         self._known: dict[tuple[str, str], list[JobReading]] = {}
         """Jobs as last read, until something about them changes: a thousand pods may ask the same thing."""
+        self.closing = False
+        """Questions are held back no longer."""
         caches.pods.subscribe(self._pod_changed)
+
+    def let_go(self) -> None:
+        """Have every question that is held back answered with what is known: nobody waits here again."""
+        self.closing = True
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
 
     def add(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
         self.sources.append(DialectSource(dialect, jobs))

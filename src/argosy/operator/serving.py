@@ -50,6 +50,7 @@ class Serving:
         gangs: bool = True,
         remote_start: bool = True,
         observing: bool = False,
+        also: "Sequence[AnyCache]" = (),
     ) -> None:
         self.client = client
         self.namespace = namespace
@@ -66,6 +67,7 @@ class Serving:
         self._kinds: list[_Kind] = [_Kind(PodGroup.resource, self.caches.groups)] if gangs else []
         self._remote_start = remote_start
         self._observing = observing
+        self._also = also
 
     def add(self, dialect: Dialect[T]) -> None:
         """Serve the jobs of this dialect."""
@@ -149,12 +151,12 @@ class Serving:
         age, kind = max(ages, default=(0.0, ""))
         return kind, age
 
-    def _always(self) -> "Sequence[_AnyCache]":
+    def _always(self) -> "Sequence[AnyCache]":
         caches = self.caches
         if self._observing:
             return (caches.pods,)
         launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_start else ()
-        return (caches.pods, caches.nodes, caches.services, *launchers)
+        return (caches.pods, caches.nodes, caches.services, *launchers, *self._also)
 
     async def _watch_when_defined(self, kind: "_Kind") -> None:
         changed = asyncio.Event()
@@ -234,7 +236,7 @@ class _AnyWatcher(Protocol):
     def problem(self) -> ApiError | None: ...
 
 
-class _AnyCache(Protocol):
+class AnyCache(Protocol):
     """A cache of whatever kind, as far as keeping it current goes."""
 
     @property
@@ -252,7 +254,7 @@ class _Kind:
     """A kind that is watched once it is defined, and worked on if it has a controller."""
 
     def __init__(
-        self, resource: Resource, cache: _AnyCache, controller: Controller[Key] | None = None
+        self, resource: Resource, cache: AnyCache, controller: Controller[Key] | None = None
     ) -> None:
         self.resource = resource
         self.controller = controller

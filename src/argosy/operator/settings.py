@@ -1,4 +1,8 @@
-"""Everything about the operator that an administrator may choose; the command line maps onto it."""
+"""Everything about the operator that an administrator may choose.
+
+The command line maps onto it, and so does the file of AresOperator's administrators (`config`): two ways to
+write the same settings, of which the command line wins.
+"""
 
 import os
 import socket
@@ -10,8 +14,11 @@ from pathlib import Path
 import argosy.helper
 from argosy import __version__
 from argosy.dialects.registry import APIS
+from argosy.engine.limiter import WriteLimits
 from argosy.engine.lines import LineFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
+from argosy.operator.whereabouts import Observers
+from argosy.reconcile.initializers import Initializers
 from argosy.reconcile.site import Helper
 
 NAME = "argosy-operator"
@@ -19,11 +26,6 @@ NAME = "argosy-operator"
 IMAGE = f"argosy/argosy:{__version__}"
 """Our own image: it runs the operator, and the helper in users' pods."""
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/opt")
-
-
-def endpoint_url(namespace: str, service: str = NAME) -> str:
-    """Where pods find the endpoint of an operator that is installed in this namespace."""
-    return f"https://{service}.{namespace}.svc"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +45,8 @@ class Settings:
     name: str = NAME
     """What the Lease, the Service and, with `-trust`, the Secret of this installation are called."""
 
-    observer: str = ""
-    """The Service of the observers, where those answer pods in place of the operator."""
+    observers: Observers | None = None
+    """The observers that answer pods of AresJobs, where those do it in place of the operator."""
 
     observer_tokens: bool = True
     """Tell of AresJobs only to those that have the job's token; clients of the original have none."""
@@ -64,14 +66,24 @@ class Settings:
     endpoint_socket: Path | None = None
     """A unix socket for the endpoint instead of `endpoint` (the local control plane relays it to pods)."""
 
-    advertise_url: str = endpoint_url(OPERATOR_NAMESPACE)
-    """Under which URL pods reach the endpoint."""
+    plain_endpoint: str = ""
+    """Host and port where the endpoint is served in plain HTTP too, for clients of the original; empty:
+    nowhere."""
+
+    advertise_url: str = ""
+    """Under which URL pods reach the endpoint; that of the Service if empty."""
 
     publish_service: bool = False
     """Make the endpoint's Service at start (local control plane); elsewhere the installation brings it."""
 
-    health: str = "0.0.0.0:8080"
-    """Host and port of `/healthz`, `/readyz` and `/metrics`; empty: none."""
+    metrics: str = ":8080"
+    """Host and port of `/metrics`; empty: none."""
+
+    probes: str = ":8081"
+    """Host and port of `/healthz` and `/readyz`; empty: none. May be that of the metrics."""
+
+    limits: WriteLimits = field(default_factory=WriteLimits)
+    """How many writes are sent to the API server at once, and a second."""
 
     concurrency: int = 32
     """How many jobs are worked on at once."""
@@ -81,6 +93,9 @@ class Settings:
 
     helper: Helper = field(default_factory=lambda: Helper(image=IMAGE))
     """How containers of the helper are made."""
+
+    initializers: Initializers = field(default_factory=Initializers)
+    """What is otherwise about those of AresJobs."""
 
     apis: frozenset[str] = frozenset(APIS)
     """The APIs that are served, by their names in `dialects.registry`."""
@@ -101,6 +116,16 @@ class Settings:
     log_level: str = "info"
     """The least severe level that is logged."""
 
+    @property
+    def service(self) -> str:
+        """Of the operator's endpoint."""
+        return f"{self.name}.{self.operator_namespace}"
+
+    @property
+    def url(self) -> str:
+        """Where pods find the operator's endpoint."""
+        return self.advertise_url or f"https://{self.service}.svc"
+
 
 def local_settings(state: Path, kubeconfig: Path | None = None) -> Settings:
     """The settings in the local control plane of a state folder: the same operator behind a unix socket."""
@@ -110,7 +135,8 @@ def local_settings(state: Path, kubeconfig: Path | None = None) -> Settings:
         endpoint="",
         endpoint_socket=state / "operator.sock",
         publish_service=True,
-        health="",
+        metrics="",
+        probes="",
         helper=local_helper(),
         log_format="text",
     )

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from argosy.frameworks.base import REMOTE_AGENT, Initializer, Injection
 from argosy.kinds import labels
+from argosy.reconcile.initializers import CACHE_URI
 from argosy.reconcile.site import Site, helper_container, helper_volumes
 from argosy.workload.model import Dependency, Restart, Role, Workload
 
@@ -335,13 +336,18 @@ def _initializer(spec: Json, site: Site, workload: Workload, wanted: Initializer
     mounts = [own.get(mount["mountPath"], mount) for mount in _shared(wanted)]
     made = [volume for path, volume in wanted.folders.items() if path not in own]
     empty: list[Json] = [{"name": name, "emptyDir": {}} for name in made]
-    _add_volumes(spec, [*empty, *helper_volumes(site)])
-    environment = {**_endpoint(site, workload, token), **wanted.env}
-    given = [dict(one) for one in mounts]
+    chosen, asked = site.initializers, site.asked(bool(spec.get("hostNetwork")))
+    folders: list[Json] = [{"name": name, "hostPath": {"path": at}} for name, at in chosen.volumes.items()]
+    _add_volumes(spec, [*empty, *folders, *helper_volumes(site)])
+    told = {"ARGOSY_URL": asked.uri, "ARGOSY_CA": site.authority if asked.tls else ""}
+    environment = {**_endpoint(site, workload, token), **told, **wanted.env, **chosen.env}
+    seen: list[Json] = [{"name": name, "mountPath": at} for name, at in chosen.volumes.items()]
+    given = [*(dict(one) for one in mounts), *seen]
     container = helper_container(site, wanted.name, wanted.arguments, environment, given)
     container["imagePullPolicy"] = "IfNotPresent"
-    if spec.get("hostNetwork"):  # the node's own resolver does not know the operator's service
-        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
+    container["image"] = chosen.image or container["image"]
+    if chosen.command:
+        container["command"] = chosen.command.vector({**wanted.words, CACHE_URI: asked.uri})
     container["env"] = [*_from_fields(wanted.fields), *_list(container["env"])]
     return container
 

@@ -4,9 +4,11 @@ The helper's container satisfies the *restricted* pod security standard, so that
 can run every framework; it has requests and limits, so that a namespace with a quota can too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+
+from argosy.reconcile.initializers import Initializers
 
 HELPER_CPU = {"requests": "10m", "limits": "500m"}
 HELPER_MEMORY = {"requests": "32Mi", "limits": "128Mi"}
@@ -23,12 +25,25 @@ class Helper(Struct, frozen=True):
     """The kubectl to copy for remote start; empty: the one on the image's PATH."""
 
 
+class Asked(Struct, frozen=True):
+    """Where an initializer asks."""
+
+    uri: str
+    tls: bool = True
+
+
 class Site(Struct, frozen=True):
     helper: Helper
     url: str
     authority: str = ""
     """The CA of the endpoint, in PEM."""
     cluster_domain: str = "cluster.local"
+    initializers: Initializers = Initializers()
+    whereabouts: Callable[[bool], Asked] | None = None
+    """Where initializers ask, by whether their pod is in the network of its node; at `url` if None."""
+
+    def asked(self, host_network: bool) -> Asked:
+        return self.whereabouts(host_network) if self.whereabouts else Asked(self.url)
 
 
 def helper_container(

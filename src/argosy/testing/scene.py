@@ -18,6 +18,11 @@ from argosy.testing.servers import Server
 DEADLINE = 30.0
 
 
+def shown_at(port: int) -> dict[str, str]:
+    """Settings by which an operator tells probes and metrics at this port."""
+    return dict.fromkeys(("metrics", "probes"), f"127.0.0.1:{port}")
+
+
 @dataclass
 class Scene:
     """One namespace of a cluster, as a user and a kubelet see it."""
@@ -112,7 +117,8 @@ class Scene:
             "operator_namespace": self.namespace,
             "leader_elect": False,
             "endpoint": "",
-            "health": "",
+            "metrics": "",
+            "probes": "",
             **settings,
         }
         return Settings(**values)  # type: ignore[arg-type]  # tests name fields freely

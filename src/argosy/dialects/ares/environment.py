@@ -82,8 +82,24 @@ def _initializer(workload: Workload, role: Role) -> Initializer | None:
         tuple(arguments),
         {"ARES_TOKEN": "$(ARGOSY_TOKEN)"},
         {"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},
+        _words(workload, role, options),
         {path: f"{_HOST_FOLDER}-{n}" if n else _HOST_FOLDER for n, path in enumerate(folders)},
     )
+
+
+def _words(workload: Workload, role: Role, options: Options) -> dict[str, str]:
+    """The variables of the original's command; who only waits has no host file, and no slots."""
+    wants, files = role.depends_on or (), options.host_files.get(role.name, "")
+    return {
+        "Name": workload.name,
+        "Namespace": workload.namespace,
+        "Key": f"{workload.namespace}.{workload.name}",
+        "Roles": ",".join(want.role for want in wants),
+        "RolePhase": wants[0].phase.value if wants else "",
+        "MPIHostFile": files,
+        "ReplicasPerNode": str(options.slots if files else 0),
+        "MPIImplementation": options.implementation if files else "",
+    }
 
 
 def _nothing(workload: Workload, role: Role, index: int) -> Injection:

@@ -1,0 +1,144 @@
+"""The init container `initializer` of AresJobs: as it comes, and as an administrator may have it."""
+
+from typing import cast
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.dialects.ares.dialect import AresJobDialect
+from argosy.engine.template import TemplateError
+from argosy.kinds.aresjob import AresJob
+from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile.initializers import Initializers, ShellCommand
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.render import Json
+from argosy.reconcile.site import Asked, Helper, Site
+from argosy.workload.model import Workload
+from argosy.workload.plan import CreatePod
+
+SITE = Site(Helper("argosy"), "https://operator", "PEM")
+LAUNCHER: Json = {
+    "template": {"spec": {"containers": [{"name": "mpi"}, {"name": "beside"}]}},
+    "dependence": {"roleNames": ["worker"], "mpiHostFile": "/etc/mpi/hostfile,/etc/two/hosts,/etc/mpi/again"},
+}
+COMMAND = """./initializer cache --key {{.Key}} --cacheURI {{.CacheURI}} --roles {{.Roles}}
+--write-mpi-hostfile-to {{.MPIHostFile}} --mpi-host-replicas {{ .ReplicasPerNode }}
+--mpi-implementation {{.MPIImplementation}} # {{.Name}} {{.Namespace}} {{.RolePhase}}"""
+
+
+def pod(site: Site, launcher: Json = LAUNCHER, framework: str = "mpi") -> Json:
+    """The spec of the launcher's pod."""
+    worker = {"template": {"spec": {"containers": [{"name": "mpi"}]}}}
+    spec: Json = {"frameworkType": framework, "roleSpecs": {"launcher": launcher, "worker": worker}}
+    dialect = AresJobDialect()
+    lowered = dialect.lower(AresJob(ObjectMeta(name="job", namespace="ns", uid="uid"), spec))
+    assert isinstance(lowered, Workload), lowered
+    pods = PodMaker(site, lambda uid: f"token-of-{uid}").of(lowered, dialect.inject)
+    return cast("Json", pods.body(CreatePod("launcher", 0, 1, 0), "job-launcher-0")["spec"])
+
+
+def initializer(spec: Json) -> Json:
+    return cast("list[Json]", spec["initContainers"])[0]
+
+
+def env(container: Json) -> dict[str, object]:
+    return {
+        str(one["name"]): one.get("value", one.get("valueFrom"))
+        for one in cast("list[Json]", container["env"])
+    }
+
+
+def mounts(container: Json) -> dict[str, str]:
+    found = cast("list[dict[str, str]]", container.get("volumeMounts", []))
+    return {one["name"]: one["mountPath"] for one in found}
+
+
+def test_it_has_an_argument_vector_and_no_shell() -> None:
+    container = initializer(pod(SITE))
+    assert container["command"] == [
+        *("python3", "-m", "argosy.helper", "cache", "--key", "ns.job", "--cacheURI", "$(ARGOSY_URL)"),
+        *("--roles", "worker", "--phase", "Running", "--interval", "5s", "--timeout", "0"),
+        *("--max-retries", "240"),
+        *("--write-mpi-hostfile-to", "/etc/mpi/hostfile,/etc/two/hosts,/etc/mpi/again"),
+        *("--mpi-host-replicas", "1", "--mpi-implementation", "ompi"),
+        *("--hack-file", "/etc/mpi/.ares-init"),
+    ]
+    assert (container["name"], container["imagePullPolicy"]) == ("initializer", "IfNotPresent")
+    host, own = ({"fieldRef": {"fieldPath": f"status.{name}"}} for name in ("hostIP", "podIP"))
+    told = env(container)
+    assert (told["KS_KUBE_HOST_IP"], told["LOCAL_IP"], told["POD_IP"]) == (host, host, own)
+    assert (told["ARGOSY_TOKEN"], told["ARES_TOKEN"]) == ("token-of-uid", "$(ARGOSY_TOKEN)")
+
+
+def test_every_folder_of_a_host_file_has_one_volume() -> None:
+    spec = pod(SITE)
+    shared = {"configurations": "/etc/mpi", "configurations-1": "/etc/two"}
+    assert mounts(initializer(spec)) == shared
+    assert [mounts(one) for one in cast("list[Json]", spec["containers"])] == [shared, shared]
+    assert spec["volumes"] == [{"name": name, "emptyDir": {}} for name in shared]
+
+
+def test_a_volume_of_the_users_own_is_used() -> None:
+    mine = {"name": "mine", "mountPath": "/etc/mpi"}
+    containers = [{"name": "mpi", "volumeMounts": [mine]}, {"name": "beside"}]
+    template = {"spec": {"containers": containers, "volumes": [{"name": "mine", "emptyDir": {}}]}}
+    spec = pod(SITE, {**LAUNCHER, "template": template})
+    assert mounts(initializer(spec)) == {"mine": "/etc/mpi", "configurations-1": "/etc/two"}
+    names = [one["name"] for one in cast("list[Json]", spec["volumes"])]
+    assert names == ["mine", "configurations-1"]
+
+
+def test_image_variables_and_folders_of_the_administrator() -> None:
+    chosen = Initializers("mine:1", env={"LEVEL": "2"}, volumes={"tools": "/opt/tools"})
+    spec = pod(replace(SITE, initializers=chosen))
+    container = initializer(spec)
+    assert container["image"] == "mine:1"
+    assert list(env(container))[-2:] == ["ARES_TOKEN", "LEVEL"]
+    assert mounts(container)["tools"] == "/opt/tools"
+    assert {"name": "tools", "hostPath": {"path": "/opt/tools"}} in cast("list[Json]", spec["volumes"])
+    assert all("tools" not in mounts(one) for one in cast("list[Json]", spec["containers"]))
+
+
+def test_a_command_of_the_administrator() -> None:
+    chosen = Initializers(command=ShellCommand(COMMAND))
+    nodes = Asked("nodePort://10.0.0.1,10.0.0.2:30037", tls=False)
+    site = replace(SITE, initializers=chosen, whereabouts=lambda host_network: nodes)
+    container = initializer(pod(site))
+    assert container["command"] == [
+        "/bin/bash",
+        "-c",
+        "./initializer cache --key ns.job --cacheURI nodePort://10.0.0.1,10.0.0.2:30037 --roles worker"
+        " --write-mpi-hostfile-to /etc/mpi/hostfile,/etc/two/hosts,/etc/mpi/again --mpi-host-replicas 1"
+        " --mpi-implementation ompi # job ns Running",
+    ]
+    assert (env(container)["ARGOSY_URL"], env(container)["ARGOSY_CA"]) == (nodes.uri, "")
+
+
+def test_who_only_waits_has_no_host_file() -> None:
+    site = replace(SITE, initializers=Initializers(command=ShellCommand(COMMAND)))
+    waits: Json = {**LAUNCHER, "dependence": {"roleNames": ["worker"], "rolePhase": "Succeeded"}}
+    command = cast("list[str]", initializer(pod(site, waits, "custom"))["command"])[2]
+    assert "--write-mpi-hostfile-to '' --mpi-host-replicas 0 --mpi-implementation ''" in command
+    assert command.endswith("Succeeded")
+
+
+def test_values_are_quoted_for_the_shell() -> None:
+    evil = "/etc/x/$(reboot); a 'b'"
+    launcher: Json = {**LAUNCHER, "dependence": {"roleNames": ["worker"], "mpiHostFile": evil}}
+    site = replace(SITE, initializers=Initializers(command=ShellCommand("write {{.MPIHostFile}}")))
+    command = cast("list[str]", initializer(pod(site, launcher))["command"])[2]
+    assert command == """write '/etc/x/$(reboot); a '"'"'b'"'"''"""
+
+
+def test_a_pod_in_its_nodes_network_asks_there_and_keeps_its_resolver() -> None:
+    template = {"spec": {"hostNetwork": True, "containers": [{"name": "mpi"}]}}
+    where = {True: Asked("https://10.96.0.7"), False: Asked("https://operator")}
+    spec = pod(replace(SITE, whereabouts=where.__getitem__), {**LAUNCHER, "template": template})
+    assert env(initializer(spec))["ARGOSY_URL"] == "https://10.96.0.7"
+    assert "dnsPolicy" not in spec
+
+
+@pytest.mark.parametrize("wrong", ["{{.Key", "{{.Nonsense}}", "{{upper .Key}}", "{{if .Key}}a"])
+def test_a_command_that_cannot_be_used(wrong: str) -> None:
+    with pytest.raises(TemplateError):
+        ShellCommand(wrong)
