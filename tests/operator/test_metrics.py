@@ -8,6 +8,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from argosy.engine.metrics import Metrics
+from argosy.frameworks.registry import installed
 from argosy.operator.statistics import JobStatistics
 from argosy.testing.builders import run
 from argosy.testing.lines import captured_lines
@@ -28,6 +29,7 @@ KINDS = (
 VALUES: dict[str, set[str]] = {
     "dialect": {"TrainingRun", "AresJob"},
     "controller": {"TrainingRun", "AresJob"},
+    "framework": set(installed()),
     "phase": set(Phase),
     "cause": {*Why, "error", "silent", "gone", "no-watch-list"},
     "kind": set(KINDS.split()),

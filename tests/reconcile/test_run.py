@@ -1,7 +1,7 @@
 """The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -28,6 +28,8 @@ from argosy.reconcile.run import Reconciler
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import RunBuilder, run
 from argosy.testing.manualclock import ManualClock
+from argosy.workload.model import Workload
+from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
 KEY = Key("default", "mnist")
@@ -109,7 +111,7 @@ class Silent:
 
     def forget(self, uid: str) -> None: ...
     def passed(
-        self, dialect: str, key: Key, before: Record | None, after: Record, restarts: Sequence[str]
+        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None: ...
     def forgotten(self, dialect: str, key: Key) -> None: ...
 

@@ -1,23 +1,26 @@
-"""Counts jobs by phase, restarts by cause, and how long phases last, from the Records that passes write.
+"""Counts jobs by phase, restarts by cause, and how long phases and waits last, from what passes write.
 
 Only the replica that leads makes passes, so only its numbers are there: summed over replicas they are right.
 """
 
 from collections import Counter as Tally
-from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from argosy.engine.objects import Key
+from argosy.workload import waited
 from argosy.workload.causes import Why
-from argosy.workload.model import Phase
+from argosy.workload.model import Phase, Workload
+from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
 _PHASE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
+_WAIT_BUCKETS = (0.5, 1, 2, 5, 15, 60, 300, 900, 3600, 24 * 3600)
 
 
 class JobStatistics:
-    """Labels are dialects (by the kind of their jobs), phases and causes: no more of them with more jobs."""
+    """Labels are dialects (by the kind of their jobs), frameworks, phases and causes: no more of them with
+    more jobs. A job whose definition cannot be used has no framework."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.jobs = Gauge(
@@ -26,33 +29,56 @@ class JobStatistics:
         self.restarts = Counter(
             "argosy_restarts_total",
             "Restarts of pods, or of jobs as a whole, by what made them necessary.",
-            ["dialect", "cause"],
+            ["dialect", "framework", "cause"],
             registry=registry,
         )
         self.phase_seconds = Histogram(
             "argosy_phase_seconds",
             "How long jobs stayed in a phase they left.",
-            ["dialect", "phase"],
+            ["dialect", "framework", "phase"],
             buckets=_PHASE_BUCKETS,
+            registry=registry,
+        )
+        self.dependency_wait = Histogram(
+            "argosy_dependency_wait_seconds",
+            "How long roles waited for other roles, with their pods there.",
+            ["dialect", "framework"],
+            buckets=_WAIT_BUCKETS,
+            registry=registry,
+        )
+        self.gang_wait = Histogram(
+            "argosy_gang_wait_seconds",
+            "How long jobs waited until all their pods could be asked for together.",
+            ["dialect", "framework"],
+            buckets=_WAIT_BUCKETS,
             registry=registry,
         )
         self._phases: dict[tuple[str, Key], Phase] = {}
         self._tally: Tally[tuple[str, Phase]] = Tally()
 
     def passed(
-        self, dialect: str, key: Key, before: Record | None, after: Record, restarts: Sequence[str]
+        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None:
-        """A pass over a job wrote `after` where `before` was, for restarts of these causes."""
+        """A pass over a job wrote the plan's Record where `before` was."""
+        after, framework = plan.record, workload.framework if workload else ""
         self._move(dialect, key, after.phase)
-        for cause in restarts:
-            self.restarts.labels(dialect, cause).inc()
+        for cause in plan.restarts:
+            self.restarts.labels(dialect, framework, cause).inc()
+        if workload is not None:
+            self._waits(dialect, workload, before, after)
         if before is None:
             return
         if in_place := _in_place(before, after):
-            self.restarts.labels(dialect, Why.CONTAINER).inc(in_place)
+            self.restarts.labels(dialect, framework, Why.CONTAINER).inc(in_place)
         if after.phase != before.phase and before.since is not None and after.since is not None:
             stayed = (after.since - before.since).total_seconds()
-            self.phase_seconds.labels(dialect, before.phase).observe(max(stayed, 0.0))
+            self.phase_seconds.labels(dialect, framework, before.phase).observe(max(stayed, 0.0))
+
+    def _waits(self, dialect: str, workload: Workload, before: Record | None, after: Record) -> None:
+        for seconds in waited.for_roles(workload, before, after):
+            self.dependency_wait.labels(dialect, workload.framework).observe(seconds)
+        if (queued := waited.for_gang(workload, before, after)) is not None:
+            self.gang_wait.labels(dialect, workload.framework).observe(queued)
 
     def forgotten(self, dialect: str, key: Key) -> None:
         """The job is gone."""

@@ -6,7 +6,6 @@ failure twice nor forget why something was done. In a crowd of jobs a Record tha
 pods say themselves may follow later (see `crowd`).
 """
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -74,7 +73,7 @@ class Statistics(Protocol):
     """Who counts what happens to jobs."""
 
     def passed(
-        self, dialect: str, key: Key, before: Record | None, after: Record, restarts: Sequence[str]
+        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None: ...
     def forgotten(self, dialect: str, key: Key) -> None: ...
 
@@ -160,7 +159,7 @@ class Reconciler(Generic[T]):
             if self.dialect.record(written) != plan.record:
                 return await self._report_pruned(written, workload, plan.record, seen, memory)
             self.crowd.record_came_back()
-        self.statistics.passed(self.kind, key, before, plan.record, plan.restarts)
+        self.statistics.passed(self.kind, key, workload, before, plan)
         _log(before, plan.record)
         for event in self.dialect.events(job, written, plan):
             self.recorder.event(written, event.type, event.reason, event.message)
