@@ -16,7 +16,11 @@ CHART = Chart(folder())
 NAMESPACE = "argosy-system"
 DEFAULTS = cast("Json", yaml.safe_load((CHART.path / "values.yaml").read_text()))
 SCHEMA = msgspec.json.decode((CHART.path / "values.schema.json").read_bytes(), type=Json)
-MONITORED: Json = {"serviceMonitor": {"enabled": True}, "observer": {"enabled": True}}
+MONITORED: Json = {
+    "serviceMonitor": {"enabled": True},
+    "observer": {"enabled": True},
+    "webhooks": {"enabled": True},
+}
 
 OTHER: dict[str, object] = {
     "image.repository": "example.org/argosy",
@@ -37,6 +41,7 @@ OTHER: dict[str, object] = {
     "watchNamespace": "team",
     "crds.install": False,
     "features.gangs": False,
+    "webhooks.enabled": False,
     "features.remoteStart": False,
     "concurrency": 8,
     "clusterDomain": "example.local",
@@ -84,6 +89,10 @@ def objects(*given: Json) -> list[Json]:
 def only(kind: str, *given: Json) -> Json:
     (found,) = (one for one in objects(*given) if one["kind"] == kind)
     return found
+
+
+def _name(one: Json) -> str:
+    return f"{one['kind']} {cast('Json', one['metadata'])['name']}"
 
 
 def at(path: str, value: object) -> Json:
@@ -159,7 +168,8 @@ def container(*given: Json) -> Json:
 
 def rights(*given: Json) -> set[tuple[str, str]]:
     """All pairs of resource and verb over the cluster."""
-    rules = cast("list[dict[str, list[str]]]", only("ClusterRole", *given)["rules"])
+    (found,) = (one for one in objects(*given) if _name(one) == f"ClusterRole argosy-operator-{NAMESPACE}")
+    rules = cast("list[dict[str, list[str]]]", found["rules"])
     return {(each, verb) for rule in rules for each in rule["resources"] for verb in rule["verbs"]}
 
 

@@ -1,18 +1,16 @@
 """A namespace of either API server, with our kinds defined."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from argosy.engine.client import Client
-from argosy.engine.errors import NotFound
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.volcano import PodGroupKind
-from argosy.testing.scene import DEADLINE, Scene
+from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import Server
 
 
@@ -22,15 +20,5 @@ async def scene(api: Server, namespace: str) -> AsyncIterator[Scene]:
         for kind in (TrainingRun, PodGroupKind):
             await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
         for served in (TrainingRun, PodGroup):
-            await _until_served(client, served, namespace)
+            await until_served(client, served, namespace)
         yield Scene(client, api, namespace)
-
-
-async def _until_served(client: Client, kind: type[TrainingRun] | type[PodGroup], namespace: str) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while True:
-            try:
-                await client.list(kind, namespace)
-                return
-            except NotFound:
-                await asyncio.sleep(0.05)

@@ -308,7 +308,8 @@ def _without(value: dict[str, object]) -> dict[str, object]:
 
 async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
     port = free_port()
-    async with scene.operator(gangs=False, remote_start=False, **shown_at(port)):
+    off = {"gangs": False, "remote_start": False, "apis": frozenset({"argosy"})}
+    async with scene.operator(**off, **shown_at(port)):
         await scene.apply(run().role("worker", 1))
         await scene.until_pods("mnist-worker-0")
         watched = set(re.findall(r'argosy_cache_synced\{kind="(\w+)"\} 1', await metrics(port)))

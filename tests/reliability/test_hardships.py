@@ -11,6 +11,7 @@ import pytest
 
 from argosy.engine.errors import NotFound
 from argosy.kinds.kubernetes import ServiceAccount
+from argosy.kinds.webhooks import ValidatingWebhookConfiguration
 from argosy.local.apiserver.kubeconfig import write_kubeconfig
 from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.tokens import Signer
@@ -18,7 +19,6 @@ from argosy.testing.eventually import eventually
 from argosy.testing.hardships import (
     LEVEL,
     SCHEMA,
-    WEBHOOK,
     bind,
     counted,
     endless,
@@ -152,7 +152,9 @@ async def test_a_webhook_that_does_not_answer_is_named_in_status(scene: Scene) -
     }
     name = f"silent-{scene.namespace}"
     async with silent:
-        await scene.client.create(WEBHOOK, {"metadata": {"name": name}, "webhooks": [webhook]})
+        await scene.client.create(
+            ValidatingWebhookConfiguration, {"metadata": {"name": name}, "webhooks": [webhook]}
+        )
         try:
             async with scene.operator():
                 await asyncio.sleep(0.5)  # until the API server asks it
@@ -163,11 +165,11 @@ async def test_a_webhook_that_does_not_answer_is_named_in_status(scene: Scene) -
 
                 await scene.until("status names the webhook", told)
                 assert not await scene.pods()
-                await scene.client.delete(WEBHOOK, name)
+                await scene.client.delete(ValidatingWebhookConfiguration, name)
                 await succeeded(scene, "job")
         finally:
             with contextlib.suppress(NotFound):
-                await scene.client.delete(WEBHOOK, name)
+                await scene.client.delete(ValidatingWebhookConfiguration, name)
         for writer in held:
             writer.transport.abort()
         await eventually(lambda: not held)

@@ -29,6 +29,11 @@ from argosy.cli.serving import Common, configured_by, run_operator, serving_opti
     help="Jobs worked on at once.",
 )
 @click.option("--cluster-domain", help="The cluster's DNS domain; cluster.local by default.")
+@click.option(
+    "--webhooks",
+    default="",
+    help="Answer the API server about AresJobs; the name of the configurations by which it asks.",
+)
 @click.option("--gangs/--no-gangs", default=True, show_default=True, help="Use PodGroups.")
 @click.option(
     "--remote-start/--no-remote-start",
@@ -50,6 +55,7 @@ def operator(
     advertise_url: str,
     concurrency: int,
     cluster_domain: str | None,
+    webhooks: str,
     gangs: bool,
     remote_start: bool,
     local: Path | None,
@@ -72,6 +78,7 @@ def operator(
             advertise_url=advertise_url,
             leader_elect=leader_elect,
             concurrency=concurrency,
+            webhooks=webhooks,
             gangs=gangs,
             remote_start=remote_start,
         )

@@ -19,6 +19,7 @@ from argosy.engine.errors import AlreadyExists, NotFound
 from argosy.install.chart import Chart, Json, kept, merged
 from argosy.kinds.kubernetes import ConfigMap, Namespace
 from argosy.kinds.resource import Resource
+from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 
 NOTES: Final = "argosy-installation"
 MANAGER: Final = "argosy-install"
@@ -32,6 +33,8 @@ _RESOURCES: Final = (
     Resource("", "v1", "ConfigMap", "configmaps"),
     Resource("", "v1", "ServiceAccount", "serviceaccounts"),
     Resource("", "v1", "Service", "services"),
+    MutatingWebhookConfiguration.resource,
+    ValidatingWebhookConfiguration.resource,
     Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False),
     Resource("apps", "v1", "Deployment", "deployments"),
     Resource("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),

@@ -1,4 +1,4 @@
-"""The endpoint that helpers in pods talk to: HTTPS, read-only, one job a token.
+"""The endpoint that helpers in pods talk to: HTTPS, read-only, one job a token; and webhooks.
 
 A question may wait (`wait=30s`): it is answered when the phase is reached or, with `seen`, when anything
 changed. Every replica answers from its caches, so a pod need not know who leads.
@@ -8,12 +8,13 @@ import asyncio
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from argosy.kinds.quantity import parse_duration
+from argosy.operator import webhooks
 from argosy.operator.observer import Observer
 from argosy.operator.readings import Host, JobReading, Readings, RoleReading
 from argosy.operator.trust import Trust
@@ -28,8 +29,16 @@ UNKNOWN_GRACE = 5.0
 
 class Endpoint:
     def __init__(
-        self, readings: Readings, trust: Trust, not_ready: Callable[[], str], *, tokens: bool = True
+        self,
+        readings: Readings,
+        trust: Trust,
+        not_ready: Callable[[], str],
+        *,
+        tokens: bool = True,
+        reviews: Mapping[str, webhooks.Answer] | None = None,
     ) -> None:
+        self.reviews = reviews or {}
+        """What admission webhooks answer, by path."""
         self.observer = Observer(readings, trust, not_ready, tokens=tokens)
         self.readings = readings
         self.trust = trust
@@ -37,6 +46,8 @@ class Endpoint:
 
     async def answer(self, request: Request) -> Response:
         try:
+            if request.method == "POST" and (decide := self.reviews.get(request.path)):
+                return await webhooks.answer(request, decide)
             match request.method, request.path.strip("/").split("/"):
                 case "GET", ["v1", "jobs", namespace, name, "roles", role]:
                     return await self._role_answer(request, namespace, name, role)

@@ -23,6 +23,7 @@ from argosy.engine.memory import give_back_large_blocks
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
+from argosy.operator import webhooks
 from argosy.operator.checks import live_checks, ready_checks
 from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.health import Shown, health_handler
@@ -107,11 +108,15 @@ async def operate(settings: Settings) -> None:
             await serving.watch()
             return
         async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(serving.watch())
+            background = [tasks.create_task(serving.watch())]
+            if settings.webhooks:
+                told = webhooks.keep_announced(own, settings.webhooks, trust.authority)
+                background.append(tasks.create_task(told))
             try:
                 await (leader.run(serving.lead) if settings.leader_elect else serving.lead())
             finally:
-                watching.cancel()
+                for task in background:
+                    task.cancel()
 
 
 async def publish_service(client: Client, namespace: str) -> None:
@@ -184,11 +189,14 @@ async def _listening(
     settings: Settings, serving: Serving, leader: Leader | None, trust: Trust, metrics: Metrics
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        endpoint = await stack.enter_async_context(
-            _serving(
-                Endpoint(serving.readings, trust, serving.not_ready, tokens=settings.observer_tokens).answer
-            )
+        answers = Endpoint(
+            serving.readings,
+            trust,
+            serving.not_ready,
+            tokens=settings.observer_tokens,
+            reviews=webhooks.ARES if settings.webhooks else None,
         )
+        endpoint = await stack.enter_async_context(_serving(answers.answer))
         tls = server_tls(trust)
         if settings.endpoint_socket is not None:
             await endpoint.listen_unix(settings.endpoint_socket, tls)

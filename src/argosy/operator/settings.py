@@ -103,6 +103,9 @@ class Settings:
     ares_ttl_after_succeeded: float | None = None
     """Seconds after which pods, services and groups of AresJobs that succeeded are deleted."""
 
+    webhooks: str = ""
+    """The name of the webhook configurations that ask us about AresJobs; empty: nobody does."""
+
     gangs: bool = True
     """Watch and make PodGroups. Without them no rights over those are needed, and jobs with a gang wait."""
 

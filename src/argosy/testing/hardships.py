@@ -23,15 +23,6 @@ CRD = "trainingruns.argosy.dev"
 BINDING = dynamic(
     Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False)
 )
-WEBHOOK = dynamic(
-    Resource(
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingWebhookConfiguration",
-        "validatingwebhookconfigurations",
-        False,
-    )
-)
 FLOW = "flowcontrol.apiserver.k8s.io"
 LEVEL = dynamic(Resource(FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False))
 SCHEMA = dynamic(Resource(FLOW, "v1", "FlowSchema", "flowschemas", False))

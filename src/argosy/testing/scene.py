@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from argosy.engine.client import Client
+from argosy.engine.errors import NotFound
+from argosy.engine.objects import Fetchable
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.main import operate
@@ -21,6 +23,17 @@ DEADLINE = 30.0
 def shown_at(port: int) -> dict[str, str]:
     """Settings by which an operator tells probes and metrics at this port."""
     return dict.fromkeys(("metrics", "probes"), f"127.0.0.1:{port}")
+
+
+async def until_served(client: Client, kind: type[Fetchable], namespace: str) -> None:
+    """A definition takes a moment to be in force."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                await client.list(kind, namespace)
+                return
+            except NotFound:
+                await asyncio.sleep(0.05)
 
 
 @dataclass

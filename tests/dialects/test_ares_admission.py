@@ -1,0 +1,65 @@
+"""What webhooks answer about AresJobs: what a pass would say, and nothing to those who only tidy up."""
+
+from datetime import UTC, datetime
+
+import pytest
+from msgspec import Struct
+
+from argosy.dialects.ares.admission import Meta, Written, additions, problems
+from argosy.testing.aresjobs import DIALECT, job
+from argosy.workload.model import Problems
+
+GOOD, BAD = job(roles={"worker": {}}).spec, job(roles={"worker": {"replicas": 0}}).spec
+NAMED = Meta(name="job")
+
+
+class Case(Struct):
+    written: Written
+    refused: bool
+    old: Written | None = None
+
+
+CASES = {
+    "a job that is right is stored": Case(Written(NAMED, GOOD), refused=False),
+    "one that is wrong is not": Case(Written(NAMED, BAD), refused=True),
+    "an edit that makes it wrong is refused": Case(
+        Written(NAMED, BAD), refused=True, old=Written(NAMED, GOOD)
+    ),
+    "an edit that leaves what is wrong as it was is not looked at": Case(
+        Written(NAMED, BAD), refused=False, old=Written(NAMED, BAD)
+    ),
+    "an edit that cures it is stored": Case(Written(NAMED, GOOD), refused=False, old=Written(NAMED, BAD)),
+    "what is being deleted is let go": Case(
+        Written(Meta("job", deletion_timestamp=datetime.now(UTC)), BAD), refused=False
+    ),
+    "a name that will be made is counted with what is added to it": Case(
+        Written(Meta(generate_name="j" * 51), GOOD), refused=True
+    ),
+    "a shorter one is fine": Case(Written(Meta(generate_name="j" * 49), GOOD), refused=False),
+    "no spec at all": Case(Written(NAMED), refused=True),
+    "a spec that is none": Case(Written(NAMED, "text"), refused=True),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_what_is_refused(case: Case) -> None:
+    assert (problems(case.written, case.old) is not None) is case.refused
+
+
+def test_the_message_is_that_of_a_pass() -> None:
+    found = problems(Written(NAMED, BAD))
+    lowered = DIALECT.lower(job(roles={"worker": {"replicas": 0}}))
+    assert isinstance(lowered, Problems)
+    assert str(found) == str(lowered)
+
+
+def test_defaults_are_those_that_a_pass_would_write() -> None:
+    patch = {str(one["path"]): one["value"] for one in additions(Written(NAMED, GOOD))}
+    assert {one["op"] for one in additions(Written(NAMED, GOOD))} == {"add"}
+    assert patch["/spec/runPolicy"] == {"cleanPodPolicy": "None"}
+    assert patch["/spec/roleSpecs/worker/restartPolicy"] == "Never"
+    assert patch["/spec/jobPhasePolicy"] == {"failed": [["worker"]], "succeeded": [["worker"]]}
+
+
+def test_a_wrong_spec_is_never_changed() -> None:
+    assert additions(Written(NAMED, BAD)) == []

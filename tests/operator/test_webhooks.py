@@ -1,0 +1,81 @@
+"""The webhooks of AresJobs as a real API server asks them: over TLS, by an authority that we tell it."""
+
+import secrets
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import Invalid
+from argosy.engine.kubeconfig import Connection
+from argosy.install.chart import Chart, Json, folder
+from argosy.kinds.aresjob import AresJob, AresJobKind
+from argosy.kinds.crd import crd_for
+from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
+from argosy.operator.webhooks import CONFIGURATIONS
+from argosy.testing.aresjobs import job
+from argosy.testing.scene import Scene, until_served
+from argosy.testing.servers import Server, free_port
+
+Stored = dynamic(AresJob.resource)
+
+
+def configurations(port: int, namespace: str) -> list[Json]:
+    """Those of the chart, for an operator that is no pod: it is asked by its address."""
+    chart = Chart(folder())
+    values = chart.values({"name": namespace, "webhooks": {"enabled": True}, "watchNamespace": namespace})
+    found = [one for one in chart.objects("home", values) if "webhooks" in one]
+    for one in found:
+        (webhook,) = cast("list[dict[str, Json]]", one["webhooks"])
+        service = cast("Json", webhook["clientConfig"].pop("service"))
+        webhook["clientConfig"]["url"] = f"https://localhost:{port}{service['path']}"
+    return found
+
+
+@pytest.fixture
+async def scene(real_apiserver: Server) -> AsyncIterator[tuple[Scene, int]]:
+    """An API server that asks at the port."""
+    port, namespace = free_port(), f"asked-{secrets.token_hex(4)}"
+    async with Client(Connection.from_kubeconfig(real_apiserver.kubeconfig)) as client:
+        await client.create(Namespace, {"metadata": {"name": namespace}})
+        await client.apply(CustomResourceDefinition, crd_for(AresJobKind), force=True)
+        await until_served(client, Stored, namespace)
+        made = configurations(port, namespace)
+        kinds = {kind.resource.kind: kind for kind in CONFIGURATIONS}
+        for one in made:
+            await client.create(kinds[str(one["kind"])], one)
+        yield Scene(client, real_apiserver, namespace), port
+        for one in made:
+            await client.delete(kinds[str(one["kind"])], str(cast("Json", one["metadata"])["name"]))
+
+
+def body(namespace: str, **roles: Json) -> Json:
+    return {"metadata": {"name": "job", "namespace": namespace}, "spec": job(roles=roles).spec}
+
+
+async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
+    scene: tuple[Scene, int],
+) -> None:
+    stage, port = scene
+    name = f"{stage.namespace}-home"
+    async with stage.operator(endpoint=f"127.0.0.1:{port}", webhooks=name, apis=frozenset({"ares"})):
+
+        async def known() -> bool:
+            found = [await stage.client.get(kind, name) for kind in CONFIGURATIONS]
+            return all(one.webhooks[0].client_config.ca_bundle for one in found)
+
+        await stage.until("the webhooks know our authority", known)
+        wrong = body(stage.namespace, worker={"replicas": 0})
+        with pytest.raises(Invalid) as refused:
+            await stage.client.create(Stored, wrong, stage.namespace)
+        assert 'admission webhook "varesjob.ares.io" denied the request' in str(refused.value)
+        assert "spec.roleSpecs.worker.replicas: 0 is not possible" in str(refused.value)
+        made = await stage.client.create(Stored, body(stage.namespace, worker={}), stage.namespace)
+        stored = cast("dict[str, Json]", made.raw["spec"])
+        assert stored["runPolicy"]["cleanPodPolicy"] == "None", "the answer to its own writing shows it"
+        edit = {"spec": {"roleSpecs": {"worker": {"replicas": -1}}}}
+        with pytest.raises(Invalid, match="-1 is not possible"):
+            await stage.client.patch(Stored, "job", edit, stage.namespace)
+        await stage.client.delete(Stored, "job", stage.namespace)
