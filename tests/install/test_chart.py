@@ -14,6 +14,8 @@ from argosy.operator.settings import IMAGE
 
 CHART = Chart(folder())
 NAMESPACE = "argosy-system"
+RUNS = "trainingruns.argosy.dev"
+KINDS_OF_JOBS = ("aresjob", "trainingrun")
 DEFAULTS = cast("Json", yaml.safe_load((CHART.path / "values.yaml").read_text()))
 SCHEMA = msgspec.json.decode((CHART.path / "values.schema.json").read_bytes(), type=Json)
 MONITORED: Json = {
@@ -149,12 +151,19 @@ def test_chart_package_and_image_are_of_one_version() -> None:
 
 
 def test_definitions_come_first_and_stay_when_the_rest_goes() -> None:
-    first, second, *rest = objects()
-    assert {first["kind"], second["kind"]} == {"CustomResourceDefinition"}
-    assert kept(first)
-    assert kept(second)
-    assert not any(map(kept, rest))
-    assert not any(one["kind"] == "CustomResourceDefinition" for one in rest)
+    names = [_name(one) for one in objects()]
+    definitions = ["CustomResourceDefinition aresjobs.ares.io", f"CustomResourceDefinition {RUNS}"]
+    assert sorted(names[:2]) == definitions
+    people = [f"ClusterRole {kind}-{who}-role" for kind in KINDS_OF_JOBS for who in ("editor", "viewer")]
+    assert sorted(_name(one) for one in objects() if kept(one)) == sorted([*definitions, *people])
+
+
+def test_people_may_be_given_what_they_need_of_jobs() -> None:
+    for kind in KINDS_OF_JOBS:
+        found = {_name(one): cast("Json", one["metadata"]) for one in objects()}
+        for who, role in (("editor", "edit"), ("viewer", "view")):
+            labels = cast("Json", found[f"ClusterRole {kind}-{who}-role"]["labels"])
+            assert labels[f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
 
 
 def test_every_kind_can_be_installed_without_helm() -> None:

@@ -41,6 +41,9 @@ VALUES: dict[str, Json] = {
         "resources": {"limits": None, "requests": {"memory": "1Gi"}},
         "networkPolicy": {"metricsFrom": [{"namespaceSelector": {}}], "apiServerPorts": [1, 65535]},
         "serviceMonitor": {"enabled": True, "interval": "1m30s", "labels": {"release": "prometheus"}},
+        "observer": {"enabled": True, "auth": "none", "nodePort": 30037},
+        "webhooks": {"enabled": True},
+        "config": {"initializers": {"common": {"cmd": "a < {{.Key}} && b", "envs": {"LEVEL": "2"}}}},
     },
     "one API, as its users know it": PRESETS["ares"].values,
     "a digest wins over a tag": {"image": {"tag": "x", "digest": f"sha256:{'a' * 64}"}},
@@ -98,6 +101,10 @@ def by_name(objects: Iterable[Json]) -> dict[tuple[str, str, str], Json]:
     for one in objects:
         metadata = cast("dict[str, str]", one["metadata"])
         key = (str(one["kind"]), metadata.get("namespace", ""), metadata["name"])
+        if one["kind"] == "ConfigMap":  # both write the same settings, each with its own quotes
+            one["data"] = {
+                name: yaml.safe_load(text) for name, text in cast("dict[str, str]", one["data"]).items()
+            }
         assert key not in found
         found[key] = one
     return found

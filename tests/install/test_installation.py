@@ -1,5 +1,6 @@
 """Installations against both API servers: what is applied, remembered, pruned and taken away."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,6 +14,7 @@ from argosy.kinds.kubernetes import ConfigMap
 from argosy.testing.servers import Server
 
 CHART = Chart(folder())
+DEFINITIONS = ("trainingruns.argosy.dev", "aresjobs.ares.io")
 
 
 @pytest.fixture
@@ -53,14 +55,24 @@ async def test_what_is_installed_is_remembered_and_taken_away_but_for_definition
     with pytest.raises(InstallError, match="already"):
         await installation.install({})
     await installation.uninstall()
-    definitions = {
-        f"CustomResourceDefinition {name}" for name in ("trainingruns.argosy.dev", "aresjobs.ares.io")
-    }
-    assert await there(installation, {}) == definitions
+    left = {str(Reference.to(one)) for one in CHART.objects("", CHART.values()) if kept(one)}
+    assert left >= {f"CustomResourceDefinition {name}" for name in DEFINITIONS}
+    assert await there(installation, {}) == left
     with pytest.raises(NotFound):
         await installation.client.get(ConfigMap, NOTES, installation.namespace)
     with pytest.raises(InstallError, match="nothing is installed"):
         await installation.uninstall()
+
+
+async def test_definitions_go_too_if_that_is_asked_for(installation: Installation) -> None:
+    ares: Json = {"apis": {"argosy": False}}
+    await installation.install(ares)
+    await installation.uninstall(definitions=True)
+    async with asyncio.timeout(30):
+        while True:
+            if not await there(installation, ares):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_an_upgrade_keeps_what_was_given_and_removes_what_is_no_longer_part(

@@ -117,16 +117,24 @@ async def upgrade(
 
 
 @click.command()
-@_options(*_cluster_options)
+@_options(
+    *_cluster_options,
+    click.option("--definitions", is_flag=True, help="The definitions too, and with them all jobs."),
+)
 @asynchronous
 async def uninstall(
-    kubeconfig: str | None, context: str | None, namespace: str | None, apis: tuple[str, ...]
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    apis: tuple[str, ...],
+    definitions: bool,
 ) -> None:
-    """Take the operator away. Jobs, their pods and the definitions of their kinds stay."""
+    """Take the operator away. Jobs, their pods and the definitions of their kinds stay, unless asked for."""
     where = namespace or preset(apis).namespace
     async with _Installing(kubeconfig, context, where) as installation:
-        await installation.uninstall()
-    click.echo("jobs and the definitions of their kinds are still there")
+        await installation.uninstall(definitions=definitions)
+    if not definitions:
+        click.echo("jobs and the definitions of their kinds are still there")
 
 
 class _Installing:

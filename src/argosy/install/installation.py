@@ -117,9 +117,13 @@ class Installation:
         given = merged(notes.values, changes)
         await self._apply(given, self.chart.objects(self.namespace, self.chart.values(given)), notes.objects)
 
-    async def uninstall(self) -> None:
-        """The operator itself first, so that it ends in order while it still has its rights."""
+    async def uninstall(self, *, definitions: bool = False) -> None:
+        """The operator itself first, so that it ends in order while it still has its rights. Before it the
+        definitions, if they are to go: then it lets their jobs go."""
         notes = await self._known()
+        objects = self.chart.objects(self.namespace, self.chart.values(notes.values)) if definitions else ()
+        for reference in (Reference.to(one) for one in objects if kept(one)):
+            await self._delete(reference)
         for reference in notes.objects:
             if reference.kind == "Deployment":
                 await self._end(reference)
