@@ -3,7 +3,7 @@
 A write of a job's status costs the API server more than two pods do. Where many jobs come at once, or lose a
 pod each, what all of them wait for is the API server. Then a Record that says nothing but what the pods will
 say themselves is written with a later pass, which often has more to tell; so a job that comes up is written
-once instead of twice (docs/decisions/007).
+once instead of twice, and one that lost a pod when all have theirs again (docs/decisions/007).
 """
 
 from argosy.reconcile.memory import Memory
@@ -52,7 +52,7 @@ class Crowd:
             return False
         if memory.unwritten is not None:
             return memory.flush_at is not None and now < memory.flush_at
-        if not plan.actions or not self.proven or self._passes < MANY:
+        if plan.record == before or not self.proven or self._passes < MANY:
             return False
         memory.flush_at = now + TOLD_WITHIN
         return True
