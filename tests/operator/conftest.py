@@ -6,10 +6,11 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
+from argosy.kinds.aresjob import AresJob
+from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.kinds.volcano import PodGroupKind
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import Server
 
@@ -17,8 +18,8 @@ from argosy.testing.servers import Server
 @pytest.fixture
 async def scene(api: Server, namespace: str) -> AsyncIterator[Scene]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
-        for kind in (TrainingRun, PodGroupKind):
+        for kind in OURS:
             await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
-        for served in (TrainingRun, PodGroup):
+        for served in (TrainingRun, AresJob, PodGroup):
             await until_served(client, served, namespace)
         yield Scene(client, api, namespace)
