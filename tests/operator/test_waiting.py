@@ -1,0 +1,140 @@
+"""A hundred pods wait while what they ask is killed: all are released as soon as what they wait for is there.
+
+The initializers are real, with the arguments, token and CA of their pods; only their pods are played.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import cast
+
+import pytest
+
+from argosy.engine.dynamic import dynamic
+from argosy.helper import initializer
+from argosy.kinds.aresjob import AresJob
+from argosy.kinds.kubernetes import Pod
+from argosy.testing.aresjobs import template
+from argosy.testing.scene import Scene
+from argosy.testing.servers import free_port
+
+Json = dict[str, object]
+pytestmark = pytest.mark.parametrize("api", ["local"], indirect=True)
+
+CROWD = 100
+PROMISED = 3.0
+"""Seconds from the phase that is waited for to the release of those who wait."""
+
+
+class Waiting:
+    """The init containers of a job's pods, each in a thread."""
+
+    def __init__(self, pods: Sequence[Json], port: int) -> None:
+        containers = [cast("list[Json]", cast("Json", pod["spec"])["initContainers"])[0] for pod in pods]
+        self.all = [_waiter(container, port) for container in containers]
+        self._threads = ThreadPoolExecutor(len(pods))
+
+    def begin(self) -> "asyncio.Future[list[int | BaseException]]":
+        """How each of them ends."""
+        loop = asyncio.get_running_loop()
+        ends = [loop.run_in_executor(self._threads, one.run) for one in self.all]
+        return asyncio.gather(*ends, return_exceptions=True)
+
+    async def are_told(self) -> bool:
+        """Whether each knows for what it waits, and has asked to be told of news."""
+        return all(one.told.startswith("waits for first") and one.held for one in self.all)
+
+    async def are_alone(self) -> bool:
+        return all(one.told.startswith("the observer does not answer") for one in self.all)
+
+
+def _waiter(container: Json, port: int) -> initializer._Waiter:
+    command = cast("list[str]", container["command"])
+    words = [f"https://localhost:{port}" if word == "$(ARGOSY_URL)" else word for word in command]
+    flags = initializer._parser().parse_args(words[words.index("cache") :])
+    flags.interval, flags.timeout = 0.2, 60.0  # no thread outlives a test that fails
+    given = {str(one["name"]): str(one.get("value", "")) for one in cast("list[Json]", container["env"])}
+    return initializer._Waiter(flags, {**given, "ARES_TOKEN": given["ARGOSY_TOKEN"]})
+
+
+class Answerer:
+    """The process that those who wait ask, from its start until it is killed."""
+
+    def __init__(self, scene: Scene, who: str) -> None:
+        self.port = free_port()
+        self._command = (
+            *(sys.executable, "-m", "argosy", who, "--kubeconfig", str(scene.server.kubeconfig)),
+            *("--namespace", scene.namespace, "--operator-namespace", scene.namespace),
+            *("--endpoint", f"127.0.0.1:{self.port}"),
+            *("--metrics-bind-address", "", "--health-probe-bind-address", ""),
+            *(("--no-leader-elect",) if who == "operator" else ()),
+        )
+        self.start()
+
+    def start(self) -> None:
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(self._command, stdout=quiet, stderr=quiet)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(30)
+
+
+@asynccontextmanager
+async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting]]:
+    """A job whose role `late` waits for its role `first`, and all of those that wait."""
+    late = {"template": template(), "replicas": CROWD, "dependence": {"roleNames": ["first"]}}
+    roles = {"first": {"template": template()}, "late": late}
+    body = {"metadata": {"name": "job"}, "spec": {"frameworkType": "custom", "roleSpecs": roles}}
+    await scene.client.create(dynamic(AresJob.resource), body, scene.namespace)
+    async with AsyncExitStack() as stack:
+        if who == "observer":
+            await stack.enter_async_context(scene.operator(remote_start=False))
+        asked = Answerer(scene, who)
+        stack.callback(asked.kill)
+
+        async def made() -> bool:
+            return len(await scene.pods()) == CROWD + 1
+
+        await scene.until("all pods are made", made)
+        pods = (await scene.client.list(dynamic(Pod.resource), scene.namespace)).items
+        yield asked, Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], asked.port)
+
+
+async def role_phase(scene: Scene) -> str:
+    job = await scene.client.get(AresJob, "job", scene.namespace)
+    return job.status.role_statuses["first"].phase
+
+
+@pytest.mark.parametrize("who", ["operator", "observer"])
+async def test_all_are_released_though_what_they_ask_was_killed(
+    scene: Scene, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initializer, "LONGEST_PAUSE", 1.0)
+    async with crowd(scene, who) as (asked, waiting):
+        ends = waiting.begin()
+        await scene.until("all know for what they wait", waiting.are_told)
+        asked.kill()
+        await scene.until("all have noticed", waiting.are_alone)
+        assert not ends.done()
+        asked.start()
+        await scene.report("job-first-0", "Running")
+
+        async def running() -> bool:
+            return await role_phase(scene) == "Running"
+
+        await scene.until("what they wait for is there", running)
+        async with asyncio.timeout(PROMISED):
+            assert set(await ends) == {0}
+
+
+async def test_all_end_with_a_reason_when_what_they_wait_for_fails(scene: Scene) -> None:
+    async with crowd(scene, "operator") as (_, waiting):
+        ends = waiting.begin()
+        await scene.until("all know for what they wait", waiting.are_told)
+        await scene.report("job-first-0", "Failed", 1)
+        async with asyncio.timeout(30):
+            assert {str(end) for end in await ends} == {"the job is Failed"}
