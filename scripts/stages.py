@@ -131,6 +131,7 @@ def _build(what: str, meaning: str) -> str:
 PACKAGES = {
     "python3-torch": ("/usr/bin/python3", "-c", "import torch"),
     "openmpi-bin": ("/usr/bin/mpirun", "--version"),
+    "openssh-server": ("/usr/bin/test", "-x", "/usr/sbin/sshd"),
     "python3-mpi4py": ("/usr/bin/python3", "-c", "import mpi4py"),
     "nftables": ("/usr/sbin/nft", "--version"),
     "iptables": ("/usr/sbin/iptables", "--version"),
@@ -143,8 +144,8 @@ PACKAGES = {
         )
     },
 }
-"""Debian's light PyTorch and Open MPI for the examples, pods' ways to the world outside, and what Horovod is
-built with; each with a sign of it."""
+"""Debian's light PyTorch, Open MPI and sshd for the examples, pods' ways to the world outside, and what
+Horovod is built with; each with a sign of it."""
 
 
 def _install_packages() -> None:

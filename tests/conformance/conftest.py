@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing import grounds
+from argosy.testing import examples, grounds
 from argosy.testing.assets import MissingAsset
 from argosy.testing.grounds import Ground
 from argosy.testing.tenants import Tenant
@@ -25,6 +25,8 @@ RARER = (
     "come_back_the_same",
     *("examples/standalone", "examples/jax", "examples/dask", "examples/xgboost"),
     *("examples/tensorflow/ps", "examples/horovod", "examples/bagua"),
+    *("examples/ares/dask", "examples/ares/standalone", "test_55"),
+    "started_by_ssh_if_there_are_keys[Open MPI 4]",  # examples/ares/mpi is the same there
 )
 """On a cluster, where all takes longer, these are left to `scripts/test --long`."""
 RAREST = ("examples/deepspeed",)
@@ -84,3 +86,10 @@ def _in_turn(request: pytest.FixtureRequest, owner: int) -> Iterator[None]:
 def tenant(ground: Ground, _in_turn: None) -> Iterator[Tenant]:
     with make_tenant(ground, f"t{secrets.token_hex(3)}") as made:
         yield made
+
+
+@pytest.fixture
+def sshd() -> None:
+    """The machine's sshd, which pods mount."""
+    if reason := examples.missing("examples/ares/mpi.yaml"):
+        pytest.fail(reason, pytrace=False) if REQUIRE_ALL else pytest.skip(reason)

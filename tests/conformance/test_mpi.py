@@ -1,4 +1,4 @@
-"""Remote start under every implementation of MPI: real ranks, in pods with addresses of their own."""
+"""MPI under every implementation, without ssh and with it: real ranks in pods with own addresses."""
 
 import re
 
@@ -6,17 +6,10 @@ import pytest
 
 from argosy.testing.builders import RunBuilder
 from argosy.testing.mpi import Launcher
-from argosy.testing.mpijobs import SLOW, job, mpirun, started
+from argosy.testing.mpijobs import RANKS, SLOW, job, mpirun, started
 from argosy.testing.tenants import Tenant
 
 SOMEONE = 65532
-
-RANKS = """
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-total = world.allreduce(world.rank + 1)
-print("rank", world.rank, "of", world.size, "on", MPI.Get_processor_name(), "total", total, flush=True)
-"""
 
 ONE_FAILS = """
 import os, sys, time
@@ -56,6 +49,17 @@ def test_ranks_are_where_the_host_file_says_and_nothing_is_left(tenant: Tenant, 
     worker = f"{made.name}-worker"
     assert ranks_in(said) == [f"rank {rank} of 4 on {worker}-{rank // 2} total 10" for rank in range(4)]
     assert not [line for line in said if line.startswith("left: ")]
+
+
+@pytest.mark.usefixtures("sshd")
+def test_ranks_are_started_by_ssh_if_there_are_keys(tenant: Tenant, launcher: Launcher) -> None:
+    made = job(launcher, "ssh", mpirun(launcher, 4, RANKS), slotsPerWorker=2, sshKeys=True)
+    status = finish(tenant, made)
+    said = said_by(tenant, made)
+    assert status["phase"] == "Succeeded", said
+    worker = f"{made.name}-worker"
+    assert ranks_in(said) == [f"rank {rank} of 4 on {worker}-{rank // 2} total 10" for rank in range(4)]
+    assert f"{made.name}-launcher" not in tenant.kubectl("get", "sa", "-o", "name").stdout, "no rights needed"
 
 
 @pytest.mark.long

@@ -7,11 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.dialects.ares.environment import share
+from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
 from argosy.testing.aresjobs import DIALECT, Cases, job, lowered, messages, played, problems, template
 from argosy.testing.workloads import pods
 from argosy.workload.observed import Observed, Outcome, Result
-from argosy.workload.plan import DeleteChild, EnsureService
+from argosy.workload.plan import DeleteChild, EnsureKeys, EnsureService
 
 CASES = Cases()
 
@@ -146,10 +147,6 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     "a restart of the whole job, whose role never ends": (
         job(roles={"worker": {"restartPolicy": "Always"}}, runPolicy={"restartScope": "Job"}),
         "spec.runPolicy.restartScope: Job is not possible while role worker has restartPolicy Always",
-    ),
-    "keys for ssh, which are not made yet": (
-        job("mpi", roles={"launcher": {}}, framework={"mpi": {"sshKeys": True}}),
-        "spec.framework.mpi.sshKeys: keys are not made yet",
     ),
     "a name with a dot": (job(name="a.b"), "metadata.name: the name of its last pod of role worker, 'a.b-"),
     "a name that begins with a digit": (
@@ -348,6 +345,45 @@ def tensorflow_with_a_chief() -> None:
     hurt = running.saw(*pods("R", "chief"), *pods("R")).saw(*pods("R", "chief"), *pods("F"))
     assert (hurt.phase, hurt.deleted) == ("Running", ["job-worker-0"])
     assert hurt.saw(*pods("F", "chief"), *pods("R")).phase == "Failed"
+
+
+def test_55_keys_for_ssh() -> None:
+    """MPI, workers 2, sshKeys: a Secret before the first pods, for launcher and worker, never made anew."""
+    roles = {"launcher": {}, "worker": {"replicas": 2}, "board": {}}
+    obj = job("mpi", roles=roles, framework={"mpi": {"sshKeys": True}})
+    assert lowered(obj).rules.ssh_among == ("launcher", "worker")
+    assert env(obj, "launcher") == {
+        "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+        "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
+        **AS_ROOT,
+    }
+    begun = played(obj).started()
+    assert [one for one in begun.actions if isinstance(one, EnsureKeys)] == [EnsureKeys("job-ssh")]
+    running = begun.saw(*pods("R", "launcher"), *pods("RR"), *pods("R", "board"))
+    assert not [one for one in running.actions if isinstance(one, EnsureKeys)]
+    without = job("mpi", roles=roles)
+    assert lowered(without).rules.ssh_among == ()
+    assert not [one for one in played(without).started().actions if isinstance(one, EnsureKeys)]
+
+
+def test_mpich_calls_back_to_the_launchers_address() -> None:
+    obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": {"implementation": "mpich"}})
+    assert env(obj, "launcher") == {"HYDRA_HOST_FILE": "/etc/mpi/hostfile", "HYDRA_IFACE": "eth0"}
+
+
+KEYS_WITHOUT_USE = {
+    "a job that is not of MPI": (job(framework={"mpi": {"sshKeys": True}}), ["spec.framework.mpi.sshKeys"]),
+    "one of MPI has use for them without a host file": (
+        job("mpi", roles={"launcher": {}}, framework={"mpi": {"sshKeys": True}}),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("obj", "want"), KEYS_WITHOUT_USE.values(), ids=KEYS_WITHOUT_USE.keys())
+def test_keys_that_nobody_uses_are_told(obj: AresJob, want: list[str]) -> None:
+    told = messages(played(obj).saw().events, "FieldIgnored")
+    assert [text.partition(":")[0] for text in told] == want
 
 
 BAGUA = job(

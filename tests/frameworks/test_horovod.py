@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
 from argosy.frameworks.horovod import Horovod
-from argosy.frameworks.mpi import HOST_FILE, SLEEP, Mpi
+from argosy.frameworks.mpi import HOST_FILE, SLEEP, SSHD, Mpi
 from argosy.testing.workloads import role, workload
 from argosy.workload.model import Role, Workload
 
@@ -26,6 +26,13 @@ def test_pods_are_set_up_as_for_mpi() -> None:
     assert injection(made, "launcher").remote_start
     assert injection(made, "worker").default_command == SLEEP
     assert HOROVOD.rules(made) == Mpi().rules(made)
+
+
+def test_keys_are_those_of_mpi() -> None:
+    made = job(sshKeys=True, controller="gloo")
+    assert HOROVOD.rules(made).ssh_among == ("launcher", "worker")
+    assert injection(made, "worker").default_command == SSHD
+    assert not injection(made, "launcher").remote_start
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])

@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, Injection
-from argosy.frameworks.mpi import HOST_FILE, SLEEP, Mpi
+from argosy.frameworks.mpi import HOST_FILE, SLEEP, SSHD, Implementation, Mpi
 from argosy.testing.workloads import role, workload
 from argosy.workload.model import Dependency, Phase, Role, Scope, Workload
 
@@ -115,6 +115,25 @@ def test_a_users_own_dependency_is_kept() -> None:
 def test_workers_sleep_unless_they_have_a_command() -> None:
     made = job()
     assert MPI.inject(made, made.roles["worker"], 1).default_command == SLEEP
+
+
+def test_with_keys_ranks_are_started_by_ssh_and_nobody_has_rights_over_pods() -> None:
+    made = job(sshKeys=True)
+    assert MPI.rules(made).ssh_among == ("launcher", "worker")
+    assert MPI.rules(made).exec_from == MPI.rules(made).exec_into == ()
+    assert MPI.inject(made, made.roles["worker"], 0).default_command == SSHD
+    assert not launcher(made).remote_start
+    assert launcher(made).files == launcher(job()).files
+    assert MPI.rules(job()).ssh_among == ()
+
+
+@pytest.mark.parametrize("name", [*Implementation])
+def test_with_keys_no_agent_is_named(name: str) -> None:
+    usual, by_ssh = (launcher(job(implementation=name, sshKeys=keys)).env for keys in (False, True))
+    assert any(REMOTE_AGENT in value for value in usual.values())
+    assert not any(REMOTE_AGENT in value for value in by_ssh.values())
+    assert by_ssh.items() < usual.items()
+    assert HOST_FILE in by_ssh.values()
 
 
 def test_rules() -> None:

@@ -68,11 +68,16 @@ WRONG: dict[str, tuple[str, Options, str]] = {
         "spec.options.procPerNode: there is no such option; did you mean procsPerNode? framework pytorch has"
         " maxRestarts, port and procsPerNode",
     ),
+    "a key instead of whether there are any": (
+        "mpi",
+        {"sshKeys": "id_ed25519"},
+        'spec.options.sshKeys: "id_ed25519" is not possible; must be true or false',
+    ),
     "words of another language": (
         "mpi",
         {"speed": "high"},
-        "spec.options.speed: there is no such option; framework mpi has implementation, launcherAsWorker and"
-        " slotsPerWorker",
+        "spec.options.speed: there is no such option; framework mpi has implementation, launcherAsWorker,"
+        " slotsPerWorker and sshKeys",
     ),
     "an option where there are none": (
         "custom",
@@ -104,11 +109,18 @@ WRONG: dict[str, tuple[str, Options, str]] = {
     ),
     "wrong ones of Horovod": (
         "horovod",
-        {"controller": "nccl", "implementation": 1, "slotsPerWorker": 0, "launcherAsWorker": None},
+        {
+            "controller": "nccl",
+            "implementation": 1,
+            "slotsPerWorker": 0,
+            "launcherAsWorker": None,
+            "sshKeys": 1,
+        },
         'spec.options.controller: "nccl" is not possible; must be gloo or mpi; '
         "spec.options.implementation: 1 is not possible; must be ompi, mpich or intel; "
         "spec.options.slotsPerWorker: 0 is not possible; must be an integer from 1 to 1024; "
-        "spec.options.launcherAsWorker: null is not possible; must be true or false",
+        "spec.options.launcherAsWorker: null is not possible; must be true or false; "
+        "spec.options.sshKeys: 1 is not possible; must be true or false",
     ),
     "wrong ports of Bagua": (
         "bagua",

@@ -45,6 +45,7 @@ OTHER: dict[str, object] = {
     "features.gangs": False,
     "webhooks.enabled": False,
     "features.remoteStart": False,
+    "features.sshKeys": False,
     "concurrency": 8,
     "clusterDomain": "example.local",
     "log.level": "debug",
@@ -192,6 +193,9 @@ def test_rights_are_those_of_the_features_that_are_on() -> None:
     assert rights({"features": {"remoteStart": False}}) == without
     without = {one for one in everything if one[0] != "podgroups"}
     assert rights({"features": {"gangs": False}}) == without
+    without = {one for one in everything if one[0] != "secrets"}
+    assert rights({"features": {"sshKeys": False}}) == without
+    assert everything - without == {("secrets", "get"), ("secrets", "create")}
     assert "--no-gangs" in cast("list[str]", container({"features": {"gangs": False}})["args"])
 
 
@@ -205,8 +209,8 @@ def test_each_api_can_be_served_alone() -> None:
         assert not any(name.startswith(plural) for name in names)
 
 
-def test_no_right_is_over_everything_or_over_others_secrets() -> None:
-    for one in objects():
+def test_no_right_is_over_everything_or_without_keys_for_ssh_over_others_secrets() -> None:
+    for one in objects({"features": {"sshKeys": False}}):
         for rule in cast("list[dict[str, list[str]]]", one.get("rules", [])):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             if "secrets" in rule["resources"]:

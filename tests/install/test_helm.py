@@ -21,7 +21,7 @@ VALUES: dict[str, Json] = {
     "the defaults": {},
     "one namespace, and without features": {
         "watchNamespace": "team",
-        "features": {"gangs": False, "remoteStart": False},
+        "features": {"gangs": False, "remoteStart": False, "sshKeys": False},
         "crds": {"install": False},
         "podDisruptionBudget": {"enabled": False},
         "networkPolicy": {"enabled": False},

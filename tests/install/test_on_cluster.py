@@ -315,8 +315,8 @@ def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Rele
 
 def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(release: Release) -> None:
     cluster = release.cluster
-    off = ("features.gangs=false", "features.remoteStart=false", f"watchNamespace={HOME}")
-    release.upgrade(*(word for one in off for word in ("--set", one)))
+    off = [f"features.{feature}=false" for feature in ("gangs", "remoteStart", "sshKeys")]
+    release.upgrade(*(word for one in (*off, f"watchNamespace={HOME}") for word in ("--set", one)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
     eventually(lambda: holder(release) in now)
     submit(cluster, run("narrow").role("worker", 1, template=template("true")))

@@ -23,7 +23,7 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod
+from argosy.kinds.kubernetes import Pod, Secret
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.memory import Memory
@@ -40,12 +40,14 @@ from argosy.workload.plan import (
     Deed,
     DeleteJob,
     DeletePod,
+    EnsureKeys,
     EnsureService,
     Remark,
 )
 
 JOB = workload(role("worker", 2))
 CREATE = CreatePod("worker", 0, attempt=2, replacement=1)
+KEYS = EnsureKeys("mnist-ssh")
 
 
 class Api:
@@ -61,7 +63,7 @@ class Api:
     ) -> object:
         assert strict == (kind is Pod)
         self._say()
-        if self.there is not None and kind is Pod:
+        if self.there is not None and kind in (Pod, Secret):
             raise AlreadyExists(409, "AlreadyExists", "it is there")
         metadata = body["metadata"]
         assert isinstance(metadata, dict)
@@ -223,6 +225,26 @@ CASES = {
         EnsureService("worker", "mnist-worker"),
         want_done=["create Service mnist-worker"],
         want_seen=["mnist-worker"],
+    ),
+    "keys are made": Case(KEYS, want_done=["create Secret mnist-ssh"]),
+    "keys of the job are kept": Case(KEYS, pod()),
+    "somebody else's Secret is told about and left alone": Case(
+        KEYS,
+        pod(owner="b"),
+        want_result=Result.FOREIGN,
+        want_message="Secret mnist-ssh exists and does not belong to this job",
+    ),
+    "keys of an earlier job of the name are waited for": Case(
+        KEYS,
+        pod(leaving=True),
+        want_result=Result.LEAVING,
+        want_message="an earlier Secret mnist-ssh is still being deleted",
+    ),
+    "keys that may not be made": Case(
+        KEYS,
+        answer=Forbidden(403, "Forbidden", "secrets is forbidden"),
+        want_result=Result.REFUSED,
+        want_message="secrets is forbidden",
     ),
     "the job goes with its children": Case(
         DeleteJob("old"), want_done=["delete TrainingRun mnist uid=uid-of-mnist propagation=Background"]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from argosy.frameworks.base import Injection, Port
-from argosy.reconcile.render import Place, mould
+from argosy.reconcile.render import SSH_FOLDER, Place, mould
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import pod_template, role, workload
 from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
@@ -114,6 +114,9 @@ CASES = {
         site=LOCAL,
         service_account="mnist-launcher",
     ),
+    "a pod that others reach by ssh has the job's keys, but for init containers": Case(
+        workload(role(template=RICH), rules=Rules(ssh_among=("worker",))), role(template=RICH)
+    ),
     "a gang's pod names its group and scheduler": Case(
         workload(role(), gang=Gang(min_available=2, priority_class="high")), role(), group="mnist"
     ),
@@ -153,3 +156,12 @@ def test_a_user_who_names_an_account_keeps_it() -> None:
     assert isinstance(spec, dict)
     assert spec["serviceAccountName"] == "mine"
     assert "automountServiceAccountToken" not in spec
+
+
+def test_a_user_with_keys_of_his_own_keeps_them() -> None:
+    mount = {"name": "mine", "mountPath": SSH_FOLDER}
+    template = {"spec": {"containers": [{"name": "main", "volumeMounts": [mount]}]}}
+    worker = role(template=template)
+    made = mould(SITE, workload(worker, rules=Rules(ssh_among=("worker",))), worker, Injection())
+    (container,) = made.containers
+    assert container.written["volumeMounts"] == [mount]

@@ -4,7 +4,7 @@ from argosy.testing.workloads import pod, role, workload
 from argosy.workload import children
 from argosy.workload.model import Rules
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import EnsureChild, EnsureService
+from argosy.workload.plan import CreatePod, EnsureChild, EnsureKeys, EnsureService
 
 JOB = workload(
     role("launcher", 1),
@@ -60,3 +60,18 @@ def test_rights_go_with_the_pods() -> None:
     """Whoever makes a pod of that name meanwhile is a stranger."""
     given = Observed(children=digests(Observed(pods=PODS)))
     assert ensured(given)["Role"].body["rules"] == []
+
+
+KEYS: dict[str, tuple[tuple[str, ...], list[EnsureKeys]]] = {
+    "a pod that has keys": (("watcher", "worker"), [EnsureKeys("job-ssh")]),
+    "only pods without": (("watcher",), []),
+    "none": ((), []),
+}
+
+
+@pytest.mark.parametrize("case", KEYS)
+def test_keys_are_needed_when_there_is_to_be_made(case: str) -> None:
+    roles, wanted = KEYS[case]
+    made = workload(role("worker", 2), role("watcher", 1), rules=Rules(ssh_among=("worker",)))
+    creating = [CreatePod(name, 0, 1, 0) for name in roles]
+    assert list(children.keys_needed(made, creating)) == wanted

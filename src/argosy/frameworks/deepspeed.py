@@ -47,7 +47,9 @@ class DeepSpeed:
             yield from _MPI.check(_as_mpi(workload))
 
     def rules(self, workload: Workload) -> Rules:
-        return _MPI.rules(workload) if LAUNCHER in workload.roles else _TORCH.rules(_as_torch(workload))
+        if LAUNCHER in workload.roles:
+            return _MPI.rules(_as_mpi(workload))
+        return _TORCH.rules(_as_torch(workload))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         if LAUNCHER in workload.roles:

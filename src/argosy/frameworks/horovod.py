@@ -1,8 +1,9 @@
 """Horovod: a launcher starts ranks in the workers, by `mpirun` or by `horovodrun`.
 
 Pods are set up as for MPI, whose host file Horovod reads too, so both find hosts and remote start.
-`horovodrun` over gloo calls `ssh`: the one in `/opt/argosy/bin` is our remote start, and is found if the
-command puts that folder first on its PATH. A rank that is lost ends all, so the job starts anew as a whole.
+`horovodrun` over gloo calls `ssh`: with `sshKeys` the real one; else the one in `/opt/argosy/bin` is our
+remote start, and is found if the command puts that folder first on its PATH. A rank that is lost ends all, so
+the job starts anew as a whole.
 """
 
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Ranks in a pod; if unset, the role's slots, its GPUs, else 1."""
     launcher_as_worker: bool = False
     """The launcher takes ranks too, the first ones."""
+    ssh_keys: bool = False
+    """Ranks are started by ssh, with keys that are made for the job, instead of by remote start."""
 
 
 class Horovod:
@@ -47,7 +50,7 @@ class Horovod:
         yield from _MPI.check(_as_mpi(workload))
 
     def rules(self, workload: Workload) -> Rules:
-        return _MPI.rules(workload)
+        return _MPI.rules(_as_mpi(workload))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         injection = _MPI.inject(_as_mpi(workload), role, index)

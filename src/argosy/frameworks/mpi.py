@@ -1,12 +1,12 @@
-"""MPI: a launcher runs `mpirun`, which starts ranks in the workers through our remote start instead of ssh.
+"""MPI: a launcher runs `mpirun`, which starts ranks in the workers: by our remote start, or by ssh if asked.
 
-Roles `launcher` and `worker`. Workers without a command sleep until they are told to go. The launcher waits
-until all workers run, and finds the host file and the start agent in its environment, so that its command
-needs no host options. One lost process ends an MPI job, so it starts anew as a whole.
+Roles `launcher` and `worker`. Workers without a command sleep until they are told to go, or run sshd. The
+launcher waits until all workers run, and finds the host file and the start agent in its environment, so that
+its command needs no host options. One lost process ends an MPI job, so it starts anew as a whole.
 
-Only the launcher has the agent and may start processes elsewhere, so every mpirun is told to start all
-others itself, not by a tree of them. No interface is chosen for the ranks' own messages: a pod has the one
-that its cluster gave it, and a second one (a fast network) is there to be used.
+Without ssh only the launcher has the agent and may start processes elsewhere, so every mpirun is told to
+start all others itself, not by a tree of them. No interface is chosen for the ranks' own messages: a pod has
+the one that its cluster gave it, and a second one (a fast network) is there to be used.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,8 @@ HOST_FILE = "/etc/argosy/hostfile"
 SLEEP = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 """Ends at once when told to, which a plain `sleep` as first process of a container does not."""
 
+SSHD = ("/bin/sh", "-c", "mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -D -e")
+
 LONG_FOR_OPEN_MPI_4 = 50
 
 
@@ -41,6 +43,8 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Ranks in a pod; if unset, the role's slots, its GPUs, else 1."""
     launcher_as_worker: bool = False
     """The launcher takes ranks too, the first ones."""
+    ssh_keys: bool = False
+    """Ranks are started by ssh, with keys that are made for the job, instead of by remote start."""
 
 
 class Mpi:
@@ -71,14 +75,16 @@ class Mpi:
 
     def rules(self, workload: Workload) -> Rules:
         present = tuple(name for name in (LAUNCHER, WORKER) if name in workload.roles)
+        by_ssh = options_of(workload, Options).ssh_keys
         return Rules(
             succeeded_when=((LAUNCHER,),),
             failed_when=tuple((name,) for name in present),
             restart_scope=Scope.JOB,
             resize=Resize.RESTART,
             services=tuple(workload.roles),
-            exec_from=(LAUNCHER,),
-            exec_into=present,
+            exec_from=() if by_ssh else (LAUNCHER,),
+            exec_into=() if by_ssh else present,
+            ssh_among=present if by_ssh else (),
         )
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
@@ -87,15 +93,15 @@ class Mpi:
             for name in (LAUNCHER, WORKER)
             if name in workload.roles
         )
+        options = options_of(workload, Options)
         if role.name == WORKER:
-            return Injection(default_command=SLEEP, searches=searches)
+            return Injection(default_command=SSHD if options.ssh_keys else SLEEP, searches=searches)
         if role.name != LAUNCHER:
             return Injection()
-        options = options_of(workload, Options)
         return Injection(
             env=_environment(workload, options),
             files={HOST_FILE: host_file(workload, options)},
-            remote_start=True,
+            remote_start=not options.ssh_keys,
             searches=searches,
         )
 
@@ -128,66 +134,74 @@ def _unequal(workload: Workload) -> Iterator[Problem]:
 
 
 def _environment(workload: Workload, options: Options) -> dict[str, str]:
+    env = host_variables(options.implementation, HOST_FILE, workload.roles[LAUNCHER])
     match options.implementation:
         case Implementation.MPICH:
-            return _mpich(workload)
+            agent = {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": REMOTE_AGENT}
         case Implementation.INTEL:
-            return _intel(workload, options)
+            env["I_MPI_PERHOST"] = str(_ranks_per_pod(workload, options))
+            agent = _intel_agent(workload, options)
         case Implementation.OPEN_MPI:
-            return _open_mpi(workload)
+            env |= {**_long_names(workload), **AS_ROOT}
+            agent = _OPEN_MPI_AGENT
+    return env if options.ssh_keys else {**env, **agent}
 
 
-def _mpich(workload: Workload) -> dict[str, str]:
-    return {
-        "HYDRA_HOST_FILE": HOST_FILE,
-        "HYDRA_LAUNCHER": "ssh",
-        "HYDRA_LAUNCHER_EXEC": REMOTE_AGENT,
-        **_interface("HYDRA_IFACE", workload),
-    }
+def host_variables(implementation: Implementation, path: str, launcher: Role) -> dict[str, str]:
+    """By which an mpirun in a pod of this role finds the host file, and is found by what it starts elsewhere.
+
+    Version 4 of Open MPI reads OMPI_…, version 5 PRTE_….
+    """
+    match implementation:
+        case Implementation.MPICH:
+            return {"HYDRA_HOST_FILE": path, **_interface("HYDRA_IFACE", launcher)}
+        case Implementation.INTEL:
+            return {"I_MPI_HYDRA_HOST_FILE": path, **_interface("I_MPI_HYDRA_IFACE", launcher)}
+        case Implementation.OPEN_MPI:
+            return {"OMPI_MCA_orte_default_hostfile": path, "PRTE_MCA_prte_default_hostfile": path}
 
 
-def _intel(workload: Workload, options: Options) -> dict[str, str]:
-    takers = _takers(workload, options)
-    hosts = sum(role.replicas for role in takers)
-    ranks = options.slots_per_worker or max(map(slots, takers), default=1)
-    return {
-        "I_MPI_HYDRA_HOST_FILE": HOST_FILE,
-        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
-        "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,
-        "I_MPI_PERHOST": str(ranks),
-        "I_MPI_HYDRA_BRANCH_COUNT": str(max(hosts, 1)),
-        **_interface("I_MPI_HYDRA_IFACE", workload),
-    }
-
-
-def _interface(variable: str, workload: Workload) -> dict[str, str]:
+def _interface(variable: str, launcher: Role) -> dict[str, str]:
     """Proxies call back to an address: the launcher's host name alone may not resolve elsewhere.
 
     A pod's own network is always eth0; in the node's network the name is anything, and mpirun must find it.
     """
-    spec = workload.roles[LAUNCHER].template.get("spec")
+    spec = launcher.template.get("spec")
     return {} if isinstance(spec, dict) and spec.get("hostNetwork") else {variable: "eth0"}
 
 
-def _open_mpi(workload: Workload) -> dict[str, str]:
-    """Version 4 reads OMPI_…, version 5 PRTE_….
+def _ranks_per_pod(workload: Workload, options: Options) -> int:
+    return options.slots_per_worker or max(map(slots, _takers(workload, options)), default=1)
 
-    The daemons of version 4 look for the agent too, never use it, and end where there is none: there they
-    find the second one of the list, which every container has that can be started in. Its mpirun writes the
-    list of hosts in short, and crashes on names that are too long for that.
-    """
-    agent = f"{REMOTE_AGENT} : /bin/sh"
-    longest = max(len(workload.hostname(role.name, role.replicas)) for role in workload.roles.values())
+
+def _intel_agent(workload: Workload, options: Options) -> dict[str, str]:
+    hosts = sum(role.replicas for role in _takers(workload, options))
     return {
-        **({"OMPI_MCA_regx": "naive"} if longest >= LONG_FOR_OPEN_MPI_4 else {}),
-        "OMPI_MCA_orte_default_hostfile": HOST_FILE,
-        "OMPI_MCA_plm_rsh_agent": agent,
-        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
-        "PRTE_MCA_prte_default_hostfile": HOST_FILE,
-        "PRTE_MCA_plm_ssh_agent": agent,
-        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "PRTE_ALLOW_RUN_AS_ROOT": "1",
-        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,
+        "I_MPI_HYDRA_BRANCH_COUNT": str(max(hosts, 1)),
     }
+
+
+def _long_names(workload: Workload) -> dict[str, str]:
+    """The mpirun of version 4 writes the list of hosts in short, and crashes on names too long for that."""
+    longest = max(len(workload.hostname(role.name, role.replicas)) for role in workload.roles.values())
+    return {"OMPI_MCA_regx": "naive"} if longest >= LONG_FOR_OPEN_MPI_4 else {}
+
+
+AS_ROOT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+"""Open MPI starts nothing as root unless it is told to; in a container that is the usual user."""
+_AGENTS = f"{REMOTE_AGENT} : /bin/sh"
+_OPEN_MPI_AGENT = {
+    "OMPI_MCA_plm_rsh_agent": _AGENTS,
+    "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+    "PRTE_MCA_plm_ssh_agent": _AGENTS,
+    "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+}
+"""The daemons of version 4 look for the agent too, never use it, and end where there is none: there they find
+the second one of the list, which every container has that can be started in."""

@@ -56,7 +56,7 @@ class MpiSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     launcher_as_worker: bool | None = None
     """The launcher takes ranks too, the first ones; true if unset."""
     ssh_keys: bool | None = None
-    """Not served yet: true is refused."""
+    """Make a key pair for the job, by which its pods reach each other with ssh."""
 
 
 class TensorflowSpec(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -1,13 +1,15 @@
 """The job's children other than pods: bodies with owner, labels and digest, and the types they are fetched
 by."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import PodGroup, Role, RoleBinding, Service, ServiceAccount
 from argosy.reconcile.render import Json, job_labels, owner_reference, role_labels, role_selector
+from argosy.reconcile.sshkeys import key_files
 from argosy.workload.model import Workload
-from argosy.workload.plan import EnsureChild, EnsurePodGroup, EnsureService
+from argosy.workload.plan import EnsureChild, EnsureKeys, EnsurePodGroup, EnsureService
 
 ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | type[PodGroup]
 
@@ -45,6 +47,12 @@ def group_body(workload: Workload, action: EnsurePodGroup) -> Json:
 
 def ensured_body(workload: Workload, action: EnsureChild) -> Json:
     return child_body(workload, action.name, action.body, action.digest)
+
+
+def keys_body(workload: Workload, action: EnsureKeys) -> Json:
+    """Another key pair each time. Immutable: pods that have been given it would not see a change."""
+    data = {name: b64encode(content).decode() for name, content in key_files().items()}
+    return child_body(workload, action.name, {"immutable": True, "data": data})
 
 
 def child_body(

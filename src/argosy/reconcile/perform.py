@@ -26,9 +26,9 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, PodGroup, RoleBinding, Service
+from argosy.kinds.kubernetes import Pod, PodGroup, RoleBinding, Secret, Service
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.children import CHILD_KINDS, ensured_body, group_body, service_body
+from argosy.reconcile.children import CHILD_KINDS, ensured_body, group_body, keys_body, service_body
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import UnrenderableError
 from argosy.reconcile.refusals import MistakeError, mistake
@@ -44,12 +44,14 @@ from argosy.workload.plan import (
     DeleteJob,
     DeletePod,
     EnsureChild,
+    EnsureKeys,
     EnsurePodGroup,
     EnsureService,
     Remark,
 )
 
 BINDING = RoleBinding.resource.kind
+Ensure = EnsureService | EnsurePodGroup | EnsureChild | EnsureKeys
 BODIES = 128
 """Pods that are rendered and not yet answered for, of one job: each may be told the addresses of all
 others."""
@@ -92,7 +94,7 @@ class Performer:
     async def perform(self, actions: Sequence[Action]) -> Sequence[Deed]:
         """Children first, since pods refer to them; then pods; then what goes away for good. What became of
         each, as far as it is worth telling."""
-        ensures = [one for one in actions if isinstance(one, EnsureService | EnsurePodGroup | EnsureChild)]
+        ensures = [one for one in actions if isinstance(one, Ensure)]
         # Who may not bind just any role may bind only one that is there.
         last = [one for one in ensures if isinstance(one, EnsureChild) and one.kind == BINDING]
         for step in ([one for one in ensures if one not in last], last):
@@ -119,7 +121,7 @@ class Performer:
         finally:
             del failed, results  # an error holds this frame: it must not hold the error
 
-    async def _ensure(self, action: EnsureService | EnsurePodGroup | EnsureChild) -> bool:
+    async def _ensure(self, action: Ensure) -> bool:
         workload = self.workload
         role = ""
         match action:
@@ -129,6 +131,9 @@ class Performer:
                 kind_name, body = PodGroup.resource.kind, group_body(workload, action)
             case EnsureChild():
                 kind_name, body = action.kind, ensured_body(workload, action)
+            case EnsureKeys():
+                deed = Deed("Create", Secret.resource.kind, action.name)
+                return await self._tried(deed, lambda: self._create_keys(action, deed))
         deed = Deed("Create", kind_name, action.name, role)
         return await self._tried(deed, lambda: self._create_or_update(deed, body))
 
@@ -140,15 +145,28 @@ class Performer:
         except AlreadyExists:
             existing = await self.client.get(kind, name, namespace)
             self.seen.saw(existing)
-            if existing.metadata.deletion_timestamp is not None:
-                return Result.LEAVING
-            if _owner(existing.metadata) != self.workload.uid:
-                return Result.FOREIGN
+            if (found := self._kept(existing.metadata)) is not Result.DONE:
+                return found
             # Metadata is merged: labels and annotations that others put there stay.
             guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
             patch = {**body, "metadata": {**_mapping(body["metadata"]), **guard}}
             self.seen.saw(await self.client.patch(kind, name, patch, namespace))
         return Result.DONE
+
+    async def _create_keys(self, action: EnsureKeys, deed: Deed) -> Result:
+        namespace = self.workload.namespace
+        try:
+            await self.client.create(Secret, keys_body(self.workload, action), namespace)
+            self.deeds.append(deed)
+        except AlreadyExists:
+            return self._kept((await self.client.get(Secret, action.name, namespace)).metadata)
+        return Result.DONE
+
+    def _kept(self, metadata: ObjectMeta) -> Result:
+        """What comes of finding this under the name of a child: done if it is the job's and stays."""
+        if metadata.deletion_timestamp is not None:
+            return Result.LEAVING
+        return Result.DONE if _owner(metadata) == self.workload.uid else Result.FOREIGN
 
     async def _pod(self, action: CreatePod | DeletePod | ConfirmPod) -> bool:
         match action:

@@ -18,15 +18,19 @@ from argosy.frameworks.base import REMOTE_AGENT, Initializer, Injection
 from argosy.kinds import labels
 from argosy.reconcile.initializers import CACHE_URI
 from argosy.reconcile.site import Site, helper_container, helper_volumes
+from argosy.reconcile.sshkeys import KEY_FILES
+from argosy.workload.children import keys
 from argosy.workload.model import Dependency, Restart, Role, Workload
 
 Json = dict[str, object]
 
 INIT_CONTAINER = "argosy"
 REMOTE_FOLDER = str(PurePosixPath(REMOTE_AGENT).parent)
+SSH_FOLDER = "/root/.ssh"
 GANG_SCHEDULER = "volcano"
 _REMOTE_VOLUME = "argosy-remote"
 _FILES_VOLUME = "argosy-files"
+_SSH_VOLUME = "argosy-ssh"
 
 
 class Place(Struct, frozen=True):
@@ -97,9 +101,10 @@ def mould(
     if role.name in workload.rules.services or workload.role_label:
         spec["subdomain"] = workload.service(role.name)
     spec["restartPolicy"] = _RESTART_POLICIES[role.in_place]
-    init_containers, containers = _containers(spec, injection, files)
+    reached = role.name in workload.rules.ssh_among
+    init_containers, containers = _containers(spec, injection, files, [_SSH_MOUNT] if reached else [])
     helpers = _helpers(spec, site, workload, role, injection, token)
-    _add_volumes(spec, [*files.volumes])
+    _add_volumes(spec, [*files.volumes, *([_ssh_volume(workload)] if reached else [])])
     if injection.searches:
         dns = dict(_object(spec.get("dnsConfig")))
         dns["searches"] = [*_list(dns.get("searches")), *injection.searches]
@@ -183,6 +188,19 @@ class _Files:
         ]
 
 
+_SSH_MOUNT: Json = {"name": _SSH_VOLUME, "mountPath": SSH_FOLDER, "subPath": "ssh", "readOnly": True}
+
+
+def _ssh_volume(workload: Workload) -> Json:
+    """The keys in a folder inside of the volume: the volume's own can be written by all, and sshd takes no
+    keys from such a one."""
+    items = [{"key": name, "path": f"ssh/{name}"} for name in KEY_FILES]
+    return {
+        "name": _SSH_VOLUME,
+        "secret": {"secretName": keys(workload), "defaultMode": 0o600, "items": items},
+    }
+
+
 class _Container(Struct, frozen=True):
     """A container of the template, ready for its variables."""
 
@@ -231,7 +249,7 @@ def _identity(workload: Workload, role: str, place: Place) -> dict[str, str]:
 
 
 def _containers(
-    spec: Json, injection: Injection, files: _Files
+    spec: Json, injection: Injection, files: _Files, main_only: list[Json]
 ) -> tuple[tuple[_Container, ...], tuple[_Container, ...]]:
     """The template's init containers and containers, with mounts, command and ports."""
     mounts = list(files.mounts)
@@ -240,8 +258,8 @@ def _containers(
     if injection.initializer:
         mounts += _shared(injection.initializer)
     init_containers, containers = (
-        [_with_mounts(_object(one), mounts) for one in _list(spec.get(part))]
-        for part in ("initContainers", "containers")
+        [_with_mounts(_object(one), given) for one in _list(spec.get(part))]
+        for part, given in (("initContainers", mounts), ("containers", [*mounts, *main_only]))
     )
     names = [one.get("name") for one in containers]
     entry = names.index(injection.ports_in) if injection.ports_in in names else 0

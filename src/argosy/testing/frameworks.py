@@ -46,9 +46,8 @@ def _check_options(framework: Framework) -> None:
 def _check_rules(framework: Framework, workload: Workload) -> None:
     rules = framework.rules(workload)
     named = {name for names in (*rules.succeeded_when, *rules.failed_when) for name in names}
-    unknown = (named | set(rules.services) | set(rules.exec_from) | set(rules.exec_into)) - set(
-        workload.roles
-    )
+    named |= {*rules.services, *rules.exec_from, *rules.exec_into, *rules.ssh_among}
+    unknown = named - set(workload.roles)
     assert not unknown, f"rules() speaks of roles that do not exist: {sorted(unknown)}"
     assert all((*rules.succeeded_when, *rules.failed_when)), "an empty list of roles would be true at once"
 

@@ -1,10 +1,20 @@
 """Runs of MPI for tests: with any of the implementations, mounted from the machine."""
 
+from msgspec.structs import replace
+
 from argosy.testing.badday import wait_for
 from argosy.testing.builders import RunBuilder, run
 from argosy.testing.grounds import IMAGE
-from argosy.testing.mpi import Launcher
+from argosy.testing.mpi import SYSTEM, Launcher
 from argosy.testing.tenants import Tenant
+
+RANKS = """
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank + 1)
+print("rank", world.rank, "of", world.size, "on", MPI.Get_processor_name(), "total", total, flush=True)
+"""
+"""Every rank says who and where it is."""
 
 SLOW = """
 import time
@@ -17,7 +27,10 @@ print("sum", MPI.COMM_WORLD.allreduce(1), flush=True)
 
 
 def job(launcher: Launcher, name: str, script: str, user: int = 0, **options: object) -> RunBuilder:
+    """With `sshKeys` the pods see the machine's ssh and sshd too."""
     options = {"implementation": launcher.implementation, **options}
+    if options.get("sshKeys"):
+        launcher = with_ssh(launcher)
     built = run(f"{name}-{launcher.name}", framework="mpi").having(options=options)
     workers = {"template": template(launcher, None, user)}
     return built.role("launcher", 1, template=template(launcher, script, user)).role("worker", 2, **workers)
@@ -39,6 +52,11 @@ def template(launcher: Launcher, script: str | None, user: int) -> dict[str, obj
             "containers": [container],
         }
     }
+
+
+def with_ssh(launcher: Launcher) -> Launcher:
+    """The same, of which pods mount the machine's own software too."""
+    return replace(launcher, folders=tuple(dict.fromkeys((*launcher.folders, *SYSTEM))))
 
 
 def mpirun(launcher: Launcher, ranks: int, program: str, *words: str) -> str:

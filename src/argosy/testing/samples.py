@@ -7,6 +7,7 @@ from typing import Final
 from argosy.frameworks.base import Framework, Sample
 
 _ranked = partial(Sample, rank="RANK", world="WORLD_SIZE")
+_launched = partial(Sample, roles={"launcher": 1, "worker": 2})
 
 BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
     "bagua": (
@@ -37,16 +38,16 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
     "deepspeed": (
         _ranked(title="each pod by itself", roles={"worker": 3}),
         _ranked(title="four a pod", roles={"worker": 2}, options={"procsPerNode": 4}, slots=4),
-        Sample(title="from a launcher", roles={"launcher": 1, "worker": 2}),
+        _launched(title="from a launcher"),
     ),
     "horovod": (
-        Sample(title="over MPI", roles={"launcher": 1, "worker": 2}, options={"controller": "mpi"}),
-        Sample(title="over gloo", roles={"launcher": 1, "worker": 2}, options={"controller": "gloo"}),
+        _launched(title="over MPI", options={"controller": "mpi"}),
+        _launched(title="over gloo", options={"controller": "gloo"}),
     ),
     "jax": (Sample(title="workers", roles={"worker": 3}, rank="JAX_PROCESS_ID", world="JAX_NUM_PROCESSES"),),
-    "mpi": tuple(
-        Sample(title=name, roles={"launcher": 1, "worker": 2}, options={"implementation": name})
-        for name in ("ompi", "mpich", "intel")
+    "mpi": (
+        *(_launched(title=name, options={"implementation": name}) for name in ("ompi", "mpich", "intel")),
+        _launched(title="by ssh", options={"sshKeys": True}),
     ),
     "pytorch": (
         _ranked(title="static", roles={"worker": 3}),

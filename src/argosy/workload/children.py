@@ -1,14 +1,18 @@
-"""What a job has beside its pods and its group: services, and the account of pods that start processes in
-others."""
+"""What a job has beside its pods and its group: services, the account of pods that start processes in others,
+and the keys of pods that reach others by ssh.
+
+Nobody watches Secrets, so that the operator need not be able to list them: that there are keys is made sure
+of whenever pods are made that have them.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Action, EnsureChild, EnsureService
+from argosy.workload.plan import Action, CreatePod, EnsureChild, EnsureKeys, EnsureService
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -25,6 +29,13 @@ def missing(workload: Workload, seen: Observed) -> Iterator[Action]:
                 yield child
 
 
+def keys_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[EnsureKeys]:
+    """The keys, if a pod that is made now has them."""
+    among = workload.rules.ssh_among
+    if among and any(pod.role in among for pod in creating):
+        yield EnsureKeys(keys(workload))
+
+
 def due(workload: Workload, creating: bool, now: datetime) -> datetime | None:
     """When to look again: pods that are made now are to be had rights over as soon as they are there."""
     return now if creating and workload.rules.exec_from else None
@@ -33,6 +44,11 @@ def due(workload: Workload, creating: bool, now: datetime) -> datetime | None:
 def account(workload: Workload, role: str) -> str:
     """The service account under which pods of this role run if they start processes in others."""
     return f"{workload.name}-{role}"
+
+
+def keys(workload: Workload) -> str:
+    """The Secret with the job's key pair for ssh."""
+    return f"{workload.name}-ssh"
 
 
 def _account(workload: Workload, role: str, seen: Observed) -> Iterator[EnsureChild]:

@@ -116,6 +116,7 @@ def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime)
     actions = (
         *(() if gate.action is None else (gate.action,)),
         *children.missing(workload, seen),
+        *children.keys_needed(workload, missing.create),
         *pods.obsolete(record, seen),
         *forced,
         *missing.confirm,

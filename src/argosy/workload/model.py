@@ -157,6 +157,8 @@ class Rules(Struct, frozen=True):
     """Roles whose pods start processes in others of the job's pods (remote start)."""
     exec_into: tuple[str, ...] = ()
     """Roles in whose pods those start processes."""
+    ssh_among: tuple[str, ...] = ()
+    """Roles whose pods reach each other by ssh, with a key pair that is the job's own."""
 
 
 class Gang(Struct, frozen=True):

@@ -87,6 +87,12 @@ class Remark(Struct, frozen=True, tag=True):
     annotations: Mapping[str, str | None] = field(default_factory=dict)
 
 
+class EnsureKeys(Struct, frozen=True, tag=True):
+    """A Secret with a new key pair for ssh. Exists and is ours: done, for it is never made anew."""
+
+    name: str
+
+
 class DeleteChild(Struct, frozen=True, tag=True):
     """Delete one of our own children that is not a pod, by kind and name."""
 
@@ -130,6 +136,7 @@ Action = (
     | EnsurePodGroup
     | EnsureChild
     | Remark
+    | EnsureKeys
     | DeleteChild
     | DeleteJob
     | Emit

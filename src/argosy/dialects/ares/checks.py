@@ -181,9 +181,6 @@ def _mpi(spec: AresJobSpec) -> Iterator[Problem]:
     if mpi.implementation not in (None, "ompi", "mpich"):
         said = f"unsupported mpi implementation {mpi.implementation!r}; write ompi or mpich"
         yield Problem("spec.framework.mpi.implementation", said)
-    if mpi.ssh_keys:
-        said = "keys are not made yet; mount a Secret with your own as ~/.ssh and write false"
-        yield Problem("spec.framework.mpi.sshKeys", said)
 
 
 def _job(spec: AresJobSpec) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from argosy.dialects.ares import checks, environment, notes, spec, status
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
-from argosy.dialects.ares.profiles import elastic, profile_of, roles_of, services_of
+from argosy.dialects.ares.profiles import Profile, elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.templates import bare, default_container, ports
 from argosy.dialects.base import identity
 from argosy.frameworks.base import Injection
@@ -274,7 +274,14 @@ def _rules(full: AresJobSpec, whole: bool) -> Rules:
         services=services_of(full, profile),
         together=True,
         idle=profile.idle,
+        ssh_among=_keyed(full, profile),
     )
+
+
+def _keyed(full: AresJobSpec, profile: Profile) -> tuple[str, ...]:
+    """The roles whose pods share keys for ssh."""
+    wanted = mpi_of(full).ssh_keys
+    return tuple(name for name in profile.keys if name in roles_of(full)) if wanted else ()
 
 
 def _service_ports(
@@ -307,7 +314,8 @@ def _shape(workload: Workload, role: Role, told: Injection) -> str:
     """Changes with the definition of the role's pods, and with what they are told of the others."""
     waits = [(want.role, want.phase) for want in role.depends_on or ()]
     files = environment.options_of(workload).host_files.get(role.name, "")
-    made_of = (role.template, role.in_place, waits, files, told.env, told.fields, told.ports)
+    keys = role.name in workload.rules.ssh_among
+    made_of = (role.template, role.in_place, waits, files, keys, told.env, told.fields, told.ports)
     return hashlib.sha256(msgspec.json.encode(made_of, order="deterministic")).hexdigest()[:8]
 
 

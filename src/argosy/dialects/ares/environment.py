@@ -25,6 +25,7 @@ from argosy.dialects.ares.profiles import (
 )
 from argosy.dialects.ares.templates import container_named, default_container, port_named, port_numbers
 from argosy.frameworks.base import Initializer, Injection, Port
+from argosy.frameworks.mpi import AS_ROOT, Implementation, host_variables
 from argosy.workload.model import Role, Workload
 
 INITIALIZER: Final = "initializer"
@@ -176,8 +177,11 @@ def _mpi(workload: Workload, role: Role, index: int) -> Injection:
     files = options.host_files.get(role.name, "")
     if not files:
         return Injection()
-    variable = "HYDRA_HOST_FILE" if options.implementation == "mpich" else "OMPI_MCA_orte_default_hostfile"
-    return Injection({variable: files.split(",")[0]})
+    implementation = Implementation(options.implementation)
+    env = host_variables(implementation, files.split(",")[0], role)
+    if implementation is Implementation.OPEN_MPI and workload.rules.ssh_among:
+        env |= AS_ROOT  # the keys are root's
+    return Injection(env)
 
 
 def _dask(workload: Workload, role: Role, index: int) -> Injection:

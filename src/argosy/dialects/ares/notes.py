@@ -149,7 +149,10 @@ def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:
     if full.available_ports and full.framework_type != "bagua":
         yield "spec.availablePorts", "only Bagua shares out ports"
     files = any(role.dependence and role.dependence.mpi_host_file for role in roles_of(full).values())
-    if framework and framework.mpi and not files:
+    mpi = framework.mpi if framework else None
+    if mpi and mpi.ssh_keys and full.framework_type != "mpi":
+        yield "spec.framework.mpi.sshKeys", "only jobs of type mpi have keys"
+    elif mpi and not mpi.ssh_keys and not files:
         yield "spec.framework.mpi", "no role writes a host file"
     bagua = framework.bagua if framework else None
     if bagua and not bagua.enable_elastic:

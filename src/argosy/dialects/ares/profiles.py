@@ -50,6 +50,8 @@ class Profile(Struct, frozen=True):
     """Roles that do not make the job fail."""
     idle: bool = False
     """Nothing is made for a job."""
+    keys: tuple[str, ...] = ()
+    """Roles that share keys for ssh, if these are asked for."""
 
 
 _USUAL = (ANY, ALL)
@@ -84,6 +86,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         no_service=(LAUNCHER, WORKER),
         succeeded=(LAUNCHER,),
         failed=(LAUNCHER, WORKER),
+        keys=(LAUNCHER, WORKER),
     ),
     "tensorflow": Profile(
         container="tensorflow",

@@ -79,7 +79,10 @@ _NOT_NEEDED: Final = frozenset(
         "dist-packages",
     )
 ) | frozenset(("__pycache__", "distutils", "pydoc_data"))
-_USERS: Final = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+_USERS: Final = b"""root:x:0:0:root:/root:/bin/sh
+sshd:x:100:65534::/run/sshd:/bin/false
+nobody:x:65534:65534:nobody:/:/bin/false
+"""
 _GROUPS: Final = b"root:x:0:\nnogroup:x:65534:\n"
 _CONFIG: Final = {
     "Env": [
@@ -147,6 +150,7 @@ def _write_base(path: Path) -> Layer:
             writer.link(place, str(Path(place).readlink()))
     writer.content("/etc/passwd", _USERS)
     writer.content("/etc/group", _GROUPS)
+    writer.content("/etc/ssh/sshd_config", b"")  # sshd itself is the machine's, where tests mount it
     writer.content("/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n")
     for extra in (Path("/etc/ssl/certs/ca-certificates.crt"), *Path("/usr/lib/locale").glob("C.*/**/*")):
         if extra.is_file():

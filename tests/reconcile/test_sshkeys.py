@@ -1,0 +1,32 @@
+"""Keys for ssh: OpenSSH reads them, they fit together, and no two are the same."""
+
+import subprocess
+from pathlib import Path
+
+from argosy.reconcile.sshkeys import KEY_FILES, key_files
+
+
+def test_the_public_key_is_that_of_the_private_one(tmp_path: Path) -> None:
+    files = key_files()
+    assert tuple(files) == KEY_FILES
+    private = tmp_path / "id_ed25519"
+    private.write_bytes(files["id_ed25519"])
+    private.chmod(0o600)
+    command = ["ssh-keygen", "-y", "-f", str(private)]
+    public = subprocess.run(command, capture_output=True, check=True).stdout
+    assert public.split()[:2] == files["id_ed25519.pub"].split()[:2]
+    assert files["authorized_keys"] == files["id_ed25519.pub"]
+
+
+def test_no_two_jobs_have_the_same() -> None:
+    assert key_files()["id_ed25519"] != key_files()["id_ed25519"]
+
+
+def test_ssh_does_not_ask_about_hosts(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_bytes(key_files()["config"])
+    command = ["ssh", "-F", str(config), "-G", "worker-0"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {"stricthostkeychecking false", "userknownhostsfile /dev/null", "connectionattempts 30"} <= set(
+        said
+    )
