@@ -25,7 +25,8 @@ RARER = (
     "come_back_the_same",
     *("examples/standalone", "examples/jax", "examples/dask", "examples/xgboost"),
     *("examples/tensorflow/ps", "examples/horovod", "examples/bagua"),
-    *("examples/ares/dask", "examples/ares/standalone", "test_55"),
+    *("examples/ares/dask", "examples/ares/standalone", "test_55", "test_bagua"),
+    "examples/pytorch/torchrun",
     "started_by_ssh_if_there_are_keys[Open MPI 4]",  # examples/ares/mpi is the same there
 )
 """On a cluster, where all takes longer, these are left to `scripts/test --long`."""

@@ -3,10 +3,10 @@
 import json
 from typing import cast
 
-import pytest
 import yaml
 
 from argosy.testing import examples
+from argosy.testing.aresruns import finished
 from argosy.testing.badday import wait_for
 from argosy.testing.commands import REPOSITORY
 from argosy.testing.grounds import IMAGE
@@ -55,13 +55,8 @@ def end(tenant: Tenant, pod: str, code: int) -> None:
     tenant.kubectl("exec", pod, "--", "sh", "-c", f"echo {code} > /tmp/code.new; mv /tmp/code.new /tmp/code")
 
 
-@pytest.mark.parametrize("example", examples.ARES)
-def test_example(tenant: Tenant, example: str) -> None:
-    document = yaml.safe_load((REPOSITORY / example).read_text())
-    tenant.apply(document)
-    name = str(document["metadata"]["name"])
-    found = until(tenant, name, "Succeeded", "Failed")
-    assert found["phase"] == "Succeeded", tenant.kubectl("describe", "aj", name).stdout
+def test_the_first_example_shows_what_is_in_force(tenant: Tenant) -> None:
+    name = finished(tenant, yaml.safe_load((REPOSITORY / examples.FIRST_ARES).read_text()))
     assert set(tenant.said(f"{name}-server-0").splitlines()) == {"hello worker-0", "hello worker-1"}
     stored = cast("dict[str, Json]", tenant.get("aj", name))["spec"]
     assert cast("Json", stored["jobPhasePolicy"]) == {

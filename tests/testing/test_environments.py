@@ -19,9 +19,9 @@ def test_every_package_is_pinned_and_no_host_is_named(environment: Environment) 
     assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
 
 
-def test_an_example_without_requirements_has_no_environment() -> None:
-    assert environments.of_example("examples/custom/run.yaml") is None
-    assert environments.of_example("examples/jax/run.yaml") == Environment("jax")
+def test_a_framework_without_requirements_has_no_environment() -> None:
+    assert environments.of_framework("custom") is None
+    assert environments.of_framework("jax") == Environment("jax")
 
 
 def test_other_contents_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,9 +90,9 @@ class Environment:
             _run(self.python, "-m", "pip", "install", "-q", *wanted)
 
 
-def of_example(example: str) -> Environment | None:
-    """The environment of an example, by its path; none if it makes do with what is there."""
-    found = Environment(Path(example).parts[1])
+def of_framework(name: str) -> Environment | None:
+    """The environment of a framework's examples; none if they make do with what is there."""
+    found = Environment(name)
     return found if found.requirements.exists() else None
 
 

@@ -23,6 +23,7 @@ from argosy.testing.mpi import SYSTEM
 WANTED: Final[Mapping[str, str]] = {
     "examples/quickstart/run.yaml": "accuracy 0.9",
     "examples/pytorch/run.yaml": "found the slope",
+    "examples/pytorch/torchrun.yaml": "4 workers, from step 0",
     "examples/pytorch/elastic.yaml": "found the slope",
     "examples/custom/run.yaml": "all have counted",
     "examples/mpi/openmpi.yaml": "pi is about 3.14",
@@ -41,23 +42,41 @@ WANTED: Final[Mapping[str, str]] = {
 """What each says when it went well."""
 ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
-ARES: Final = ("examples/ares/custom.yaml",)
-"""Examples that are AresJobs; `tests/conformance/test_ares.py` runs them."""
+FIRST_ARES: Final = "examples/ares/custom.yaml"
+"""Runs as it stands, without anything mounted: tests/conformance/test_ares.py."""
+ARES: Final[Mapping[str, tuple[str, str]]] = {
+    "examples/ares/dask.yaml": ("launcher-0", "the sum of squares is 332833500"),
+    "examples/ares/mpi.yaml": ("launcher-0", "pi is about 3.14"),
+    "examples/ares/pytorch.yaml": ("master-0", "rank 0 of 3 found the slope 2.00"),
+    "examples/ares/standalone.yaml": ("worker-1", "rate 0.03: found the slope within 0.09"),
+    "examples/ares/tensorflow.yaml": ("worker-1", "worker 1 of 2 found the slope 2.00"),
+}
+"""The other examples that are AresJobs, with a pod and what it says."""
 _WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
+_WITH_SSHD: Final = ("examples/ares/mpi.yaml",)
+SSHD: Final = Path("/usr/sbin/sshd")
 _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
-"""What the examples of a folder import."""
+"""What the examples of a framework import."""
+
+
+def framework_of(example: str) -> str:
+    """By its folder; those of AresJobs are in one, each under the name of its framework."""
+    path = Path(example)
+    return path.stem if path.parts[1] == "ares" else path.parts[1]
 
 
 def missing(example: str) -> str:
     """Why an example cannot run on this machine; empty when it can."""
-    if own := environments.of_example(example):
+    if example in _WITH_SSHD and not SSHD.exists():
+        return f"there is no {SSHD} (Debian: apt install openssh-server)"
+    if own := environments.of_framework(framework_of(example)):
         return own.missing
     if example in _WITH_ETCD:
         try:
             assets.find("etcd")
         except MissingAsset as error:
             return str(error)
-    module = _NEEDED.get(Path(example).parts[1])
+    module = _NEEDED.get(framework_of(example))
     if module is None:
         return ""
     command = ["/usr/bin/python3", "-c", f"import {module}"]
@@ -69,14 +88,23 @@ def missing(example: str) -> str:
 def manifest(example: str) -> Manifest:
     """The run of an example, as `argosy run --here` submits it, with the machine's software mounted."""
     document = yaml.safe_load((REPOSITORY / example).read_text())
-    own = environments.of_example(example)
+    return equipped(document, framework_of(example), etcd=example in _WITH_ETCD)
+
+
+def equipped(document: Manifest, framework: str, *, etcd: bool = False) -> Manifest:
+    """A run or an AresJob with what its framework needs: this folder, an environment, the machine's own."""
+    own = environments.of_framework(framework)
     prefix = own.prefix if own else Path(sys.prefix)
-    programs = (assets.find("etcd").parent,) if example in _WITH_ETCD else ()
+    programs = (assets.find("etcd").parent,) if etcd else ()
     path = os.pathsep.join((environment()["PATH"], *map(str, programs)))
-    seen = see_here(document, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
-    for role in cast("Manifest", cast("Manifest", seen["spec"])["roles"]).values():
+    spec = cast("Manifest", document["spec"])
+    word = "roleSpecs" if "roleSpecs" in spec else "roles"
+    bare: Manifest = {"spec": {"roles": spec[word]}}
+    seen = see_here(bare, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
+    roles = cast("Manifest", cast("Manifest", seen["spec"])["roles"])
+    for role in roles.values():
         _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]), programs)
-    return seen
+    return {**document, "spec": {**spec, word: roles}}
 
 
 def _mount(pod: Manifest, programs: tuple[Path, ...]) -> None:

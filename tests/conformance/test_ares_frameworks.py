@@ -1,0 +1,193 @@
+"""Every framework that AresJob names, as its users run it: real programs in pods with own addresses."""
+
+import os
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+import yaml
+
+from argosy.testing import examples, mpi
+from argosy.testing.aresruns import finished, pod_of
+from argosy.testing.badday import wait_for
+from argosy.testing.commands import REPOSITORY
+from argosy.testing.grounds import IMAGE
+from argosy.testing.mpi import Launcher
+from argosy.testing.mpijobs import RANKS, template, with_ssh
+from argosy.testing.tenants import Json, Tenant
+
+LAUNCHERS = {name: one for name, one in mpi.launchers().items() if one.implementation != "intel"}
+SSHD = "mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -D -e"
+SAMPLES = REPOSITORY / "deploy/ares/config/samples"
+ETCD = (
+    "etcd",
+    "--data-dir=/tmp/etcd",
+    "--listen-client-urls=http://0.0.0.0:$(ETCD_CLIENT_PORT)",
+    "--advertise-client-urls=http://localhost:$(ETCD_CLIENT_PORT)",
+    "--listen-peer-urls=http://localhost:$(ETCD_SERVER_PORT)",
+    "--initial-advertise-peer-urls=http://localhost:$(ETCD_SERVER_PORT)",
+    "--initial-cluster=default=http://localhost:$(ETCD_SERVER_PORT)",
+)
+SHOWN = "cat /root/.ssh/id_ed25519.pub; stat -Lc '%n %a' /root/.ssh /root/.ssh/*"
+
+
+@pytest.mark.parametrize("example", examples.ARES)
+def test_example(tenant: Tenant, example: str) -> None:
+    require(examples.missing(example))
+    place, wanted = examples.ARES[example]
+    name = finished(tenant, examples.manifest(example))
+    assert wanted in tenant.said(pod_of(tenant, name, place))
+    tenant.kubectl("delete", "aj", name, "--wait=false")
+
+
+def require(missing: str) -> None:
+    if missing:
+        pytest.fail(missing) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(missing)
+
+
+BAGUA = {
+    "static": ("bagua-static-sample", "master-0", "rank 0 of 2 with 5 ports"),
+    "elastic": ("bagua-sample", "worker-1", "rank 1 of 2 with 2 ports"),
+}
+
+
+@pytest.mark.parametrize(("sample", "place", "wanted"), BAGUA.values(), ids=BAGUA.keys())
+def test_bagua(tenant: Tenant, sample: str, place: str, wanted: str) -> None:
+    """The samples, with the stand-in for Bagua, which cannot be installed, and a real etcd."""
+    job = yaml.safe_load((SAMPLES / f"{sample}.yaml").read_text().replace("${IMAGE}", IMAGE))
+    for name, role in job["spec"]["roleSpecs"].items():
+        (container,) = role["template"]["spec"]["containers"]
+        container["command"] = [*ETCD] if name == "etcd" else ["python", "examples/bagua/meet.py"]
+    finished(tenant, examples.equipped(job, "bagua", etcd=True))
+    assert wanted in tenant.said(pod_of(tenant, sample, place))
+    tenant.kubectl("delete", "aj", sample, "--wait=false")
+
+
+@pytest.mark.long
+def test_tensorflow_with_a_parameter_server(tenant: Tenant) -> None:
+    """The job ends with its chief, and is no failure of what served it."""
+    require(examples.missing("examples/tensorflow/ps.yaml"))
+    role = running("tensorflow", "python", "examples/tensorflow/ps.py")
+    spec = {
+        "frameworkType": "tensorflow",
+        "roleSpecs": dict.fromkeys(("chief", "worker", "ps"), role),
+        "jobPhasePolicy": {"succeeded": [["chief"]]},
+    }
+    name = finished(tenant, examples.equipped(ares_job("ares-ps", spec), "tensorflow"))
+    assert "found the slope" in tenant.said(pod_of(tenant, name, "chief-0"))
+    tenant.kubectl("delete", "aj", name, "--wait=false")
+
+
+HOROVOD = {
+    "mpirun": "exec /usr/bin/mpirun -x PATH python examples/horovod/train.py",
+    "horovodrun": "exec horovodrun --gloo -np 3 --hostfile /etc/mpi/hostfile --network-interfaces eth0"
+    " python examples/horovod/train.py",
+}
+
+
+@pytest.mark.usefixtures("sshd")
+@pytest.mark.parametrize("started", ["mpirun", pytest.param("horovodrun", marks=pytest.mark.long)])
+def test_55_horovod_sees_every_rank_once(tenant: Tenant, started: str) -> None:
+    """… a Horovod script, under `mpirun` or `horovodrun --hostfile`, sees 3 x slots ranks, each once."""
+    require(examples.missing("examples/horovod/mpi.yaml"))
+    spec = {
+        "frameworkType": "mpi",
+        "framework": {"mpi": {"sshKeys": True}},
+        "roleSpecs": {
+            "launcher": running("mpi", "sh", "-c", HOROVOD[started]),
+            "worker": {"replicas": 2, **running("mpi", "sh", "-c", SSHD)},
+        },
+    }
+    name = finished(tenant, examples.equipped(ares_job(f"ares-{started}", spec), "horovod"))
+    said = tenant.said(pod_of(tenant, name, "launcher-0"), "-c", "mpi")
+    hosts = [f"{name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
+    assert all(f"rank {rank} of 3 on {host}" in said for rank, host in enumerate(hosts)), said
+    assert "3 ranks found the slope" in said
+    tenant.kubectl("delete", "aj", name, "--wait=false")
+
+
+def ares_job(name: str, spec: Mapping[str, object]) -> Json:
+    return {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": name}, "spec": spec}
+
+
+def running(container: str, *command: str) -> Json:
+    """A role whose pods run a command, in a container of this name."""
+    main = {"name": container, "image": IMAGE, "command": [*command]}
+    return {"template": {"spec": {"containers": [main]}}}
+
+
+def mpi_job(name: str, launcher: Launcher, script: str, worker: str = SSHD) -> Json:
+    seen = with_ssh(launcher)
+    options = {"implementation": launcher.implementation, "replicasPerNode": 2, "sshKeys": True}
+    roles = {
+        "launcher": {"template": template(seen, script, 0)},
+        "worker": {"replicas": 2, "template": template(seen, worker, 0)},
+    }
+    spec = {
+        "frameworkType": "mpi",
+        "framework": {"mpi": options},
+        "roleSpecs": roles,
+        "runPolicy": {"cleanPodPolicy": "Running"},
+    }
+    return ares_job(name, spec)
+
+
+@pytest.mark.usefixtures("sshd")
+@pytest.mark.parametrize("launcher", LAUNCHERS.values(), ids=LAUNCHERS.keys(), indirect=True)
+def test_55_mpirun_sees_every_rank_once(tenant: Tenant, launcher: Launcher) -> None:
+    """MPI, workers 2, sshd in the image, sshKeys: `mpirun` without host flags sees 3 x slots ranks."""
+    script = f"exec {launcher.mpirun} {launcher.python} -c '{RANKS}'"
+    name = finished(tenant, mpi_job(f"ssh-{launcher.name}", launcher, script))
+    said = tenant.said(pod_of(tenant, name, "launcher-0"), "-c", "main").splitlines()
+    hosts = [f"{name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
+    wanted = [f"rank {rank} of 6 on {hosts[rank // 2]} total 21" for rank in range(6)]
+    assert sorted(line for line in said if line.startswith("rank ")) == wanted
+
+
+def test_keys_are_made_once_for_the_job_and_go_with_it(tenant: Tenant) -> None:
+    """Secret <job>-ssh: a pod that takes the place of another has the same."""
+    tenant.apply(keyed_job("keys"))
+    first = until_said(tenant, "keys", "worker-0", 5)
+    assert first[0].startswith("ssh-ed25519 ")
+    assert first[1:] == [
+        "/root/.ssh 755",
+        *(f"/root/.ssh/{name} 600" for name in ("authorized_keys", "config", "id_ed25519", "id_ed25519.pub")),
+    ]
+    secret = tenant.get("secret", "keys-ssh")
+    owner = cast("list[Json]", cast("Json", secret["metadata"])["ownerReferences"])[0]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("AresJob", "keys", True)
+    assert set(cast("Json", secret["data"])) == {"id_ed25519", "id_ed25519.pub", "authorized_keys", "config"}
+    tenant.kubectl("delete", pod_of(tenant, "keys", "worker-0"), "--grace-period=1")
+    assert until_said(tenant, "keys", "worker-0", 5) == first
+    assert tenant.get("secret", "keys-ssh")["data"] == secret["data"]
+    tenant.kubectl("delete", "aj", "keys")
+    wait_for(lambda: "keys-ssh" not in secrets(tenant), lambda: secrets(tenant), 60)
+
+
+def secrets(tenant: Tenant) -> str:
+    return tenant.kubectl("get", "secrets", "-o", "name").stdout
+
+
+def keyed_job(name: str) -> Json:
+    role = {"restartPolicy": "Always", **running("main", "/bin/sh", "-c", f"{SHOWN}; exec sleep 600")}
+    spec = {
+        "frameworkType": "mpi",
+        "framework": {"mpi": {"sshKeys": True}},
+        "roleSpecs": {"launcher": role, "worker": role},
+    }
+    return ares_job(name, spec)
+
+
+def until_said(tenant: Tenant, job: str, place: str, lines: int) -> list[str]:
+    """What the pod in a place said, once it has said so many lines."""
+    found: list[str] = []
+
+    def said() -> bool:
+        pods = tenant.kubectl("get", "pods", "-o", "name").stdout
+        if f"{job}-{place}" not in pods:
+            return False
+        found[:] = tenant.kubectl("logs", pod_of(tenant, job, place), code=None).stdout.splitlines()
+        return len(found) >= lines
+
+    wait_for(said, lambda: "\n".join(found), 90)
+    return found
