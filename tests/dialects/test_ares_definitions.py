@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from argosy.dialects.ares.environment import share
+from argosy.frameworks.bagua import share
 from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
 from argosy.testing.aresjobs import DIALECT, Cases, job, lowered, messages, played, problems, template

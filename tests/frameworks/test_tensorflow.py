@@ -39,7 +39,7 @@ def test_workers_are_told_of_each_other() -> None:
 def test_the_text_is_the_same_however_the_roles_were_written() -> None:
     one, other = job(CHIEF, WORKER, SERVER), job(SERVER, WORKER, CHIEF)
     assert injection(one, "ps").env == injection(other, "ps").env
-    assert injection(one, "ps").env["TF_CONFIG"].startswith('{"cluster": {"chief": [')
+    assert injection(one, "ps").env["TF_CONFIG"].startswith('{"cluster":{"chief":[')
 
 
 def test_an_evaluator_knows_the_cluster_without_being_in_it() -> None:

@@ -70,52 +70,68 @@ class Bagua:
 
 
 def _in_static(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
-    ranked = _ranked(workload)
-    if role.name not in ranked:
+    if role.name not in _ranked(workload):
         return Injection()
-    services = [_service(workload, name) for name in reversed(ranked)]
-    return Injection(
-        env={
-            "BAGUA_SSH_PORT": str(ports[0]),
-            "MASTER_PORT": str(ports[1]),
-            "BAGUA_AVAILABLE_PORTS": _joined(ports[2:]),
-            "MASTER_ADDR": workload.address(MASTER, 0),
-            "WORLD_SIZE": str(sum(workload.roles[name].replicas for name in ranked)),
-            "RANK": str(index + 1 if role.name == WORKER else 0),
-            "BAGUA_NODE_DOMAIN_NAMES": ",".join(
-                address for name in ranked for address in workload.addresses[name]
-            ),
-            "SERVICE_DOMAIN_NAME": " ".join(services),
-        },
-        ports=_named(ports),
-    )
+    return Injection(env=static_variables(workload, role, index, ports), ports=named(ports))
+
+
+def static_variables(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> dict[str, str]:
+    """What the master and the workers of a static group are told."""
+    ranked = _ranked(workload)
+    return {
+        "BAGUA_SSH_PORT": str(ports[0]),
+        "MASTER_PORT": str(ports[1]),
+        "BAGUA_AVAILABLE_PORTS": _joined(ports[2:]),
+        "MASTER_ADDR": workload.address(MASTER, 0),
+        "WORLD_SIZE": str(sum(workload.roles[name].replicas for name in ranked)),
+        "RANK": str(index + 1 if role.name == WORKER else 0),
+        "BAGUA_NODE_DOMAIN_NAMES": ",".join(
+            address for name in ranked for address in workload.addresses[name]
+        ),
+        "SERVICE_DOMAIN_NAME": " ".join(map(workload.service_address, reversed(ranked))),
+    }
 
 
 def _in_elastic(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
-    meeting = {"ETCD_CLIENT_PORT": str(ports[0]), "ETCD_SERVER_PORT": str(ports[1])}
     if role.name == ETCD:
         return Injection(
-            env={**meeting, "ETCD_ENABLE_V2": "true"},  # for Bagua's client; etcd up to 3.5 reads it
-            ports=_named(ports[:2]),
+            # Bagua's client speaks version 2, which etcd has up to 3.5.
+            env={**meeting_ports(ports), "ETCD_ENABLE_V2": "true"},
+            ports=named(ports[:2]),
             default_command=_etcd(workload, ports[0], ports[1]),
         )
     if role.name != WORKER or role.elastic is None:
         return Injection()
-    share = (len(ports) - 2) // role.replicas
-    mine = ports[2 + share * index : 2 + share * (index + 1)]
-    return Injection(
-        env={
-            **meeting,
-            "ETCD_HOST": workload.address(ETCD, 0),
-            "JOB_ID": workload.name,
-            "MIN_SIZE": str(role.elastic.min),
-            "MAX_SIZE": str(role.elastic.max),
-            "SERVICE_DOMAIN_NAME": _service(workload, WORKER),
-            "BAGUA_SSH_PORT": str(mine[0]),
-            "BAGUA_AVAILABLE_PORTS": _joined(mine[1:]),
-        },
-        ports=_named(mine),
-    )
+    sizes = role.elastic.min, role.elastic.max
+    mine = share(ports[2:], role.replicas, index)
+    return Injection(env=elastic_variables(workload, ports, mine, *sizes), ports=named(mine))
+
+
+def meeting_ports(ports: tuple[int, ...]) -> dict[str, str]:
+    """What etcd is told, and those that come to it."""
+    return {"ETCD_CLIENT_PORT": str(ports[0]), "ETCD_SERVER_PORT": str(ports[1])}
+
+
+def elastic_variables(
+    workload: Workload, ports: tuple[int, ...], mine: tuple[int, ...], least: int, most: int
+) -> dict[str, str]:
+    """What a worker of an elastic group is told, whose own part of the ports is `mine`."""
+    return {
+        **meeting_ports(ports),
+        "ETCD_HOST": workload.address(ETCD, 0),
+        "JOB_ID": workload.name,
+        "MIN_SIZE": str(least),
+        "MAX_SIZE": str(most),
+        "SERVICE_DOMAIN_NAME": workload.service_address(WORKER),
+        "BAGUA_SSH_PORT": str(mine[0]),
+        "BAGUA_AVAILABLE_PORTS": _joined(mine[1:]),
+    }
+
+
+def share(ports: tuple[int, ...], replicas: int, index: int) -> tuple[int, ...]:
+    """The part of the ports that is for one of the replicas: all parts are of one size."""
+    size = len(ports) // replicas
+    return ports[size * index : size * (index + 1)]
 
 
 def _etcd(workload: Workload, client: int, peer: int) -> tuple[str, ...]:
@@ -163,13 +179,10 @@ def _ranked(workload: Workload) -> tuple[str, ...]:
     return tuple(name for name in (MASTER, WORKER) if name in workload.roles)
 
 
-def _service(workload: Workload, name: str) -> str:
-    return f"{workload.service(name)}.{workload.namespace}.svc.{workload.domain}"
-
-
 def _joined(ports: tuple[int, ...]) -> str:
     return ",".join(map(str, ports))
 
 
-def _named(ports: tuple[int, ...]) -> tuple[Port, ...]:
+def named(ports: tuple[int, ...]) -> tuple[Port, ...]:
+    """The same as ports of a container."""
     return tuple(Port(f"port-{port}", port) for port in ports)

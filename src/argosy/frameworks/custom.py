@@ -44,9 +44,14 @@ class Custom:
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         env = {"ROLE": role.name, "INDEX": str(index)}
         for name, other in workload.roles.items():
-            word = "ROLE_" + name.upper().replace("-", "_")
+            word = variable_of(name)
             env[f"{word}_SIZE"] = str(other.replicas)
-            env[f"{word}_SERVICE"] = f"{workload.service(name)}.{workload.namespace}.svc.{workload.domain}"
+            env[f"{word}_SERVICE"] = workload.service_address(name)
             if other.replicas <= LARGEST_LIST:
                 env[word] = ",".join(workload.addresses[name])
         return Injection(env=env)
+
+
+def variable_of(role: str) -> str:
+    """The variable with the addresses of a role, under a name that every shell can read."""
+    return "ROLE_" + role.upper().replace("-", "_")

@@ -88,11 +88,8 @@ class Mpi:
         )
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
-        searches = tuple(
-            f"{workload.service(name)}.{workload.namespace}.svc.{workload.domain}"
-            for name in (LAUNCHER, WORKER)
-            if name in workload.roles
-        )
+        present = (name for name in (LAUNCHER, WORKER) if name in workload.roles)
+        searches = tuple(map(workload.service_address, present))
         options = options_of(workload, Options)
         if role.name == WORKER:
             return Injection(default_command=SSHD if options.ssh_keys else SLEEP, searches=searches)

@@ -10,7 +10,7 @@ and the job has succeeded when its chief has, since servers never end.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from msgspec import Struct
@@ -26,10 +26,13 @@ TRAINING = (*LEADERS, WORKER)
 CLUSTER = (*TRAINING, SERVER)
 KNOWN = (*CLUSTER, EVALUATOR)
 PORT_NAME = "tfjob-port"
+PORT = 2222
+Hosts = Mapping[str, list[str]]
+"""Address and port of every pod, by role."""
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    port: PortNumber = 2222
+    port: PortNumber = PORT
     """Port of every process."""
     dynamic_workers: bool = False
     """A worker is told of itself and the parameter servers only, so that workers may come and go."""
@@ -66,16 +69,9 @@ class TensorFlow:
         if role.name not in KNOWN:
             return Injection()
         options = options_of(workload, Options)
-        ports = (Port(PORT_NAME, options.port),)
-        if sum(one.replicas for one in workload.roles.values() if one.name in KNOWN) < 2:
-            return Injection(ports=ports)
-        config: dict[str, object] = {"task": {"index": index, "type": role.name}}
-        if options.dynamic_workers:
-            config["sparseCluster"] = _sparse_cluster(workload, role, index, options.port)
-        else:
-            config["cluster"] = _cluster(workload, options.port)
-            config["environment"] = "cloud"
-        return Injection(env={"TF_CONFIG": json.dumps(config, sort_keys=True)}, ports=ports)
+        hosts = {name: hosts_at(workload.addresses[name], options.port) for name in workload.roles}
+        env = variables(role.name, index, hosts, dynamic=options.dynamic_workers)
+        return Injection(env=env, ports=(Port(PORT_NAME, options.port),))
 
 
 def _decisive(workload: Workload) -> tuple[str, ...]:
@@ -86,20 +82,28 @@ def _decisive(workload: Workload) -> tuple[str, ...]:
     return tuple(name for name in TRAINING if name in workload.roles)
 
 
-def _cluster(workload: Workload, port: int) -> dict[str, object]:
-    return {name: _addresses(workload, name, port) for name in CLUSTER if name in workload.roles}
+def variables(role: str, index: int, hosts: Hosts, *, dynamic: bool) -> dict[str, str]:
+    """`TF_CONFIG` of the pod in this place: the cluster, in which the evaluator is not, and its own task.
+
+    `hosts` are those of every role; without a second one that TensorFlow knows there is nothing to tell.
+    """
+    if sum(len(hosts.get(name, ())) for name in KNOWN) < 2:
+        return {}
+    config: dict[str, object] = {"task": {"index": index, "type": role}}
+    if dynamic:
+        config["sparseCluster"] = _sparse_cluster(role, index, hosts)
+    else:
+        config["cluster"] = {name: hosts[name] for name in CLUSTER if name in hosts}
+        config["environment"] = "cloud"
+    return {"TF_CONFIG": json.dumps(config, sort_keys=True, separators=(",", ":"))}
 
 
-def _sparse_cluster(workload: Workload, role: Role, index: int, port: int) -> dict[str, object]:
+def _sparse_cluster(role: str, index: int, hosts: Hosts) -> dict[str, object]:
     """A worker sees itself and all parameter servers; one of these sees itself; others see nobody."""
-    itself = f"{workload.address(role.name, index)}:{port}"
-    servers = {
-        WORKER: _addresses(workload, SERVER, port) if SERVER in workload.roles else [],
-        SERVER: [itself],
-    }
-    workers = {str(index): itself} if role.name == WORKER else {}
-    return {"ps": servers.get(role.name, []), "worker": workers}
+    itself = hosts[role][index]
+    servers = {WORKER: hosts.get(SERVER, []), SERVER: [itself]}
+    return {"ps": servers.get(role, []), "worker": {str(index): itself} if role == WORKER else {}}
 
 
-def _addresses(workload: Workload, name: str, port: int) -> list[str]:
-    return [f"{address}:{port}" for address in workload.addresses[name]]
+def hosts_at(addresses: Iterable[str], port: int) -> list[str]:
+    return [f"{address}:{port}" for address in addresses]

@@ -123,7 +123,7 @@ def _addresses(case: Case) -> Iterator[str]:
     served = {name for name in job.roles if name in job.rules.services}
     full = {address: name for name, addresses in job.addresses.items() for address in addresses}
     for name in job.roles:
-        full[f"{job.service(name)}.{job.namespace}.svc.{job.domain}"] = name
+        full[job.service_address(name)] = name
     for (name, index), injection in case.injections(job).items():
         domains = {".".join(domain.split(".")[:1]) for domain in injection.searches}
         short = {

@@ -259,9 +259,13 @@ class Workload(Struct, frozen=True, dict=True):
         """The headless service, and so the subdomain, of a role."""
         return f"{self.name}-{role}"
 
+    def service_address(self, role: str) -> str:
+        """The full DNS name under which all pods of a role are found."""
+        return f"{self.service(role)}.{self.namespace}.svc.{self.domain}"
+
     def address(self, role: str, index: int) -> str:
         """The full DNS name under which the pod in this place is found."""
-        return f"{self.hostname(role, index)}.{self.service(role)}.{self.namespace}.svc.{self.domain}"
+        return f"{self.hostname(role, index)}.{self.service_address(role)}"
 
     @cached_property
     def addresses(self) -> Mapping[str, tuple[str, ...]]:

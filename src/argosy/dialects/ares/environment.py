@@ -1,10 +1,10 @@
 """What the pods of each framework type are told, exactly as AresOperator told them.
 
-Every variable here replaces one that the user gave the same name, except those that the original did not
-have. Pure: a function of the workload and a place in it.
+Where `frameworks` tell the same, it is taken from there. Every variable here replaces one that the user gave
+the same name, except those that the original did not have. Pure: a function of the workload and a place in
+it.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Final
@@ -12,25 +12,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from argosy.dialects.ares.profiles import (
-    CHIEF,
-    ETCD,
-    EVALUATOR,
-    LAUNCHER,
-    LEADWORKER,
-    MASTER,
-    PS,
-    SCHEDULER,
-    WORKER,
-)
+from argosy.dialects.ares.profiles import ETCD, LAUNCHER, LEADWORKER, MASTER, SCHEDULER, WORKER
 from argosy.dialects.ares.templates import container_named, default_container, port_named, port_numbers
+from argosy.frameworks import bagua, tensorflow
 from argosy.frameworks.base import Initializer, Injection, Port
+from argosy.frameworks.custom import variable_of
 from argosy.frameworks.mpi import AS_ROOT, Implementation, host_variables
 from argosy.workload.model import Role, Workload
 
 INITIALIZER: Final = "initializer"
 PYTORCH_PORT: Final = 23456
-TENSORFLOW_PORT: Final = 2222
 RELEASED: Final = ".ares-init"
 """The file beside a host file that was written by hand: whoever waits for it goes on."""
 _HOST_FOLDER: Final = "configurations"
@@ -114,7 +105,7 @@ def _custom(workload: Workload, role: Role, index: int) -> Injection:
         joined = ",".join(addresses)
         if not name[0].isdigit():
             env[name] = joined
-        env["ROLE_" + name.upper().replace("-", "_")] = joined
+        env[variable_of(name)] = joined
     return _forced(env)
 
 
@@ -141,34 +132,18 @@ def _pytorch(workload: Workload, role: Role, index: int) -> Injection:
 
 
 def _tensorflow(workload: Workload, role: Role, index: int) -> Injection:
-    ports = (Port("tfjob-port", TENSORFLOW_PORT),)
-    known = [name for name in (CHIEF, MASTER, PS, WORKER, EVALUATOR) if name in workload.roles]
-    if role.name not in known or sum(_size(workload, name) for name in known) <= 1:
+    ports = (Port(tensorflow.PORT_NAME, tensorflow.PORT),)
+    if role.name not in tensorflow.KNOWN:
         return Injection(ports=ports, ports_in="tensorflow")
-    task = {"type": role.name, "index": index}
-    config: dict[str, object]
-    if options_of(workload).dynamic:
-        config = {"sparseCluster": _sparse(workload, role, index), "task": task}
-    else:
-        cluster = {name: _tensorflow_hosts(workload, name) for name in known if name != EVALUATOR}
-        config = {"cluster": cluster, "task": task, "environment": "cloud"}
-    env = {"TF_CONFIG": json.dumps(config, sort_keys=True, separators=(",", ":"))}
+    hosts = {name: _tensorflow_hosts(workload, name) for name in workload.roles}
+    env = tensorflow.variables(role.name, index, hosts, dynamic=options_of(workload).dynamic)
     return Injection(env, frozenset(env), "tensorflow", ports=ports, ports_in="tensorflow")
-
-
-def _sparse(workload: Workload, role: Role, index: int) -> dict[str, object]:
-    if role.name == WORKER:
-        own = {str(index): _tensorflow_hosts(workload, WORKER)[index]}
-        return {"worker": own, "ps": _tensorflow_hosts(workload, PS) if PS in workload.roles else []}
-    if role.name == PS:
-        return {"worker": {}, "ps": [_tensorflow_hosts(workload, PS)[index]]}
-    return {"worker": {}, "ps": []}
 
 
 def _tensorflow_hosts(workload: Workload, name: str) -> list[str]:
     container = default_container(workload.roles[name].template, "tensorflow")
-    port = port_named(container, "tfjob-port") or TENSORFLOW_PORT
-    return [f"{address}:{port}" for address in workload.addresses[name]]
+    port = port_named(container, tensorflow.PORT_NAME) or tensorflow.PORT
+    return tensorflow.hosts_at(workload.addresses[name], port)
 
 
 def _mpi(workload: Workload, role: Role, index: int) -> Injection:
@@ -185,7 +160,7 @@ def _mpi(workload: Workload, role: Role, index: int) -> Injection:
 
 
 def _dask(workload: Workload, role: Role, index: int) -> Injection:
-    scheduler = _service(workload, SCHEDULER)
+    scheduler = workload.service_address(SCHEDULER)
     port = _dask_port(workload, SCHEDULER)
     if role.name == SCHEDULER:
         env = {"SCHEDULER": f"tcp://{scheduler}:{port}"}
@@ -200,7 +175,7 @@ def _dask(workload: Workload, role: Role, index: int) -> Injection:
         "SchedulerPort": str(port),
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
-        "MASTER_ADDR": "0.0.0.0" if role.name == first else _service(workload, first),  # noqa: S104 - as above
+        "MASTER_ADDR": "0.0.0.0" if role.name == first else workload.service_address(first),  # noqa: S104 - as above
         "MASTER_PORT": str(_dask_port(workload, first)),
     }
     if role.name == LAUNCHER:
@@ -219,45 +194,19 @@ def _bagua(workload: Workload, role: Role, index: int) -> Injection:
         return _bagua_elastic(workload, options, role, index)
     if role.name not in (MASTER, WORKER):
         return Injection()
-    together = [name for name in (MASTER, WORKER) if name in workload.roles]
-    nodes = [address for name in together for address in workload.addresses[name]]
-    env = {
-        "BAGUA_SSH_PORT": str(options.ports[0]),
-        "MASTER_PORT": str(options.ports[1]),
-        "BAGUA_AVAILABLE_PORTS": _joined(options.ports[2:]),
-        "MASTER_ADDR": workload.address(MASTER, 0),
-        "WORLD_SIZE": str(1 + _size(workload, WORKER)),
-        "RANK": str(_rank(role, index)),
-        "BAGUA_NODE_DOMAIN_NAMES": ",".join(nodes),
-        "SERVICE_DOMAIN_NAME": " ".join(_service(workload, name) for name in reversed(together)),
-    }
-    ports = _container_ports(options.ports)
-    return Injection(env, frozenset(env) | {"LOCAL_IP"}, fields={"LOCAL_IP": "status.hostIP"}, ports=ports)
+    env = bagua.static_variables(workload, role, index, options.ports)
+    forced = frozenset(env) | {"LOCAL_IP"}
+    return Injection(env, forced, fields={"LOCAL_IP": "status.hostIP"}, ports=bagua.named(options.ports))
 
 
 def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int) -> Injection:
-    env = {"ETCD_CLIENT_PORT": str(options.ports[0]), "ETCD_SERVER_PORT": str(options.ports[1])}
     if role.name == ETCD:
-        return _forced(env, _container_ports(options.ports[:2]))
+        return _forced(bagua.meeting_ports(options.ports), bagua.named(options.ports[:2]))
     if role.name != WORKER:
         return Injection()
-    own = share(options.ports[2:], role.replicas, index)
-    env |= {
-        "SERVICE_DOMAIN_NAME": _service(workload, WORKER),
-        "MIN_SIZE": str(options.min_size),
-        "MAX_SIZE": str(options.max_size),
-        "JOB_ID": workload.name,
-        "ETCD_HOST": workload.address(ETCD, 0),
-        "BAGUA_SSH_PORT": str(own[0]) if own else "",
-        "BAGUA_AVAILABLE_PORTS": _joined(own[1:]),
-    }
-    return _forced(env, _container_ports(own))
-
-
-def share(ports: tuple[int, ...], replicas: int, index: int) -> tuple[int, ...]:
-    """The part of the ports that is for one of the replicas: all parts are of one size."""
-    size = len(ports) // replicas
-    return ports[size * index : size * (index + 1)]
+    mine = bagua.share(options.ports[2:], role.replicas, index)
+    sizes = options.min_size, options.max_size
+    return _forced(bagua.elastic_variables(workload, options.ports, mine, *sizes), bagua.named(mine))
 
 
 def _rank(role: Role, index: int) -> int:
@@ -268,20 +217,8 @@ def _size(workload: Workload, name: str) -> int:
     return workload.roles[name].replicas if name in workload.roles else 0
 
 
-def _service(workload: Workload, role: str) -> str:
-    return f"{workload.service(role)}.{workload.namespace}.svc.{workload.domain}"
-
-
 def _forced(env: dict[str, str], ports: tuple[Port, ...] = ()) -> Injection:
     return Injection(env, frozenset(env), ports=ports)
-
-
-def _container_ports(numbers: tuple[int, ...]) -> tuple[Port, ...]:
-    return tuple(Port(f"port-{number}", number) for number in numbers)
-
-
-def _joined(numbers: tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))
 
 
 _TOLD: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
