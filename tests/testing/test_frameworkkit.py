@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Sample
 from argosy.frameworks.jax import Jax
+from argosy.frameworks.mpi import Mpi
 from argosy.frameworks.registry import OURS, installed
 from argosy.testing.frameworkkit import CHECKS, findings
 from argosy.testing.samples import BUILT_IN, samples_of
@@ -51,6 +52,11 @@ class CountsFromOne(Likeness):
 class GivesTwoTheSame(Likeness):
     def changed(self, workload: Workload, role: Role, index: int) -> dict[str, str]:
         return {"JAX_PROCESS_ID": str(index // 2)}
+
+
+class TellsNobody(Likeness):
+    def changed(self, workload: Workload, role: Role, index: int) -> dict[str, str]:
+        return {"JAX_PROCESS_ID": "", "JAX_NUM_PROCESSES": "many"}
 
 
 class WrongWorld(Likeness):
@@ -118,13 +124,20 @@ class Crashes(Likeness):
 
 
 FAULTS: dict[str, tuple[type[Likeness], Sample, str, str]] = {
-    "ranks from 1": (CountsFromOne, SAMPLE, "ranks are unique and dense", "is [1, 2, 3], not [0, 1, 2]"),
-    "a rank twice": (GivesTwoTheSame, SAMPLE, "ranks are unique and dense", "is not a number of its own"),
+    "ranks from 1": (CountsFromOne, SAMPLE, "ranks are unique and dense", "are [1, 2, 3], not [0, 1, 2]"),
+    "a rank twice": (GivesTwoTheSame, SAMPLE, "ranks are unique and dense", "are [0, 0, 1], not [0, 1, 2]"),
+    "no rank at all": (TellsNobody, SAMPLE, "ranks are unique and dense", "worker-0 is told no rank"),
+    "no number of ranks": (
+        TellsNobody,
+        SAMPLE,
+        "the world size is the number of ranks",
+        "worker-2 is told no number of ranks",
+    ),
     "a world of one": (
         WrongWorld,
         SAMPLE,
         "the world size is the number of ranks",
-        "worker-0: JAX_NUM_PROCESSES is 1, not 3",
+        "worker-0 is told 1 ranks, not 3",
     ),
     "an address of nobody": (
         NamesNobody,
@@ -144,7 +157,7 @@ FAULTS: dict[str, tuple[type[Likeness], Sample, str, str]] = {
         TakesItLive,
         ELASTIC,
         "a change of size is consistent",
-        "worker-0: JAX_NUM_PROCESSES would change while the pod runs",
+        "worker-0 would have to be told other ranks while it runs",
     ),
     "no success": (NeverSucceeds, SAMPLE, "success and failure are deduced", "says not when"),
     "an option for anything": (TakesAnyOption, SAMPLE, "bad options are refused", "option extra: "),
@@ -163,6 +176,35 @@ def test_a_fault_is_found(kind: type[Likeness], sample: Sample, check: str, want
     found = [one for one in findings(kind(), (sample,)) if one.problem]
     assert check in {one.check for one in found}
     assert any(want in one.problem for one in found if one.check == check), found
+
+
+NOTHING = {
+    "pytorch: elastic": {"pods are told no ranks", "pods are told no number of ranks"},
+    "mpi: ompi": {"pods are told no ranks"},
+    "tensorflow: parameter servers": set(),
+    "jax: workers": set(),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_where_there_is_nothing_to_check_it_is_said(case: str) -> None:
+    name, title = case.split(": ")
+    sample = next(one for one in BUILT_IN[name] if one.title == title)
+    assert {one.nothing for one in findings(installed()[name], (sample,)) if one.nothing} == NOTHING[case]
+
+
+class DoublesAHost(Mpi):
+    """Two pods under one name."""
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        usual = super().inject(workload, role, index)
+        files = {path: text.replace("worker-1", "worker-0") for path, text in usual.files.items()}
+        return replace(usual, files=files)
+
+
+def test_a_host_that_is_named_twice_is_found() -> None:
+    found = [one.problem for one in findings(DoublesAHost(), BUILT_IN["mpi"][:1]) if one.problem]
+    assert "launcher-0 is told 1 ranks, not 2" in found
 
 
 def test_every_check_finds_something() -> None:

@@ -73,8 +73,9 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
         found = chain(found, _live(entry.framework, samples, kubeconfig))
     for finding in found:
         failed += bool(finding.problem)
-        mark, said = ("FAIL", f": {finding.problem}") if finding.problem else ("ok  ", "")
-        click.echo(f"{mark}  {finding.sample}: {finding.check}{said}")
+        why = finding.problem or finding.nothing
+        mark = "FAIL" if finding.problem else "-   " if finding.nothing else "ok  "
+        click.echo(f"{mark}  {finding.sample}: {finding.check}" + (f": {why}" if why else ""))
     if failed:
         raise click.ClickException(f"{name} breaks {failed} of the rules")
     click.echo(f"{name} conforms")

@@ -4,7 +4,7 @@ An adapter is pure: it sees a Workload and answers with data. Whatever it asks f
 remote start) is put into the pod by the renderer, the same way for every framework.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Protocol
 
 from msgspec import Struct, field
@@ -66,6 +66,15 @@ REMOTE_AGENT = "/opt/argosy/remote-start"
 name."""
 
 
+class Ranking(Struct, frozen=True):
+    """What one pod is told of ranks."""
+
+    rank: int | None = None
+    """Of its first process; None if it has none, or is not told."""
+    world: int | None = None
+    """How many processes there are; None if it is not told."""
+
+
 class Sample(Struct, frozen=True, kw_only=True):
     """A job that an adapter accepts, to hold it to the conformance kit; and what it tells of ranks."""
 
@@ -79,6 +88,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     """The variable with the rank of a pod's first process; none if the adapter gives no ranks."""
     world: str = ""
     """The variable with the number of processes."""
+    ranking: Callable[[Injection], Ranking] | None = None
+    """Where there are no such variables: reads what a pod is given, such as a host file."""
     ranked: tuple[str, ...] = ("worker",)
     """The roles whose pods have ranks."""
     slots: int = 1

@@ -6,11 +6,13 @@ a sentence that holds for every sample, or else the problems that were found.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from argosy.frameworks.base import Framework, Injection, Sample
+from argosy.frameworks.base import Framework, Injection, Ranking, Sample
 from argosy.frameworks.options import option_problems
 from argosy.testing.frameworks import check_framework
 from argosy.testing.workloads import NOW, pod, role, seen, workload
@@ -23,11 +25,17 @@ _NO_OPTION_IS_LIKE_THIS = ({"no": "such"}, ["no such"])
 
 
 class Finding(Struct, frozen=True):
-    """One check of one sample; without a problem it holds."""
+    """One check of one sample; without a problem it holds, or there is nothing to hold it to."""
 
     check: str
     sample: str
     problem: str = ""
+    nothing: str = ""
+    """Why there is nothing to check."""
+
+
+class NothingToCheck(Exception):  # noqa: N818 - it reads as what it is
+    """The sample does not tell what the check is about."""
 
 
 class Case(Struct, frozen=True):
@@ -70,6 +78,9 @@ def findings(framework: Framework, samples: tuple[Sample, ...]) -> Iterator[Find
         for sentence, check in CHECKS.items():
             try:
                 problems = list(check(Case(framework, sample)))
+            except NothingToCheck as error:
+                yield Finding(sentence, sample.title, nothing=str(error))
+                continue
             except Exception as error:  # an adapter may fail in any way
                 problems = [f"{type(error).__name__}: {error}"]
             yield from (Finding(sentence, sample.title, one) for one in problems or [""])
@@ -87,19 +98,17 @@ def _dense_ranks(case: Case) -> Iterator[str]:
 
 
 def _rank_problems(case: Case, job: Workload) -> Iterator[str]:
-    sample = case.sample
-    if not sample.rank:
-        return
-    told = [
-        injection.env.get(sample.rank, "")
-        for (name, _), injection in case.injections(job).items()
-        if name in sample.ranked
-    ]
+    sample, rankings = case.sample, _rankings(case, job)
+    told = {place: ranking.rank for place, ranking in rankings.items() if place[0] in sample.ranked}
+    if not sample.rank and all(rank is None for rank in told.values()):
+        raise NothingToCheck("pods are told no ranks")
     wanted = [number * sample.slots for number in range(len(told))]
-    if sorted(told) != sorted(set(told)) or not all(value.isdigit() for value in told):
-        yield f"{sample.rank} is not a number of its own in each pod: {told}"
-    elif sorted(map(int, told)) != wanted:
-        yield f"{sample.rank} is {sorted(map(int, told))}, not {wanted}"
+    for (name, index), rank in told.items():
+        if rank is None:
+            yield f"{name}-{index} is told no rank that is a number"
+    ranks = sorted(rank for rank in told.values() if rank is not None)
+    if ranks != wanted:
+        yield f"ranks are {ranks}, not {wanted}"
 
 
 def _world_size(case: Case) -> Iterator[str]:
@@ -107,14 +116,28 @@ def _world_size(case: Case) -> Iterator[str]:
 
 
 def _world_problems(case: Case, job: Workload) -> Iterator[str]:
-    sample = case.sample
-    if not sample.world:
-        return
+    sample, rankings = case.sample, _rankings(case, job)
+    if not sample.world and all(ranking.world is None for ranking in rankings.values()):
+        raise NothingToCheck("pods are told no number of ranks")
     wanted = sum(job.roles[name].replicas for name in sample.ranked) * sample.slots
-    for (name, index), injection in case.injections(job).items():
-        value = injection.env.get(sample.world)
-        if name in sample.ranked and value != str(wanted):
-            yield f"{name}-{index}: {sample.world} is {value}, not {wanted}"
+    for (name, index), ranking in rankings.items():
+        if ranking.world is None and sample.world and name in sample.ranked:
+            yield f"{name}-{index} is told no number of ranks"
+        elif ranking.world not in (None, wanted):
+            yield f"{name}-{index} is told {ranking.world} ranks, not {wanted}"
+
+
+def _rankings(case: Case, job: Workload) -> dict[tuple[str, int], Ranking]:
+    read = case.sample.ranking or partial(_by_variables, case.sample)
+    return {place: read(injection) for place, injection in case.injections(job).items()}
+
+
+def _by_variables(sample: Sample, injection: Injection) -> Ranking:
+    return Ranking(_number(injection.env.get(sample.rank)), _number(injection.env.get(sample.world)))
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def _addresses(case: Case) -> Iterator[str]:
@@ -160,18 +183,19 @@ def _resized(case: Case) -> Iterator[str]:
         larger = case.sized({name: size + 1})
         if list(case.framework.check(larger)):
             continue  # a role that there is one of
-        yield from _rank_problems(case, larger)
-        yield from _world_problems(case, larger)
+        with suppress(NothingToCheck):
+            yield from _rank_problems(case, larger)
+        with suppress(NothingToCheck):
+            yield from _world_problems(case, larger)
         if larger.rules.resize is Resize.LIVE and name in case.sample.elastic:
             yield from _stale(case, larger)
 
 
 def _stale(case: Case, larger: Workload) -> Iterator[str]:
-    after = case.injections(larger)
-    for place, before in case.injections(case.job).items():
-        for variable in (case.sample.rank, case.sample.world):
-            if variable and before.env.get(variable) != after[place].env.get(variable):
-                yield f"{place[0]}-{place[1]}: {variable} would change while the pod runs"
+    after = _rankings(case, larger)
+    for place, before in _rankings(case, case.job).items():
+        if before != after[place]:
+            yield f"{place[0]}-{place[1]} would have to be told other ranks while it runs"
 
 
 def _deduced(case: Case) -> Iterator[str]:

@@ -1,13 +1,35 @@
 """Jobs that the built-in adapters are held to by the conformance kit; one from elsewhere brings its own."""
 
+import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from argosy.frameworks.base import Framework, Sample
+from argosy.frameworks.base import Framework, Injection, Ranking, Sample
+from argosy.frameworks.mpi import HOST_FILE
+from argosy.frameworks.tensorflow import CLUSTER
+
+
+def _in_config(injection: Injection) -> Ranking:
+    """A place in TensorFlow's cluster, which lists its roles as it ranks them; the evaluator has none."""
+    config = json.loads(injection.env.get("TF_CONFIG", "{}"))
+    task, cluster = config.get("task", {}), config.get("cluster", {})
+    members = [(name, index) for name in CLUSTER for index in range(len(cluster.get(name, ())))]
+    place = (task.get("type"), task.get("index"))
+    return Ranking(members.index(place) if place in members else None, len(members) or None)
+
+
+def _in_host_file(injection: Injection) -> Ranking:
+    """The slots of all hosts, which mpirun makes ranks of; a host that is there twice counts once."""
+    lines = re.findall(r"^(\S+?)(?: slots=|:)(\d+)$", injection.files.get(HOST_FILE, ""), re.MULTILINE)
+    slots = {host: int(number) for host, number in lines}
+    return Ranking(world=sum(slots.values()) or None)
+
 
 _ranked = partial(Sample, rank="RANK", world="WORLD_SIZE")
-_launched = partial(Sample, roles={"launcher": 1, "worker": 2})
+_launched = partial(Sample, roles={"launcher": 1, "worker": 2}, ranking=_in_host_file)
+_clustered = partial(Sample, ranking=_in_config)
 
 BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
     "bagua": (
@@ -57,8 +79,16 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
     ),
     "standalone": (Sample(title="a sweep", roles={"worker": 3}),),
     "tensorflow": (
-        Sample(title="workers that train as one", roles={"chief": 1, "worker": 2, "evaluator": 1}),
-        Sample(title="parameter servers", roles={"chief": 1, "worker": 2, "ps": 2}),
+        _clustered(
+            title="workers that train as one",
+            roles={"chief": 1, "worker": 2, "evaluator": 1},
+            ranked=("chief", "worker"),
+        ),
+        _clustered(
+            title="parameter servers",
+            roles={"chief": 1, "worker": 2, "ps": 2},
+            ranked=("chief", "worker", "ps"),
+        ),
         Sample(title="dynamic workers", roles={"worker": 2, "ps": 1}, options={"dynamicWorkers": True}),
     ),
     "xgboost": (Sample(title="workers", roles={"worker": 12}, rank="DMLC_TASK_ID", world="DMLC_NUM_WORKER"),),
