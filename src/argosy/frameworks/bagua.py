@@ -123,7 +123,7 @@ def elastic_variables(
         "MIN_SIZE": str(least),
         "MAX_SIZE": str(most),
         "SERVICE_DOMAIN_NAME": workload.service_address(WORKER),
-        "BAGUA_SSH_PORT": str(mine[0]),
+        "BAGUA_SSH_PORT": _joined(mine[:1]),
         "BAGUA_AVAILABLE_PORTS": _joined(mine[1:]),
     }
 
