@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from argosy.cli.install import install
+from argosy.testing.builders import pod_template, run
 from argosy.testing.cluster import images
 from argosy.testing.cluster.running import RunningCluster, eventually
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
 FOLDER = Path(__file__).parents[2] / "deploy" / "ares"
 APPLIED = ("build/crd/.", "build/observer.yaml", "build/operator.yaml")
 BEFORE_THE_CRD = ("build/crd/00-namespace.yaml", "build/crd/20-rights.yaml", *APPLIED[1:])
-HOME = "ares-jobs"
+HOME, BESIDE = "ares-jobs", "argosy-beside"
 ALL = {"ares-operator": 1, "ares-observer": 2}
 Json = dict[str, object]
 
@@ -128,13 +129,21 @@ def test_in_the_network_of_its_node_a_pod_asks_by_address(applied: RunningCluste
 
 def change(cluster: RunningCluster, *values: str) -> None:
     """The installation with these values, by `kubectl apply`, when it is in force."""
+    cluster.kubectl("apply", "-f", "-", stdin=installed("ares", "ares", *values))
+    rolled_out(cluster, "ares", *ALL)
+
+
+def installed(api: str, namespace: str, *values: str) -> str:
+    """What `argosy install` would apply."""
     words = [word for value in values for word in ("--set", value)]
-    said = CliRunner().invoke(install, ["--api", "ares", "--dry-run", *words], catch_exceptions=False).output
-    cluster.kubectl("apply", "-f", "-", stdin=said)
-    for name in ALL:
-        cluster.kubectl(
-            "rollout", "status", f"deployment/{name}", "-n", "ares", "--timeout=120s", timeout=150
-        )
+    words += ["--api", api, "-n", namespace, "--dry-run"]
+    return CliRunner().invoke(install, words, catch_exceptions=False).output
+
+
+def rolled_out(cluster: RunningCluster, namespace: str, *names: str) -> None:
+    for name in names:
+        rollout = ("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=120s")
+        cluster.kubectl(*rollout, timeout=150)
 
 
 def test_without_tokens_and_by_a_port_on_the_nodes(applied: RunningCluster) -> None:
@@ -168,3 +177,26 @@ def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
     assert cast("Json", stored["runPolicy"])["cleanPodPolicy"] == "None"
     until(applied, "standalone", "Running")
     applied.kubectl("delete", "aj", "-n", HOME, "standalone")
+
+
+def test_installs_of_other_apis_stand_beside_it(applied: RunningCluster) -> None:
+    """each Deployment serves only its own API and has its own Lease"""
+    beside = installed("argosy", BESIDE, "replicas=1")
+    template = pod_template(images.PYTHON, command=["sleep", "2"])
+    applied.kubectl("create", "namespace", BESIDE)
+    try:
+        applied.kubectl("apply", "--server-side", "-f", "-", stdin=beside)
+        rolled_out(applied, BESIDE, "argosy-operator")
+        wanted = run("beside", namespace=HOME).role("worker", 1, template=template).build()
+        applied.kubectl("apply", "-f", "-", stdin=json.dumps(wanted))
+        put(applied, waiting_job("beside"))
+        until(applied, "beside", "Succeeded")
+        done = ("--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+        applied.kubectl("wait", "tr", "-n", HOME, "beside", *done, timeout=90)
+        leases = cast("list[dict[str, dict[str, str]]]", applied.get("lease", "-A")["items"])
+        found = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in leases}
+        assert found >= {("ares", "ares-operator"), (BESIDE, "argosy-operator")}
+    finally:
+        applied.kubectl("delete", "tr", "-n", HOME, "--all", code=None)
+        applied.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=beside, timeout=120)
+        applied.kubectl("delete", "namespace", BESIDE, "--wait=false")
