@@ -1,0 +1,67 @@
+"""An observer beside an operator, from its start to its end, against both API servers."""
+
+import asyncio
+import json
+
+from argosy.engine.dynamic import dynamic
+from argosy.kinds.aresjob import AresJob, AresJobKind
+from argosy.kinds.crd import crd_for
+from argosy.kinds.kubernetes import CustomResourceDefinition
+from argosy.testing.aresjobs import job
+from argosy.testing.scene import Scene, until_served
+from argosy.testing.servers import free_port
+from argosy.wire.client import Answer, Client
+from argosy.wire.origin import Origin
+
+Stored = dynamic(AresJob.resource)
+ARES: dict[str, object] = {"apis": frozenset({"ares"}), "observer_tokens": False}
+
+
+async def ask(port: int, path: str, **headers: str) -> Answer | None:
+    """None while nobody listens."""
+    client = Client(Origin.from_url(f"http://127.0.0.1:{port}"))
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        return await client.send("GET", path, named, timeout=20)
+    except ConnectionError:
+        return None
+    finally:
+        await client.close()
+
+
+async def test_an_observer_is_ready_when_it_knows_all_and_ends_with_an_answer(scene: Scene) -> None:
+    """ready only when synced; drains on SIGTERM; in plain HTTP for clients of the original"""
+    await scene.client.apply(CustomResourceDefinition, crd_for(AresJobKind), force=True)
+    await until_served(scene.client, Stored, scene.namespace)
+    body = {"metadata": {"name": "job"}, "spec": job(roles={"worker": {}}).spec}
+    await scene.client.create(Stored, body, scene.namespace)
+    port, key = free_port(), f"/cache/keys/{scene.namespace}.job"
+    async with scene.operator(**ARES):
+        observing = scene.operator(**ARES, observing=True, plain_endpoint=f"127.0.0.1:{port}")
+        async with observing as observer:
+
+            async def ready() -> bool:
+                answer = await ask(port, "/cache/ping")
+                return answer is not None and answer.status == 200
+
+            async def told() -> bool:
+                answer = await ask(port, key)
+                return answer is not None and "worker" in json.loads(answer.body)
+
+            await scene.until("the observer is ready", ready)
+            await scene.until("it knows the role", told)
+            known = await ask(port, key)
+            assert known is not None
+            held = asyncio.create_task(ask(port, f"{key}?wait=20", If_None_Match=known.headers["etag"]))
+            await asyncio.sleep(0)
+            await scene.until("a question is on its way", lambda: _asked(port))
+            scene.operators.remove(observer)
+            observer.cancel()
+            answer = await held
+    assert answer is not None
+    assert answer.status in (200, 304)
+
+
+async def _asked(port: int) -> bool:
+    """Whoever asks after another is answered after it was taken in."""
+    return await ask(port, "/cache/ping") is not None
