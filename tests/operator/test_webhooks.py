@@ -14,12 +14,16 @@ from argosy.install.chart import Chart, Json, folder
 from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
-from argosy.operator.webhooks import CONFIGURATIONS
+from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from argosy.testing.aresjobs import job
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import Server, free_port
 
 Stored = dynamic(AresJob.resource)
+KINDS = {
+    kind.resource.kind: dynamic(kind.resource)
+    for kind in (MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
+}
 
 
 def configurations(port: int, namespace: str) -> list[Json]:
@@ -43,12 +47,11 @@ async def scene(real_apiserver: Server) -> AsyncIterator[tuple[Scene, int]]:
         await client.apply(CustomResourceDefinition, crd_for(AresJobKind), force=True)
         await until_served(client, Stored, namespace)
         made = configurations(port, namespace)
-        kinds = {kind.resource.kind: kind for kind in CONFIGURATIONS}
         for one in made:
-            await client.create(kinds[str(one["kind"])], one)
+            await client.create(KINDS[str(one["kind"])], one)
         yield Scene(client, real_apiserver, namespace), port
         for one in made:
-            await client.delete(kinds[str(one["kind"])], str(cast("Json", one["metadata"])["name"]))
+            await client.delete(KINDS[str(one["kind"])], str(cast("Json", one["metadata"])["name"]))
 
 
 def body(namespace: str, **roles: Json) -> Json:
@@ -63,8 +66,9 @@ async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
     async with stage.operator(endpoint=f"127.0.0.1:{port}", webhooks=name, apis=frozenset({"ares"})):
 
         async def known() -> bool:
-            found = [await stage.client.get(kind, name) for kind in CONFIGURATIONS]
-            return all(one.webhooks[0].client_config.ca_bundle for one in found)
+            mutating = await stage.client.get(MutatingWebhookConfiguration, name)
+            validating = await stage.client.get(ValidatingWebhookConfiguration, name)
+            return all(one.client_config.ca_bundle for one in (*mutating.webhooks, *validating.webhooks))
 
         await stage.until("the webhooks know our authority", known)
         wrong = body(stage.namespace, worker={"replicas": 0})

@@ -8,7 +8,7 @@ over them. Until then the API server refuses what it was to ask about.
 import asyncio
 import base64
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,7 @@ log = Log(__name__)
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a question: two versions of an object, with everything that the API server keeps beside them."""
 LOOK_SECONDS: Final = 30.0
-CONFIGURATIONS: Final = (MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
+Configuration = TypeVar("Configuration", MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
 
 
 class Asked(Struct, frozen=True, rename="camel"):
@@ -86,16 +86,20 @@ async def keep_announced(client: Client, name: str, authority: str) -> None:
 
 async def announce(client: Client, name: str, authority: str) -> None:
     bundle = _text(authority.encode())
-    for kind in CONFIGURATIONS:
-        found = await client.get(kind, name)
-        operations = [
-            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
-            for index, one in enumerate(found.webhooks)
-            if one.client_config.ca_bundle != bundle
-        ]
-        if operations:
-            await client.patch(kind, name, operations, type=PatchType.JSON)
-            log.info("the webhooks know our authority", kind=kind.resource.kind, name=name)
+    await _tell(client, MutatingWebhookConfiguration, name, bundle)
+    await _tell(client, ValidatingWebhookConfiguration, name, bundle)
+
+
+async def _tell(client: Client, kind: type[Configuration], name: str, bundle: str) -> None:
+    found = await client.get(kind, name)
+    operations = [
+        {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
+        for index, one in enumerate(found.webhooks)
+        if one.client_config.ca_bundle != bundle
+    ]
+    if operations:
+        await client.patch(kind, name, operations, type=PatchType.JSON)
+        log.info("the webhooks know our authority", kind=kind.resource.kind, name=name)
 
 
 def _text(content: bytes) -> str:
