@@ -187,12 +187,12 @@ def test_installs_of_other_apis_stand_beside_it(applied: RunningCluster) -> None
     try:
         applied.kubectl("apply", "--server-side", "-f", "-", stdin=beside)
         rolled_out(applied, BESIDE, "argosy-operator")
-        wanted = run("beside", namespace=HOME).role("worker", 1, template=template).build()
+        wanted = run("run", namespace=HOME).role("worker", 1, template=template).build()
         applied.kubectl("apply", "-f", "-", stdin=json.dumps(wanted))
         put(applied, waiting_job("beside"))
         until(applied, "beside", "Succeeded")
         done = ("--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
-        applied.kubectl("wait", "tr", "-n", HOME, "beside", *done, timeout=90)
+        applied.kubectl("wait", "tr", "-n", HOME, "run", *done, timeout=90)
         leases = cast("list[dict[str, dict[str, str]]]", applied.get("lease", "-A")["items"])
         found = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in leases}
         assert found >= {("ares", "ares-operator"), (BESIDE, "argosy-operator")}
