@@ -4,7 +4,7 @@ A dialect is a translation, not a controller. If it seems to need a third idea, 
 `workload/`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -78,6 +78,15 @@ class Dialect(Protocol[T]):
 
     def record(self, obj: T) -> Record | None:
         """What the stored status remembers."""
+        ...
+
+    def inherited(self, obj: T) -> Record | None:
+        """What the status of a job tells that another operator of this API has worked on; asked where there
+        is no Record."""
+        ...
+
+    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        """Role and index of a pod that such an operator made, by its labels."""
         ...
 
     def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:

@@ -158,6 +158,15 @@ class TrainingRunDialect:
     def record(self, obj: TrainingRun) -> Record | None:
         return decode(obj.status.argosy)
 
+    def inherited(self, obj: TrainingRun) -> Record | None:
+        """There is no other operator of this API."""
+        del obj
+        return None
+
+    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        del labels
+        return None
+
     def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
         del attempt, replacement
         return workload.hostname(role, index)

@@ -71,13 +71,7 @@ class Mould(Struct, frozen=True):
             "name": place.name,
             **({"generateName": f"{spec['hostname']}-"} if place.name != spec["hostname"] else {}),
             **self.metadata,
-            "labels": {
-                **_object(common),
-                labels.INDEX: str(place.index),
-                labels.ATTEMPT: str(place.attempt),
-                labels.REPLACEMENT: str(place.replacement),
-                **({key: str(place.index)} if (key := self.workload.index_label) else {}),
-            },
+            "labels": {**_object(common), **place_labels(self.workload, place)},
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -140,6 +134,17 @@ def role_labels(workload: Workload, role: str) -> dict[str, str]:
     """What pods and the service of a role carry."""
     theirs = {workload.role_label: role} if workload.role_label else {}
     return {**job_labels(workload), labels.ROLE: role, **theirs}
+
+
+def place_labels(workload: Workload, place: Place) -> dict[str, str]:
+    """What a pod carries beside what all pods of its role do."""
+    theirs = {workload.index_label: str(place.index)} if workload.index_label else {}
+    return {
+        labels.INDEX: str(place.index),
+        labels.ATTEMPT: str(place.attempt),
+        labels.REPLACEMENT: str(place.replacement),
+        **theirs,
+    }
 
 
 def role_selector(workload: Workload, role: str) -> dict[str, str]:

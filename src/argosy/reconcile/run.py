@@ -28,6 +28,7 @@ from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
+from argosy.reconcile.takeover import Takeover
 from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, end_invalid, refuse
 from argosy.workload.model import Json, Problems, Restart, Scope, Workload
@@ -103,6 +104,7 @@ class Reconciler(Generic[T]):
         self.statistics = statistics
         self.memories: dict[Key, Memory] = {}
         self.crowd = Crowd()
+        self.takeover = Takeover(client, clock, caches)
         self.unreadable = Unreadable(dialect, client, clock, recorder)
         jobs.subscribe(self._readable)
         jobs.when_undecodable(self.unreadable.note)
@@ -132,14 +134,14 @@ class Reconciler(Generic[T]):
             return await self._keep_up(job, patch)
         now = self.clock.now()
         lowered = self._lower(job, memory)
-        seen = self.caches.observe(job.metadata.uid, memory)
         try:
             stored = self.dialect.record(job)
         except LaterRecordError as error:
             return self._report_later(job, str(error), memory)
         if stored is not None:
             self.crowd.record_was_read()
-        before = memory.unwritten or stored
+        before = memory.unwritten or stored or await self._inherited(job, lowered)
+        seen = self.caches.observe(job.metadata.uid, memory)
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, self._refuse(job, before, lowered, seen, now)
@@ -201,6 +203,13 @@ class Reconciler(Generic[T]):
             memory.lowered = (version, self._in_domain(self.dialect.lower(job)))
             memory.forgive()
         return memory.lowered[1]
+
+    async def _inherited(self, job: T, lowered: Workload | Problems) -> Record | None:
+        """What another operator of the API has left of the job, after its pods were made ours."""
+        record = self.dialect.inherited(job)
+        if record is not None and isinstance(lowered, Workload):
+            await self.takeover.take(lowered, self.dialect.place)
+        return record
 
     def _in_domain(self, lowered: Workload | Problems) -> Workload | Problems:
         if isinstance(lowered, Problems):

@@ -112,7 +112,7 @@ class Played(Struct, frozen=True):
         """The job after a pass that saw this, so many seconds after the last."""
         at = self.at + seconds
         obj = self._kept_up()
-        lower, before = DIALECT.lower(obj), DIALECT.record(obj)
+        lower, before = DIALECT.lower(obj), DIALECT.record(obj) or DIALECT.inherited(obj)
         if isinstance(lower, Problems):
             plan = end_invalid(DIALECT.remains(obj), before, lower, observed, later(at))
         else:

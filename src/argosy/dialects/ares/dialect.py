@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.dialects.ares import checks, environment, notes, spec, status
+from argosy.dialects.ares import checks, environment, inherited, notes, spec, status
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
 from argosy.dialects.ares.profiles import Profile, elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.templates import bare, default_container, ports
@@ -59,6 +59,7 @@ from argosy.workload.record import Record, decode
 
 EXIT_CODES = frozenset({130, 137, 138, 143})
 """After which a pod of a role with restartPolicy ExitCode is replaced."""
+_ENDED = (Phase.SUCCEEDED.value, Phase.FAILED.value)
 SERVICE_PORT = 80
 """Of a service whose pods name no port."""
 
@@ -136,6 +137,12 @@ class AresJobDialect:
     def record(self, obj: AresJob) -> Record | None:
         return decode(obj.status.argosy)
 
+    def inherited(self, obj: AresJob) -> Record | None:
+        return inherited.inherited(obj)
+
+    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        return inherited.place(labels)
+
     def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
         host = workload.hostname(role, index)
         if not workload.roles[role].beside:
@@ -203,7 +210,8 @@ class AresJobDialect:
 def _unwritten(obj: AresJob) -> Json:
     """The defaults that the stored spec of a valid job lacks; looked for once per generation."""
     meta, last = obj.metadata, obj.status
-    over = last.completion_time is not None or meta.deletion_timestamp is not None
+    ended = last.completion_time is not None or (not last.argosy and last.phase in _ENDED)
+    over = ended or meta.deletion_timestamp is not None
     if over or last.observed_generation == meta.generation:
         return {}
     written = spec.read(obj.spec)

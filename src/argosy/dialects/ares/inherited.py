@@ -1,0 +1,93 @@
+"""Jobs that AresOperator has worked on: what their status tells is remembered, so that they go on as it is.
+
+Without this a job that has ended would be run again, and one that runs would be taken for a new one. A
+definition that AresOperator called invalid stays so until it is edited.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from argosy.dialects.ares import spec
+from argosy.dialects.ares.profiles import roles_of
+from argosy.kinds.aresjob import INDEX_LABEL, ROLE_LABEL, AresCondition, AresJob, AresJobSpec, RoleStatus
+from argosy.workload.invalid import INVALID_DEFINITION, REFUSED_SPEC
+from argosy.workload.model import Phase
+from argosy.workload.record import Cause, Record, RoleRecord
+
+LEGACY_ROLE, LEGACY_INDEX = "replica-type", "replica-index"
+"""Labels of pods that early versions of AresOperator wrote."""
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def inherited(obj: AresJob) -> Record | None:
+    """The Record of a job whose status is not ours; None if it has none, or ours."""
+    status = obj.status
+    phase = _phase(status.phase)
+    if status.argosy or phase is None:
+        return None
+    told = next((one for one in status.conditions if one.type == phase.value and one.status == "True"), None)
+    since, generation = _since(obj, told), obj.metadata.generation
+    if told and told.reason == INVALID_DEFINITION and status.running_time is None:
+        return Record(since=since, waiting=Cause(REFUSED_SPEC, told.message, since), generation=generation)
+    failed = told if phase is Phase.FAILED else None
+    return Record(
+        phase=phase,
+        since=since,
+        reason=failed.reason if failed else "",
+        message=failed.message if failed else "",
+        generation=generation,
+        started=status.start_time,
+        began=status.start_time,
+        ran=status.running_time,
+        finished=since if phase.terminal else None,
+        roles=_roles(obj),
+    )
+
+
+def place(labels: Mapping[str, str]) -> tuple[str, int] | None:
+    """Role and index of a pod of AresOperator's; None if its labels do not tell."""
+    role = labels.get(ROLE_LABEL) or labels.get(LEGACY_ROLE)
+    index = labels.get(INDEX_LABEL) or labels.get(LEGACY_INDEX) or ""
+    return (role, int(index)) if role and index.isdecimal() else None
+
+
+def _roles(obj: AresJob) -> dict[str, RoleRecord]:
+    written = spec.read(obj.spec)
+    wanted = roles_of(written) if isinstance(written, AresJobSpec) else {}
+    sizes = {name: role.replicas or 1 for name, role in wanted.items()}
+    return {
+        name: _role(one, phase, sizes[name])
+        for name, one in obj.status.role_statuses.items()
+        if name in sizes and (phase := _phase(one.phase)) is not None
+    }
+
+
+def _role(told: RoleStatus, phase: Phase, size: int) -> RoleRecord:
+    """A role that came to run had all its pods."""
+    begun = phase not in (Phase.PENDING, Phase.STARTING)
+    return RoleRecord(
+        phase=phase,
+        reason=told.reason,
+        message=told.message,
+        since=told.last_transition_time,
+        size=size,
+        created=size if begun else 0,
+        restarts=told.restarts,
+    )
+
+
+def _since(obj: AresJob, told: AresCondition | None) -> datetime:
+    """When the phase was entered, as far as the status tells."""
+    status = obj.status
+    known = (
+        status.completion_time,
+        told.last_transition_time if told else None,
+        status.last_reconcile_time,
+        obj.metadata.creation_timestamp,
+    )
+    return next((time for time in known if time is not None), _LONG_AGO)
+
+
+def _phase(written: str) -> Phase | None:
+    known = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED)
+    return next((phase for phase in known if phase.value == written), None)

@@ -1,0 +1,81 @@
+"""Jobs that AresOperator has worked on go on where it left them."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from argosy.dialects.ares.inherited import inherited, place
+from argosy.kinds.aresjob import AresJob, AresJobStatus
+from argosy.testing.aresjobs import job, played
+from argosy.testing.workloads import pod, pods
+from argosy.workload.observed import Observed
+
+AT = "2029-12-31T12:00:00Z"
+
+
+def left(phase: str, *conditions: dict[str, str], role: str = "", **status: object) -> AresJob:
+    """A job of two workers with such a status."""
+    told = [{"status": "True", "lastTransitionTime": AT, **one} for one in conditions]
+    roles = {"worker": {"phase": role or phase, "lastTransitionTime": AT}}
+    written = {"phase": phase, "conditions": told, "roleStatuses": roles, **status}
+    return replace(job(roles={"worker": {"replicas": 2}}), status=msgspec.convert(written, AresJobStatus))
+
+
+def test_a_job_that_runs_runs_on() -> None:
+    begun = played(left("Running", {"type": "Running", "reason": "Running"}, runningTime=AT))
+    first = begun.saw(*pods("RR"))
+    assert (first.phase, first.created, first.deleted) == ("Running", [], [])
+    assert (first.role().phase, first.role().active, first.role().replicas) == ("Running", 2, 2)
+    assert first.status.start_time == pod(0).created, "AresOperator told none"
+    assert not first.events
+    assert first.saw(*pods("SS")).phase == "Succeeded"
+
+
+def test_a_pod_that_was_lost_in_between_is_missed() -> None:
+    lost = played(left("Running", runningTime=AT)).went(
+        Observed(pods=pods("R"), absent=frozenset({("worker", 1)}))
+    )
+    assert (lost.phase, lost.role().reason, lost.created) == ("Failed", "PodMissing", [])
+
+
+def test_a_job_that_starts_gets_what_it_lacks() -> None:
+    starting = played(left("Starting")).saw(*pods("P"))
+    assert (starting.phase, starting.created) == ("Starting", ["worker-1"])
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_job_that_has_ended_is_not_run_again(phase: str) -> None:
+    ended = left(phase, {"type": phase, "reason": phase}, completionTime=AT)
+    first = played(ended).saw()
+    assert (first.phase, first.created, first.events, first.obj.spec) == (phase, [], (), ended.spec)
+    assert first.status.role_statuses == ended.status.role_statuses
+    old = replace(ended, spec={**ended.spec, "runPolicy": {"ttlSecondsAfterFinished": 30}})
+    over = played(old).saw()
+    assert [one.__class__.__name__ for one in over.actions] == ["DeleteJob"], "its time to live counts"
+
+
+def test_a_job_that_was_invalid_stays_so_until_it_is_edited() -> None:
+    why = {"type": "Failed", "reason": "InvalidDefinition", "message": "no port"}
+    refused = played(left("Failed", why)).saw()
+    assert (refused.phase, refused.condition("Failed")[2], refused.created) == ("Failed", "no port", [])
+    cured = refused.edited(roleSpecs={"worker": {"replicas": 1}}).saw()
+    assert (cured.phase, cured.condition("Failed")[:2]) == ("Pending", ("False", "DefinitionChanged"))
+
+
+def test_a_status_that_is_ours_or_none_is_not_inherited() -> None:
+    assert inherited(job()) is None
+    assert inherited(played(job()).saw().obj) is None
+
+
+PLACES = {
+    "labels of this API": ({"ares.io/replica-type": "ps", "ares.io/replica-index": "3"}, ("ps", 3)),
+    "those of its early days": ({"replica-type": "ps", "replica-index": "3"}, ("ps", 3)),
+    "an index that is none": ({"replica-type": "ps", "replica-index": "x"}, None),
+    "no index": ({"replica-type": "ps"}, None),
+    "nothing": ({}, None),
+}
+
+
+@pytest.mark.parametrize(("labels", "want"), PLACES.values(), ids=PLACES.keys())
+def test_places(labels: dict[str, str], want: tuple[str, int] | None) -> None:
+    assert place(labels) == want
