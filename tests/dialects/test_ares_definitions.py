@@ -199,6 +199,7 @@ MPI = {
         {"replicasPerNode": 4},
         {"replicasPerNode": 4, "implementation": "ompi"},
     ),
+    "no block at all": (None, {"replicasPerNode": 1, "implementation": "ompi"}),
     "25. … only implementation: mpich -> 1 slot": (
         {"implementation": "mpich"},
         {"replicasPerNode": 1, "implementation": "mpich"},
@@ -208,7 +209,7 @@ MPI = {
 
 @pytest.mark.parametrize(("block", "want"), MPI.values(), ids=MPI.keys())
 def test_25_a_partial_block(block: object, want: object) -> None:
-    obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": block})
+    obj = job("mpi", roles={"launcher": {}, "worker": {}}, **({"framework": {"mpi": block}} if block else {}))
     assert played(obj).saw().obj.spec["framework"] == {"mpi": want}
 
 

@@ -52,7 +52,7 @@ def with_defaults(spec: AresJobSpec) -> AresJobSpec:
     return replace(
         spec,
         role_specs=roles,
-        framework=_framework(spec),
+        framework=_framework(spec, roles),
         job_phase_policy=_job_policy(spec, profile, present),
         run_policy=run,
     )
@@ -110,11 +110,13 @@ def _dependence(
     return DependenceSpec([first], RUNNING, file)
 
 
-def _framework(spec: AresJobSpec) -> FrameworkSpec | None:
-    written = spec.framework
-    if written is None or written.mpi is None:
-        return written
-    mpi = written.mpi
+def _framework(spec: AresJobSpec, roles: Mapping[str, RoleSpec | None]) -> FrameworkSpec | None:
+    """The form of host files is shown where one was begun, and in MPI jobs that write any."""
+    files = any(role and role.dependence and role.dependence.mpi_host_file for role in roles.values())
+    written = spec.framework or FrameworkSpec()
+    if written.mpi is None and not (spec.framework_type == "mpi" and files):
+        return spec.framework
+    mpi = written.mpi or MpiSpec()
     return replace(
         written,
         mpi=replace(
