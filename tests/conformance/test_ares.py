@@ -1,6 +1,7 @@
 """AresJobs as their users know them: kubectl alone, on both grounds."""
 
 import json
+from functools import partial
 from typing import cast
 
 import yaml
@@ -156,3 +157,131 @@ def test_exit_codes(tenant: Tenant) -> None:
 def _replaced(tenant: Tenant, first: str) -> bool:
     there = {pod: phase for pod, phase in shown(tenant).items() if pod.startswith("codes-")}
     return first not in there and list(there.values()) == ["Running"]
+
+
+def events(tenant: Tenant, name: str, reason: str) -> list[str]:
+    """Messages of the job's events of this reason."""
+    selector = f"involvedObject.name={name},involvedObject.kind=AresJob,reason={reason}"
+    found = cast("list[Json]", tenant.get("events", "--field-selector", selector)["items"])
+    return [str(one["message"]) for one in found]
+
+
+def left(tenant: Tenant, kinds: str = "pods,services") -> str:
+    """Names of what is there."""
+    return tenant.kubectl("get", kinds, "-o", "name").stdout
+
+
+def marks(tenant: Tenant, kind: str, name: str, part: str, key: str) -> str | None:
+    metadata = cast("dict[str, dict[str, dict[str, str]]]", tenant.get(kind, name))["metadata"]
+    return metadata.get(part, {}).get(key)
+
+
+def test_pods_follow_the_annotations_of_their_job(tenant: Tenant) -> None:
+    """41. Change, add and remove `ares.io/job-priority` on the job -> pods follow; unrelated keys
+    untouched."""
+    key = "ares.io/job-priority"
+    tenant.apply(job("marked", worker=role(CODE)))
+    until(tenant, "marked", "Running")
+    tenant.kubectl("label", "pod", "marked-worker-0", "mine=1")
+    places = (
+        ("aj", "marked", "labels"),
+        *(("pod", "marked-worker-0", part) for part in ("labels", "annotations")),
+    )
+
+    def followed(value: str | None) -> bool:
+        return all(marks(tenant, *place, key) == value for place in places)
+
+    for written, value in ((f"{key}=5", "5"), (f"{key}=7", "7"), (f"{key}-", None)):
+        tenant.kubectl("annotate", "--overwrite", "aj", "marked", written)
+        wait_for(partial(followed, value), lambda: tenant.kubectl("get", "pods", "-o", "yaml").stdout, 30)
+    assert marks(tenant, "pod", "marked-worker-0", "labels", "mine") == "1"
+    assert marks(tenant, "pod", "marked-worker-0", "labels", "ares.io/job-name") == "marked"
+    tenant.kubectl("annotate", "aj", "marked", f"{key}=very high!")
+    wait_for(lambda: events(tenant, "marked", "InvalidLabelValue"), "no event", 30)
+    tenant.kubectl("delete", "aj", "marked", "--wait=false")
+
+
+def test_a_running_job_grows_and_what_happens_is_told_once(tenant: Tenant) -> None:
+    """15. Never, R2, Running, spec scaled to 3 -> pod of index 2 appears, role and job stay Running."""
+    tenant.apply(job("told", worker=role(CODE, replicas=2)))
+    until(tenant, "told", "Running")
+    assert events(tenant, "told", "SuccessfulCreatePod") == ["told-worker-0 and told-worker-1"]
+    assert events(tenant, "told", "SuccessfulCreateService") == ["told-worker"]
+    size = json.dumps({"spec": {"roleSpecs": {"worker": {"replicas": 3}}}})
+    tenant.kubectl("patch", "aj", "told", "--type=merge", "-p", size)
+    wait_for(lambda: shown(tenant).get("told-worker-2") == "Running", lambda: str(shown(tenant)), 60)
+    found = status(tenant, "told")
+    assert found["phase"] == "Running", found
+    assert len(events(tenant, "told", "StaleClusterSpec")) == 1
+    end(tenant, "told-worker-1", 3)
+    until(tenant, "told", "Failed")
+    (failed,) = events(tenant, "told", "PodFailed")
+    assert failed.startswith("role worker: pod=told-worker-1; nodeName="), failed
+    info = json.loads(failed.partition("info=")[2])
+    assert (info["exitCode"], info["reason"]) == (3, "Error")
+    assert {"startedAt", "finishedAt", "containerID"} <= set(info)
+    transitions = events(tenant, "told", "JobPhaseTransition")
+    assert [one.partition(":")[0] for one in transitions if "Failed" in one] == ["Running -> Failed"]
+    assert len(set(transitions)) == len(transitions)
+
+
+def test_nothing_is_left_where_nothing_is_to_be_left(tenant: Tenant) -> None:
+    """3.5: cleanPodPolicy All deletes all pods and role services; 43. ttlSecondsAfterFinished."""
+    tidy = job("tidy", worker=role("true"))
+    cast("Json", tidy["spec"])["runPolicy"] = {"cleanPodPolicy": "All"}
+    brief = job("brief", worker=role("true"))
+    cast("Json", brief["spec"])["runPolicy"] = {"ttlSecondsAfterFinished": 2}
+    tenant.apply(tidy, brief)
+    until(tenant, "tidy", "Succeeded")
+    wait_for(lambda: "tidy-worker" not in left(tenant), lambda: left(tenant), 60)
+    assert status(tenant, "tidy")["phase"] == "Succeeded"
+    wait_for(lambda: "/brief" not in left(tenant, "aj"), lambda: left(tenant, "aj"), 60)
+    assert len(events(tenant, "brief", "SuccessfulDeleteJob")) == 1
+
+
+def test_suspended_and_back(tenant: Tenant) -> None:
+    """46. suspend true on a running job -> no pods, phase Pending; false -> runs again."""
+    tenant.apply(job("held", worker=role(CODE)))
+    until(tenant, "held", "Running")
+    for suspend, phase in ((True, "Pending"), (False, "Running")):
+        patch = json.dumps({"spec": {"runPolicy": {"suspend": suspend}}})
+        tenant.kubectl("patch", "aj", "held", "--type=merge", "-p", patch)
+        until(tenant, "held", phase)
+        wait_for(partial(_held, tenant, suspend), lambda: str(shown(tenant)), 60)
+        assert condition(tenant, "held", "Suspended")["status"] == str(suspend)
+    assert "/held-worker" in left(tenant, "services")
+    tenant.kubectl("delete", "aj", "held", "--wait=false")
+
+
+def _held(tenant: Tenant, suspend: bool) -> bool:
+    return ("held-worker-0" in shown(tenant)) is not suspend
+
+
+def test_a_job_is_deleted_with_all_that_it_has(tenant: Tenant) -> None:
+    """44. Delete a job that has dependence (and one carrying `ares.io/ares-finalizer`) -> object, pods and
+    services are gone."""
+    waits = job("gone", a=role(CODE), b=role("true", dependence={"roleNames": ["a"]}))
+    cast("Json", waits["metadata"])["finalizers"] = ["ares.io/ares-finalizer"]
+    tenant.apply(waits)
+    wait_for(lambda: "gone-b-0" in shown(tenant), lambda: str(shown(tenant)), 60)
+    tenant.kubectl("delete", "aj", "gone", "--timeout=60s")
+    wait_for(lambda: "/gone-" not in left(tenant), lambda: left(tenant), 90)
+
+
+def test_a_name_that_somebody_else_has_is_waited_for(tenant: Tenant) -> None:
+    """2.5: never adopted or deleted: wait (Warning NameConflict) and create when the name is free."""
+    tenant.kubectl("create", "service", "clusterip", "taken-worker", "--tcp=80")
+    tenant.apply(job("taken", worker=role("true")))
+    wait_for(lambda: events(tenant, "taken", "NameConflict"), lambda: str(status(tenant, "taken")), 60)
+    assert "taken-worker" in events(tenant, "taken", "NameConflict")[0]
+    assert status(tenant, "taken")["phase"] in ("Pending", "Starting")
+    tenant.kubectl("delete", "service", "taken-worker")
+    until(tenant, "taken", "Succeeded")
+
+
+def test_a_stub_for_tests(tenant: Tenant) -> None:
+    """3.6: demo makes no pods or services, goes Pending -> Starting and stays."""
+    tenant.apply(job("demo", "demo", worker=role("true")))
+    until(tenant, "demo", "Starting")
+    assert "/demo-" not in left(tenant)
+    tenant.kubectl("delete", "aj", "demo", "--timeout=60s")
