@@ -209,7 +209,8 @@ MPI = {
 
 @pytest.mark.parametrize(("block", "want"), MPI.values(), ids=MPI.keys())
 def test_25_a_partial_block(block: object, want: object) -> None:
-    obj = job("mpi", roles={"launcher": {}, "worker": {}}, **({"framework": {"mpi": block}} if block else {}))
+    framework = {"mpi": block} if block else {}
+    obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework=framework)
     assert played(obj).saw().obj.spec["framework"] == {"mpi": want}
 
 
