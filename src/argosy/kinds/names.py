@@ -2,11 +2,15 @@
 
 import re
 
+from argosy.kinds.wrong import shortened
+
 LABEL_LENGTH = 63
 """Host names, label values, services."""
 NAME_LENGTH = 253
 """Most object names."""
 
+_SHOWN = 80
+"""Characters of a name that is too long."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _LETTER_FIRST = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -28,8 +32,8 @@ def is_label_value(text: str) -> bool:
 
 def _problem(name: str, form: re.Pattern[str], words: str) -> str | None:
     if len(name) > LABEL_LENGTH:
-        over = len(name) - LABEL_LENGTH
-        return f"{name!r} has {len(name)} characters, {over} more than the {LABEL_LENGTH} possible"
+        over, begin = len(name) - LABEL_LENGTH, shortened(name, _SHOWN)
+        return f"{begin!r} has {len(name)} characters, {over} more than the {LABEL_LENGTH} possible"
     if not form.fullmatch(name):
         return f"{name!r} may only have {words}"
     return None

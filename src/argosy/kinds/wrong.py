@@ -16,10 +16,10 @@ LONGEST_TEXT = 12_000
 def shown(value: object) -> str:
     """The value as it would stand in JSON, and no more of it than a message has room for."""
     text = json.dumps(value, ensure_ascii=False)
-    return shortened(text, LONGEST)
+    return shortened(text)
 
 
-def shortened(text: str, most: int) -> str:
+def shortened(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 

@@ -20,6 +20,7 @@ from argosy.dialects.ares.templates import container_named, containers, init_con
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
 from argosy.kinds.names import label_problem, service_problem
 from argosy.kinds.template import template_misfits
+from argosy.kinds.wrong import shortened
 from argosy.workload import dependencies, words
 from argosy.workload.model import MOST_PODS, Cleanup, Dependency, Phase, Problem, Quorum, Restart
 
@@ -64,7 +65,7 @@ def _roles(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
             said = f"there must be a container {wanted!r} for {spec.framework_type}"
             yield Problem(f"{path}.template.spec.containers", said)
         if name in served and _ROLE.fullmatch(name) and (said := service_problem(f"{job}-{name}") or ""):
-            yield Problem("metadata.name", f"the name of the service of role {name}, {said}")
+            yield Problem("metadata.name", f"the name of the service of role {shortened(name)}, {said}")
 
 
 def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
@@ -72,7 +73,7 @@ def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
     if not 0 < replicas <= MOST_PODS:
         yield Problem(f"{path}.replicas", f"{replicas} is not possible; must be from 1 to {MOST_PODS}")
     elif _ROLE.fullmatch(name) and (said := label_problem(f"{job}-{name}-{replicas - 1}") or ""):
-        yield Problem("metadata.name", f"the name of its last pod of role {name}, {said}")
+        yield Problem("metadata.name", f"the name of its last pod of role {shortened(name)}, {said}")
     yield from _one_of(role.restart_policy, _RESTARTS, f"{path}.restartPolicy")
     if role.controller not in (None, "", "Pod"):
         yield Problem(f"{path}.controller", f"controller {role.controller} is not supported; write Pod")
