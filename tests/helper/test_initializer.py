@@ -313,6 +313,14 @@ def test_an_observer_that_does_not_hold_questions_back_is_not_pressed() -> None:
     assert (done.returncode, len(asked) <= 14) == (1, True), len(asked)
 
 
+def test_after_an_observer_that_lets_go_the_next_is_asked_at_once() -> None:
+    answers = [Told({"a": COMING}, tag='"1"'), Told(b"", 304, tag='"1"'), Told({"a": UP}, tag='"2"')]
+    with observer(lambda n: answers[n - 1]) as (port, _):
+        began = time.monotonic()
+        assert cache(port, "--roles", "a", "--interval", "1m").returncode == 0
+    assert time.monotonic() - began < 20
+
+
 def test_the_timeout_ends_a_question_that_is_held_back() -> None:
     over = threading.Event()
 

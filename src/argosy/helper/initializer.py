@@ -68,6 +68,8 @@ class _Waiter:
         self.held = 0.0
         """Seconds for which the observer was asked to hold the last question back."""
         self.news = False
+        self.early = 0
+        """Answers in a row that came before there was news or the time was over."""
         self.answer: _Answer = ("", {})
         self.told = ""
         self.failed_since: dict[str, float] = {}
@@ -100,8 +102,12 @@ class _Waiter:
             time.sleep(max(0.0, min(pause, left)))
 
     def _pause(self, took: float) -> float:
-        """Seconds until the next question: none to an observer that holds it back until there is news."""
-        if self.tag and (self.news or took >= self.held / 2):
+        """Seconds until the next question: none to an observer that holds it back until there is news. One
+        that is about to go answers early, and the next may be asked at once; one that always does must not be
+        pressed."""
+        waited = self.news or took >= self.held / 2
+        self.early = 0 if waited else self.early + 1
+        if self.tag and self.early <= 1:
             return 0.0
         return float(self.flags.interval * (0.5 + random.random()))  # noqa: S311 - spreads questions
 
