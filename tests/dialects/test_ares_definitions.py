@@ -80,6 +80,14 @@ INVALID: dict[str, tuple[AresJob, str]] = {
         job(roles={"a": {"dependence": {"roleNames": ["b"]}}, "b": {"dependence": {"roleNames": ["a"]}}}),
         "spec.roleSpecs.a.dependence.roleNames: roles wait for each other: a → b → a",
     ),
+    "more pods of a role than there can be": (
+        job(roles={"worker": {"replicas": 2**31 - 1}}),
+        "spec.roleSpecs.worker.replicas: 2147483647 is not possible; must be from 1 to 99999",
+    ),
+    "more pods than there can be in all": (
+        job(roles={"a": {"replicas": 99_999}, "b": {}}),
+        "spec.roleSpecs: 100000 pods in all are not possible; must be at most 99999",
+    ),
     "a role that waits for itself": (
         job(roles={"a": {"dependence": {"roleNames": ["a"]}}}),
         "spec.roleSpecs.a.dependence.roleNames: a role cannot wait for itself",

@@ -122,6 +122,10 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(jobPolicy={"failed": [["chief"]]}),
         "spec.jobPolicy.failed: there is no role chief",
     ),
+    "more pods than there can be in all": (
+        run(roles={"a": {"replicas": 99_999}, "b": {}}),
+        "spec.roles: 100000 pods in all are not possible; must be at most 99999",
+    ),
     "a framework's own demand": (run(framework="mpi"), "spec.roles: framework mpi needs a role 'launcher'"),
 }
 
