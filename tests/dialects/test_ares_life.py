@@ -1,15 +1,21 @@
 """Acceptance cases 39 to 50 as far as they are decisions: gang, limits, cleanup, suspend."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob
+from argosy.kinds.groups import GroupStatus
+from argosy.kinds.labels import LAST_APPLIED, UNDO
+from argosy.kinds.meta import Condition
 from argosy.testing.aresjobs import DIALECT, Cases, Played, job, lowered, messages, played
 from argosy.testing.workloads import later, pod, pods
+from argosy.workload.gangs.volcano import GROUP
 from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
-from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsurePodGroup
+from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsureChild
+from argosy.workload.room import FreeNode, Room
 
 CASES = Cases()
 
@@ -20,8 +26,10 @@ def gang(**run: object) -> AresJob:
     return job(roles={"worker": {"replicas": 2}}, runPolicy={**GANG, **run})
 
 
-def group(phase: str, **more: object) -> ObservedGroup:
-    return replace(ObservedGroup(phase, 2, "q", "", {"cpu": "2"}), **more)
+def group(phase: str, **conditions: str) -> ObservedGroup:
+    """Volcano's group in this phase, with conditions that are true and their reasons."""
+    true = [Condition(kind, "True", reason) for kind, reason in conditions.items()]
+    return GROUP.read(GroupStatus(phase, true))
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -29,8 +37,9 @@ def test_39_no_pod_is_made_while_the_group_waits(phase: str) -> None:
     """minAvailable 2: PodGroup made first, zero pods and phase Pending while its phase is empty or
     Pending."""
     begun = played(gang()).saw().saw()
-    (made,) = (one for one in begun.actions if isinstance(one, EnsurePodGroup))
-    assert made == EnsurePodGroup("job", 2, "q", "", {"cpu": "2"})
+    (made,) = (one for one in begun.actions if isinstance(one, EnsureChild))
+    spec = {"minMember": 2, "queue": "q", "priorityClassName": "", "minResources": {"cpu": "2"}}
+    assert (made.kind, made.name, made.body["spec"]) == (GROUP.child, "job", spec)
     waiting = begun.went(Observed(group=group(phase)))
     assert (waiting.created, waiting.phase, waiting.status.start_time) == ([], "Pending", None)
 
@@ -41,9 +50,7 @@ def test_39_let_in_all_pods_are_made() -> None:
     let_in = waiting.went(Observed(group=group("Inqueue")))
     assert let_in.created == ["worker-0", "worker-1"]
     assert (let_in.phase, let_in.status.start_time) == ("Starting", later(let_in.at))
-    placed = let_in.went(
-        Observed(pods=pods("PP"), group=group("Running", scheduled=True, reason="tasks ready"))
-    )
+    placed = let_in.went(Observed(pods=pods("PP"), group=group("Running", Scheduled="tasks ready")))
     assert placed.condition("Scheduled") == ("True", "Scheduled", "tasks ready")
     back = placed.went(Observed(pods=pods("PP"), group=group("Pending")))
     assert back.phase == "Starting", "the gate opens for good"
@@ -52,19 +59,88 @@ def test_39_let_in_all_pods_are_made() -> None:
 def test_40_an_evicted_group_is_preempted() -> None:
     """PodGroup Evicted=True -> Failed, reason Preempted."""
     running = played(gang()).saw().went(Observed(group=group("Inqueue"))).saw(*pods("RR"))
-    evicted = running.went(Observed(pods=pods("RR"), group=group("Running", evicted=True)))
+    evicted = running.went(Observed(pods=pods("RR"), group=group("Running", Evicted="reclaimed")))
     assert (evicted.phase, evicted.condition("Failed")[1]) == ("Failed", "Preempted")
+
+
+def preempted(index: int = 0, phase: str = "Running") -> ObservedPod:
+    return replace(pod(index, phase, exit_code=143 if phase == "Failed" else None), preempted=later(0))
+
+
+def test_40_a_preempted_pod_pauses_the_job() -> None:
+    """Pod Ready=False/Preempted, PodGroup not evicted -> no phase change, no pod created."""
+    there = group("Running", Scheduled="tasks ready")
+    running = (
+        played(gang())
+        .saw()
+        .went(Observed(group=group("Inqueue")))
+        .went(Observed(pods=pods("RR"), group=there))
+    )
+    assert running.phase == "Running"
+    failed = running.went(Observed(pods=(preempted(0, "Failed"), pod(1)), group=there))
+    assert (failed.phase, failed.role().phase, failed.created) == ("Running", "Running", [])
+    assert failed.plan and failed.plan.wake_at == later(60)
+    gone = failed.went(Observed(pods=(pod(1),), group=there), seconds=60)
+    asked = gone.went(Observed(pods=(pod(1),), group=there, absent=frozenset({("worker", 0)})))
+    assert (asked.phase, asked.condition("Failed")[1]) == ("Failed", "Preempted")
+    assert asked.role().reason == "Preempted"
+
+
+def test_40_after_a_minute_the_usual_rules_hold() -> None:
+    there = group("Running", Scheduled="tasks ready")
+    running = (
+        played(gang())
+        .saw()
+        .went(Observed(group=group("Inqueue")))
+        .went(Observed(pods=pods("RR"), group=there))
+    )
+    over = running.went(Observed(pods=(preempted(0, "Failed"), pod(1)), group=there), seconds=61)
+    assert (over.phase, over.condition("Failed")[1]) == ("Failed", "Preempted")
+    assert over.role().reason == "Preempted"
+
+
+def room(cpu: int) -> Room:
+    return Room((FreeNode("node-1", {"cpu": cpu * 1000, "pods": 110}),))
+
+
+def test_53_the_operator_itself_waits_for_room() -> None:
+    """Back end own, minAvailable 3, room for 2 pods -> no pods, job Pending; room for 3 -> all pods at once,
+    Scheduled True."""
+    template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+    policy = {"schedulingPolicy": {"minAvailable": 3}}
+    asked = job(roles={"worker": {"replicas": 3, "template": template}}, runPolicy=policy)
+    own = Observed(gang_choice="own", gangs_served=frozenset({"own"}))
+    waiting = played(asked).saw().went(replace(own, room=room(2)))
+    assert (waiting.phase, waiting.created, waiting.condition("Scheduled")) == ("Pending", [], ("", "", ""))
+    let_in = waiting.went(replace(own, room=room(3)))
+    assert let_in.created == ["worker-0", "worker-1", "worker-2"]
+    assert (let_in.phase, let_in.condition("Scheduled")[:2]) == ("Starting", ("True", "Scheduled"))
+    assert not [one for one in let_in.actions if isinstance(one, EnsureChild)], "there is no group"
+
+
+def test_the_group_carries_the_jobs_annotations() -> None:
+    """annotations = all job annotations except last-applied; what the job has no longer goes."""
+    asked = gang()
+    noted = replace(asked, metadata=replace(asked.metadata, annotations={"a": "1", LAST_APPLIED: "{}"}))
+    (made,) = (one for one in played(noted).saw().saw().actions if isinstance(one, EnsureChild))
+    metadata = made.body["metadata"]
+    assert isinstance(metadata, dict)
+    annotations = metadata["annotations"]
+    assert annotations["a"] == "1" and LAST_APPLIED not in annotations
+    undo = json.loads(annotations[UNDO])
+    assert undo["metadata"] == {"annotations": {"a": None}}
+    assert undo["spec"]["minResources"] == {"cpu": None}
 
 
 def test_45_without_podgroups_a_gang_waits_and_says_for_what() -> None:
     """a gang job is Pending with GangSchedulerMissing; CRD installed -> PodGroup appears."""
-    waiting = played(gang()).saw().went(Observed(group_served=False))
+    waiting = played(gang()).saw().went(Observed(gangs_served=frozenset()))
     assert (waiting.phase, waiting.created) == ("Pending", [])
     status, reason, message = waiting.condition("Scheduled")
     assert (status, reason) == ("False", "GangSchedulerMissing")
-    assert "spec.runPolicy.schedulingPolicy" in message
+    assert "install Volcano" in message and "operator.gang.backend" in message
     served = waiting.went(Observed())
-    assert any(isinstance(one, EnsurePodGroup) for one in served.actions)
+    assert any(isinstance(one, EnsureChild) for one in served.actions)
 
 
 def failing(**run: object) -> Played:
@@ -142,12 +218,13 @@ CHILDREN = {
 @pytest.mark.parametrize(("ttl", "gone"), CHILDREN.values(), ids=CHILDREN.keys())
 def test_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
     failed = played(job(ttlSecondsAfterFailed=ttl)).started().saw(*pods("F"))
-    there = Observed(pods=pods("F"), children={("Service", "job-worker"): ""}, group=group("Running"))
+    children = {("Service", "job-worker"): "", (GROUP.child, "job"): ""}
+    there = Observed(pods=pods("F"), children=children, group=group("Running"))
     assert (failed.phase, failed.deleted) == ("Failed", [])
     after = failed.went(there, seconds=10)
     assert (after.deleted == ["job-worker-0"]) is gone
     assert (DeleteChild("Service", "job-worker") in after.actions) is gone
-    assert (DeleteChild("PodGroup", "job") in after.actions) is gone
+    assert (DeleteChild(GROUP.child, "job") in after.actions) is gone
     assert not any(isinstance(one, DeleteJob) for one in after.actions)
     assert after.role().failed == 1, "the status stays as at the finish"
 
@@ -219,12 +296,10 @@ def metadata_is_handed_on() -> None:
     wanted = {PRIORITY: "7", QUEUE: "q"}
     assert [(one.labels, one.annotations) for one in changed.remarks] == [(wanted, wanted)]
     assert changed.obj.metadata.labels == wanted
-    there = Observed(
-        pods=(marked(job_priority="7"),), group=ObservedGroup("Running", marks=Marks(wanted, wanted))
-    )
+    there = Observed(pods=(marked(job_priority="7"),), group=ObservedGroup(marks=Marks(wanted, wanted)))
     removed = annotated(changed, job_priority="7").went(there)
     assert [(one.kind, one.labels, one.annotations) for one in removed.remarks] == [
-        ("PodGroup", {QUEUE: None}, {QUEUE: None})
+        (GROUP.child, {QUEUE: None}, {QUEUE: None})
     ]
     assert removed.obj.metadata.labels == {PRIORITY: "7"}
 

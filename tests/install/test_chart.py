@@ -11,6 +11,7 @@ from argosy import __version__
 from argosy.install.chart import Chart, Json, WrongValues, folder, kept, merged
 from argosy.install.installation import KINDS
 from argosy.operator.settings import IMAGE
+from argosy.workload.gangs.registry import CHOICES
 
 CHART = Chart(folder())
 NAMESPACE = "argosy-system"
@@ -42,7 +43,7 @@ OTHER: dict[str, object] = {
     "replicas": 3,
     "watchNamespace": "team",
     "crds.install": False,
-    "features.gangs": False,
+    "gang.backend": "auto",
     "webhooks.enabled": False,
     "features.remoteStart": False,
     "features.sshKeys": False,
@@ -178,9 +179,12 @@ def container(*given: Json) -> Json:
 
 def rights(*given: Json) -> set[tuple[str, str]]:
     """All pairs of resource and verb over the cluster."""
+    return {(each, verb) for rule in rules(*given) for each in rule["resources"] for verb in rule["verbs"]}
+
+
+def rules(*given: Json) -> list[dict[str, list[str]]]:
     (found,) = (one for one in objects(*given) if _name(one) == f"ClusterRole argosy-operator-{NAMESPACE}")
-    rules = cast("list[dict[str, list[str]]]", found["rules"])
-    return {(each, verb) for rule in rules for each in rule["resources"] for verb in rule["verbs"]}
+    return cast("list[dict[str, list[str]]]", found["rules"])
 
 
 LAUNCHERS = {"serviceaccounts", "roles", "rolebindings", "pods/exec"}
@@ -191,12 +195,30 @@ def test_rights_are_those_of_the_features_that_are_on() -> None:
     assert {resource for resource, _ in everything} >= {*LAUNCHERS, "podgroups", "pods", "nodes"}
     without = {one for one in everything if one[0] not in LAUNCHERS}
     assert rights({"features": {"remoteStart": False}}) == without
-    without = {one for one in everything if one[0] != "podgroups"}
-    assert rights({"features": {"gangs": False}}) == without
     without = {one for one in everything if one[0] != "secrets"}
     assert rights({"features": {"sshKeys": False}}) == without
     assert everything - without == {("secrets", "get"), ("secrets", "create")}
-    assert "--no-gangs" in cast("list[str]", container({"features": {"gangs": False}})["args"])
+
+
+GROUPS = {
+    "volcano": {"scheduling.volcano.sh"},
+    "kubernetes": {"scheduling.k8s.io"},
+    "scheduler-plugins": {"scheduling.x-k8s.io"},
+    "auto": {"scheduling.volcano.sh", "scheduling.k8s.io", "scheduling.x-k8s.io"},
+}
+
+
+@pytest.mark.parametrize("backend", CHOICES)
+def test_rights_over_groups_are_those_of_the_gang_back_end(backend: str) -> None:
+    given: Json = {"gang": {"backend": backend}}
+    groups = {
+        group for rule in rules(given) if "podgroups" in rule["resources"] for group in rule["apiGroups"]
+    }
+    assert groups == GROUPS.get(backend, set())
+    settings = cast("dict[str, str]", only("ConfigMap", given)["data"])["config.yaml"]
+    assert yaml.safe_load(settings)["operator"]["gang"] == {"backend": backend}
+    narrow = rights(given, {"watchNamespace": "team"})
+    assert (("pods", "list") in narrow) is (backend in ("own", "auto")), "whose pods take room"
 
 
 def test_each_api_can_be_served_alone() -> None:

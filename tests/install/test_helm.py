@@ -21,7 +21,8 @@ VALUES: dict[str, Json] = {
     "the defaults": {},
     "one namespace, and without features": {
         "watchNamespace": "team",
-        "features": {"gangs": False, "remoteStart": False, "sshKeys": False},
+        "features": {"remoteStart": False, "sshKeys": False},
+        "gang": {"backend": "own"},
         "crds": {"install": False},
         "podDisruptionBudget": {"enabled": False},
         "networkPolicy": {"enabled": False},

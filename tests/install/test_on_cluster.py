@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
 HOME = "jobs"
 DEFINITION = "trainingruns.argosy.dev"
 ACCOUNT = "system:serviceaccount:argosy-system:argosy-operator"
+SLOT = "example.com/slot"
 GO_ON = "touch /tmp/go"
 WAITING = f"trap 'exit 1' TERM; while [ ! -e {GO_ON.split()[1]} ]; do sleep 0.2; done"
 """A worker that ends when somebody says so."""
@@ -318,7 +319,7 @@ def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Rele
 
 def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(release: Release) -> None:
     cluster = release.cluster
-    off = [f"features.{feature}=false" for feature in ("gangs", "remoteStart", "sshKeys")]
+    off = ("gang.backend=none", "features.remoteStart=false", "features.sshKeys=false")
     release.upgrade(*(word for one in (*off, f"watchNamespace={HOME}") for word in ("--set", one)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
     eventually(lambda: holder(release) in now)
@@ -333,6 +334,34 @@ def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(releas
     ignored = cast("dict[str, object]", cluster.get("tr", "elsewhere").get("status", {}))
     assert not ignored.get("observedGeneration"), "the jobs of others are not looked at"
     cluster.kubectl("delete", "tr", "elsewhere")
+
+
+def offer(cluster: RunningCluster, slots: int) -> None:
+    """The first node has so many of a resource that nobody else asks for."""
+    patch = json.dumps({"status": {"capacity": {SLOT: str(slots)}, "allocatable": {SLOT: str(slots)}}})
+    cluster.kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", patch)
+
+
+def test_gangs_that_nobody_else_places_wait_until_they_fit(release: Release) -> None:
+    """Acceptance case 53 for a single namespace, whose operator must see the pods of all."""
+    cluster = release.cluster
+    chosen = ("gang.backend=own", f"watchNamespace={HOME}")
+    release.upgrade(*(word for one in chosen for word in ("--set", one)))
+    now = {str(pod["metadata"]["name"]) for pod in release.pods()}
+    eventually(lambda: holder(release) in now)
+    worker = template("sh", "-c", WAITING)
+    main = cast("dict[str, list[dict[str, object]]]", worker["spec"])["containers"][0]
+    main["resources"] = {"limits": {SLOT: "1"}}
+    offer(cluster, 2)
+    submit(cluster, run("gang").role("worker", 3, template=worker).gang())
+    eventually(lambda: status(cluster, "gang").get("reason") == "Queued")
+    assert uids(cluster, "gang") == {}
+    offer(cluster, 3)
+    until_phase(cluster, "gang", "Running")
+    go_on(cluster, "gang")
+    until_phase(cluster, "gang", "Succeeded")
+    assert {one.right for one in requests(cluster) if one.pod in now and one.code == 403} == set()
+    offer(cluster, 0)
 
 
 def argosy(cluster: RunningCluster, *words: str, code: int = 0) -> str:

@@ -9,7 +9,8 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import crd_for
-from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
+from argosy.kinds.groups import VolcanoGroup
+from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import Server
@@ -20,6 +21,6 @@ async def scene(api: Server, namespace: str) -> AsyncIterator[Scene]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         for kind in OURS:
             await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
-        for served in (TrainingRun, AresJob, PodGroup):
+        for served in (TrainingRun, AresJob, VolcanoGroup):
             await until_served(client, served, namespace)
         yield Scene(client, api, namespace)

@@ -24,7 +24,7 @@ ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILIN
 CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
 KINDS = (
     "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodGroup CustomResourceDefinition TrainingRun"
-    " AresJob"
+    " AresJob PodGroup.scheduling.volcano.sh"
 )
 VALUES: dict[str, set[str]] = {
     "dialect": {"TrainingRun", "AresJob"},

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from argosy.engine.client import PatchType
-from argosy.kinds.kubernetes import Namespace, Pod, PodGroup, Service
+from argosy.kinds.groups import VolcanoGroup
+from argosy.kinds.kubernetes import Namespace, Pod, Service
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.builders import pod_template, run
 from argosy.testing.scene import Scene
@@ -92,9 +93,16 @@ async def test_an_elastic_run_is_scaled_while_it_runs(scene: Scene) -> None:
 async def test_a_gang_gets_its_group_before_its_pods(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2).gang())
+
+        async def queued() -> bool:
+            return (await scene.run()).status.reason == "Queued"
+
+        await scene.until("the run waits in its queue", queued)
+        assert not await scene.pods()
+        let_in = {"status": {"phase": "Inqueue"}}
+        group = await scene.client.patch(VolcanoGroup, "mnist", let_in, scene.namespace, subresource="status")
+        assert group.metadata.controller is not None
         pods = await scene.until_pods(*WORKERS)
-        group = await scene.client.get(PodGroup, "mnist", scene.namespace)
-        assert group.spec.min_member == 2
         assert pods["mnist-worker-0"].metadata.annotations["scheduling.k8s.io/group-name"] == "mnist"
 
 

@@ -15,6 +15,12 @@ from argosy.frameworks.base import Injection, Port
 from argosy.reconcile.render import SSH_FOLDER, Place, mould
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import pod_template, role, workload
+from argosy.workload.gangs.base import Membership
+from argosy.workload.gangs.kubernetes import KUBERNETES
+from argosy.workload.gangs.kueue import KUEUE
+from argosy.workload.gangs.own import OWN
+from argosy.workload.gangs.scheduler_plugins import SCHEDULER_PLUGINS
+from argosy.workload.gangs.volcano import VOLCANO
 from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -68,11 +74,12 @@ class Case:
     injection: Injection = field(default_factory=Injection)
     place: Place = field(default_factory=lambda: Place("mnist-worker-1", 1))
     site: Site = SITE
-    group: str = ""
+    membership: Membership | None = None
     service_account: str = ""
 
 
 SERVED = Rules(services=("worker",))
+GANG = workload(role(), gang=Gang(min_available=2, queue="research", priority_class="high"))
 
 CASES = {
     "a bare pod gets its identity and nothing else": Case(workload(role()), role()),
@@ -118,8 +125,12 @@ CASES = {
         workload(role(template=RICH), rules=Rules(ssh_among=("worker",))), role(template=RICH)
     ),
     "a gang's pod names its group and scheduler": Case(
-        workload(role(), gang=Gang(min_available=2, priority_class="high")), role(), group="mnist"
+        GANG, role(), membership=VOLCANO.membership(GANG, "worker")
     ),
+    **{
+        f"a pod of a gang under {one.name}": Case(GANG, role(), membership=one.membership(GANG, "worker"))
+        for one in (KUBERNETES, SCHEDULER_PLUGINS, KUEUE, OWN)
+    },
 }
 
 
@@ -133,7 +144,7 @@ def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
         case.role,
         case.injection,
         token="token",
-        group=case.group,
+        membership=case.membership,
         service_account=case.service_account,
     )
     pod = made.pod(case.place, case.injection.env)

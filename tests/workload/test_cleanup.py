@@ -5,6 +5,7 @@ from msgspec import Struct
 
 from argosy.testing.workloads import NOW, later, pod, workload
 from argosy.workload import cleanup
+from argosy.workload.gangs.volcano import GROUP
 from argosy.workload.model import Cleanup, Limits, Phase, Ttl
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.plan import DeleteChild, DeleteJob, DeletePod
@@ -55,12 +56,13 @@ CASES = {
 def test_cleanup(case: Case) -> None:
     job = workload(cleanup=case.policy, limits=case.limits)
     record = Record(since=NOW, phase=case.phase, reason=case.reason, finished=NOW)
-    observed = Observed(pods=PODS, children={("Service", "job-worker"): ""}, group=ObservedGroup())
+    children_there = {("Service", "job-worker"): "", (GROUP.child, "job"): ""}
+    observed = Observed(pods=PODS, children=children_there, group=ObservedGroup())
     plan = cleanup.plan(job, record, observed, later(case.seconds))
     names = tuple(action.name for action in plan.actions if isinstance(action, DeletePod))
     assert names == tuple(f"job-worker-{index}" for index in case.want_pods)
     children = [(a.kind, a.name) for a in plan.actions if isinstance(a, DeleteChild)]
-    assert children == ([("Service", "job-worker"), ("PodGroup", "job")] if case.want_children else [])
+    assert children == (sorted(children_there) if case.want_children else [])
     assert any(isinstance(action, DeleteJob) for action in plan.actions) is case.want_job
     assert plan.wake_at == case.want_wake
     assert plan.record == record, "status stays as at the end"

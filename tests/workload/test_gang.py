@@ -1,78 +1,205 @@
+from datetime import datetime
+
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pods, role, workload
+from argosy.testing.workloads import NOW, later, pod, pods, role, workload
 from argosy.workload import gang
 from argosy.workload.decide import decide
-from argosy.workload.model import Gang, Phase
+from argosy.workload.gangs.kubernetes import KUBERNETES
+from argosy.workload.gangs.volcano import GROUP
+from argosy.workload.model import Gang, Phase, Restart
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.phases import Ending
-from argosy.workload.plan import CreatePod, EnsurePodGroup
+from argosy.workload.plan import CreatePod, DeleteChild, EnsureChild
 from argosy.workload.record import Record
+from argosy.workload.room import FreeNode, Room
 
-PLAIN, GATED = Gang(3, "research", "high"), Gang(3, gated=True)
-ADMITTED = ObservedGroup(phase="Inqueue", min_member=3, queue="research", priority_class="high")
+PLAIN = Gang(3, "research", "high")
+EVERY = frozenset({"volcano", "kubernetes", "scheduler-plugins", "kueue", "own"})
+ROOM = Room((FreeNode("node-1", {"pods": 3}),))
+NO_ROOM = Room((FreeNode("node-1", {"pods": 2}),))
+
+
+def digest(wanted: Gang, backend: str = "volcano") -> dict[tuple[str, str], str]:
+    """The group that stands for a gang, as it is seen among a job's children."""
+    record = Record(since=NOW, gang_backend=backend)
+    seen = Observed(gangs_served=EVERY)
+    action = gang.gate(workload(gang=wanted), record, seen).action
+    assert isinstance(action, EnsureChild)
+    return {(action.kind, action.name): action.digest}
 
 
 class Case(Struct):
-    gang: Gang | None
+    gang: Gang | None = PLAIN
+    backend: str = "volcano"
     group: ObservedGroup | None = None
-    served: bool = True
+    there: Gang | None = None
+    """What the group that is there was made for."""
+    served: frozenset[str] = EVERY
+    room: Room | None = None
     begun: bool = False
     want_open: bool = True
-    want_group: bool = False
+    want_group: type[EnsureChild] | type[DeleteChild] | None = None
     want_reason: str = ""
 
 
 CASES = {
     "no gang": Case(None),
-    "the group comes first": Case(PLAIN, want_group=True),
-    "the group is there": Case(PLAIN, ADMITTED),
-    "the group is of another size": Case(PLAIN, replace(ADMITTED, min_member=2), want_group=True),
-    "the group is in another queue": Case(PLAIN, replace(ADMITTED, queue="default"), want_group=True),
-    "the group has another priority": Case(PLAIN, replace(ADMITTED, priority_class=""), want_group=True),
-    "a queue that is not named is the default one": Case(Gang(3), ObservedGroup(min_member=3)),
-    "a queue that is not named any more is left": Case(
-        Gang(3), replace(ADMITTED, priority_class=""), want_group=True
+    "the group comes first, and is let in": Case(
+        want_open=False, want_group=EnsureChild, want_reason="Queued"
+    ),
+    "the group is there": Case(group=ObservedGroup(), there=PLAIN),
+    "the group is of another size": Case(
+        group=ObservedGroup(), there=replace(PLAIN, min_available=2), want_group=EnsureChild
+    ),
+    "the group is in another queue": Case(
+        group=ObservedGroup(), there=replace(PLAIN, queue=""), want_group=EnsureChild
+    ),
+    "the group has another priority": Case(
+        group=ObservedGroup(), there=replace(PLAIN, priority_class=""), want_group=EnsureChild
+    ),
+    "the group asks for other resources": Case(
+        group=ObservedGroup(), there=replace(PLAIN, min_resources={"cpu": 1}), want_group=EnsureChild
+    ),
+    "a queue that is not named is the default one": Case(
+        Gang(3), group=ObservedGroup(), there=Gang(3, "default")
     ),
     "no scheduler that knows groups": Case(
-        PLAIN, served=False, want_open=False, want_reason="GangSchedulerMissing"
+        served=frozenset(), want_open=False, want_reason="GangSchedulerMissing"
     ),
-    "a gated group waits in its queue": Case(
-        GATED, ObservedGroup(phase="Pending", min_member=3), want_open=False, want_reason="Queued"
+    "a scheduler that went away after the job began": Case(
+        served=frozenset(), begun=True, want_reason="GangSchedulerMissing"
     ),
-    "a gated group without a phase waits too": Case(
-        GATED, want_open=False, want_group=True, want_reason="Queued"
+    "Volcano's group waits in its queue": Case(
+        group=ObservedGroup(queued=True), there=PLAIN, want_open=False, want_reason="Queued"
     ),
-    "a gated group that was let in": Case(GATED, ObservedGroup(phase="Inqueue", min_member=3)),
-    "what has begun is not held back": Case(GATED, ObservedGroup(phase="Pending", min_member=3), begun=True),
+    "what has begun is not held back": Case(group=ObservedGroup(queued=True), there=PLAIN, begun=True),
+    "Kubernetes waits for the pods, not they for it": Case(backend="kubernetes", want_group=EnsureChild),
+    "Kubernetes' group cannot be changed: another takes its place": Case(
+        backend="kubernetes",
+        group=ObservedGroup("kubernetes"),
+        there=replace(PLAIN, min_available=2),
+        want_open=False,
+        want_group=DeleteChild,
+        want_reason="Queued",
+    ),
+    "and stays as it is once there are pods": Case(
+        backend="kubernetes", there=replace(PLAIN, min_available=2), begun=True
+    ),
+    "the coscheduling plugin waits for the pods too": Case(
+        backend="scheduler-plugins", want_group=EnsureChild
+    ),
+    "Kueue holds the pods by itself, and needs no object": Case(backend="kueue"),
+    "by itself the operator waits until it knows what is free": Case(
+        backend="own", want_open=False, want_reason="Queued"
+    ),
+    "by itself the operator waits for room": Case(
+        backend="own", room=NO_ROOM, want_open=False, want_reason="Queued"
+    ),
+    "by itself the operator makes no object": Case(backend="own", room=ROOM),
+    "room that is gone later matters no more": Case(backend="own", room=NO_ROOM, begun=True),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_gate(case: Case) -> None:
-    record = Record(since=NOW, began=NOW if case.begun else None)
-    observed = Observed(group=case.group, group_served=case.served)
+    record = Record(since=NOW, began=NOW if case.begun else None, gang_backend=case.backend)
+    children = digest(case.there, case.backend) if case.there else {}
+    observed = Observed(group=case.group, gangs_served=case.served, children=children, room=case.room)
     gate = gang.gate(workload(gang=case.gang), record, observed)
     assert (gate.open, gate.reason) == (case.want_open, case.want_reason)
-    assert (gate.action is not None) is case.want_group
+    assert (type(gate.action) if gate.action else None) is case.want_group
+
+
+class Choice(Struct):
+    choice: str
+    served: frozenset[str]
+    want: str
+    known: str = ""
+    began: datetime | None = None
+    group: ObservedGroup | None = None
+
+
+CHOICES = {
+    "what is chosen, if it is served": Choice("volcano", EVERY, "volcano"),
+    "nothing else, if it is not": Choice("volcano", EVERY - {"volcano"}, ""),
+    "auto takes Volcano first": Choice("auto", EVERY, "volcano"),
+    "auto takes another that is served": Choice("auto", EVERY - {"volcano"}, "kubernetes"),
+    "auto needs none": Choice("auto", frozenset({"own"}), "own"),
+    "the choice holds when Volcano comes later": Choice("auto", EVERY, "own", known="own"),
+    "it holds when the operator is set up anew": Choice("own", EVERY, "volcano", known="volcano"),
+    "it holds for pods that are there": Choice(
+        "own", frozenset({"own"}), "volcano", known="volcano", began=NOW
+    ),
+    "a job that has not begun is not bound to what went away": Choice(
+        "own", frozenset({"own"}), "own", known="volcano"
+    ),
+    "a lost Record is told by the group": Choice(
+        "auto", EVERY, "kubernetes", group=ObservedGroup("kubernetes")
+    ),
+    "none": Choice("none", frozenset(), ""),
+}
+
+
+@pytest.mark.parametrize("case", CHOICES.values(), ids=CHOICES.keys())
+def test_choice(case: Choice) -> None:
+    record = Record(since=NOW, gang_backend=case.known, began=case.began)
+    seen = Observed(gang_choice=case.choice, gangs_served=case.served, group=case.group)
+    assert gang.chosen(workload(gang=PLAIN), record, seen).gang_backend == case.want
+    assert gang.chosen(workload(), Record(), seen).gang_backend == "", "no gang, no back end"
 
 
 def test_the_group_is_made_before_the_pods() -> None:
-    plan = decide(workload(gang=PLAIN), None, Observed(), NOW)
+    seen = Observed(gang_choice="kubernetes", gangs_served=frozenset({"kubernetes"}))
+    plan = decide(workload(gang=PLAIN), None, seen, NOW)
     kinds = [type(action) for action in plan.actions]
-    assert kinds.index(EnsurePodGroup) < kinds.index(CreatePod)
-    assert plan.actions[0] == EnsurePodGroup("job", 3, "research", "high")
+    assert kinds.index(EnsureChild) < kinds.index(CreatePod)
+    assert KUBERNETES.group and isinstance(plan.actions[0], EnsureChild)
+    assert plan.actions[0].kind == KUBERNETES.group.child
 
 
 def test_nothing_is_created_by_half() -> None:
     """An old pod in one place holds all of them back."""
     job = workload(role(replicas=3), gang=PLAIN)
     record = Record(since=NOW, attempt=2)
-    plan = decide(job, record, Observed(pods=pods("T.."), group=ADMITTED), NOW)
+    plan = decide(job, record, Observed(pods=pods("T.."), group=ObservedGroup()), NOW)
     assert not [action for action in plan.actions if isinstance(action, CreatePod)]
     assert plan.record.waiting and plan.record.waiting.reason == "PodsStopping"
+
+
+def test_a_suspended_job_gives_its_group_back() -> None:
+    job = workload(gang=PLAIN, suspended=True)
+    children = {(GROUP.child, "job"): "", ("Service", "job-worker"): ""}
+    plan = decide(job, Record(since=NOW, placed=NOW), Observed(children=children), NOW)
+    assert [one for one in plan.actions if isinstance(one, DeleteChild)] == [DeleteChild(GROUP.child, "job")]
+    assert plan.record.placed is None
+
+
+class Placing(Struct):
+    backend: str
+    group: ObservedGroup | None = None
+    nodes: tuple[str, ...] = ()
+    want: bool = True
+
+
+PLACINGS = {
+    "the scheduler says so": Placing("volcano", ObservedGroup(scheduled=True)),
+    "the scheduler says nothing yet": Placing("volcano", ObservedGroup(), ("a", "b", "c"), want=False),
+    "enough pods have a node": Placing("kueue", nodes=("a", "b", "b")),
+    "too few pods have a node": Placing("kueue", nodes=("a", "b", ""), want=False),
+    "the operator itself saw that there was room": Placing("own"),
+}
+
+
+@pytest.mark.parametrize("case", PLACINGS.values(), ids=PLACINGS.keys())
+def test_placed(case: Placing) -> None:
+    job = workload(gang=PLAIN)
+    there = tuple(pod(index, "Pending", node=node) for index, node in enumerate(case.nodes))
+    record = decide(job, Record(since=NOW, began=NOW, gang_backend=case.backend), Observed(), NOW).record
+    record = replace(record, placed=None)
+    assert bool(gang.placed(job, record, Observed(pods=there, group=case.group), NOW).placed) is case.want
 
 
 class EndCase(Struct):
@@ -80,12 +207,14 @@ class EndCase(Struct):
     seconds: float
     want: str
     ran: bool = False
+    placed: bool = False
 
 
 ENDS = {
     "there is time": EndCase(None, 30, ""),
     "it is over": EndCase(None, 60, "GangTimeout"),
     "it was placed": EndCase(ObservedGroup(scheduled=True), 600, ""),
+    "it was placed once": EndCase(None, 600, "", placed=True),
     "it ran once": EndCase(None, 600, "", ran=True),
     "it was evicted": EndCase(ObservedGroup(evicted=True), 1, "Preempted"),
 }
@@ -93,7 +222,59 @@ ENDS = {
 
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS.keys())
 def test_ending(case: EndCase) -> None:
-    record = Record(since=NOW, began=NOW, phase=Phase.STARTING, ran=NOW if case.ran else None)
+    times = {"ran": NOW if case.ran else None, "placed": NOW if case.placed else None}
+    record = replace(Record(since=NOW, began=NOW, phase=Phase.STARTING), **times)
     job = workload(gang=Gang(3, timeout=60))
     found = gang.ending(job, record, Observed(group=case.group), later(case.seconds))
     assert (found.reason if isinstance(found, Ending) else "") == case.want
+
+
+class Pause(Struct):
+    group: ObservedGroup | None = ObservedGroup()
+    taken: bool = True
+    seconds: float = 1.0
+    want: str = "Running"
+    want_reason: str = "Preempted"
+    """For what the job waits."""
+    restart: Restart = Restart.ON_FAILURE
+
+
+PAUSES = {
+    "a preempted pod of a group pauses the job": Pause(),
+    "so it does where nothing is ever replaced": Pause(restart=Restart.NEVER),
+    "for a minute at most": Pause(seconds=60, want="Restarting", want_reason="PodsStopping"),
+    "not if there is no group": Pause(None, want="Restarting", want_reason="PodsStopping"),
+    "not if the pod failed by itself": Pause(taken=False, want="Restarting", want_reason="PodsStopping"),
+    "if the whole group goes the job has failed": Pause(
+        ObservedGroup(evicted=True), want="Failed", want_reason=""
+    ),
+    "where nothing is replaced the job fails after the pause": Pause(
+        seconds=60, restart=Restart.NEVER, want="Failed", want_reason=""
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PAUSES.values(), ids=PAUSES.keys())
+def test_pause(case: Pause) -> None:
+    job = workload(role(replicas=2, restart=case.restart), gang=Gang(2))
+    running = decide(job, None, Observed(pods=pods("RR"), group=ObservedGroup(scheduled=True)), NOW).record
+    taken = replace(pod(0, "Failed", exit_code=143), preempted=NOW if case.taken else None)
+    plan = decide(job, running, Observed(pods=(taken, pod(1)), group=case.group), later(case.seconds))
+    waiting = plan.record.waiting
+    assert (plan.record.phase.value, waiting.reason if waiting else "") == (case.want, case.want_reason)
+    if case.want == "Failed":
+        assert plan.record.reason == "Preempted"
+    if case.want == "Running":
+        assert not plan.actions and plan.wake_at == later(60)
+
+
+def test_the_reason_outlives_the_pod() -> None:
+    """A pod that was preempted is soon deleted; that its role lost it to that is still known."""
+    job = workload(role(replicas=2), gang=Gang(2))
+    there = Observed(pods=pods("RR"), group=ObservedGroup(scheduled=True))
+    running = decide(job, None, there, NOW).record
+    taken = replace(pod(0, terminating=True), preempted=NOW)
+    paused = decide(job, running, replace(there, pods=(taken, pod(1))), later(1)).record
+    gone = replace(there, pods=(pod(1),), absent=frozenset({("worker", 0)}))
+    ended = decide(job, paused, gone, later(40)).record
+    assert (ended.phase, ended.reason) == (Phase.FAILED, "Preempted")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW, TEMPLATE, pod, role, workload
 from argosy.workload.decide import decide
+from argosy.workload.gangs.volcano import GROUP
 from argosy.workload.model import HandedOn, Workload
 from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import Remark
@@ -76,10 +77,10 @@ def test_pods_follow(case: Case) -> None:
 
 
 def test_the_group_follows() -> None:
-    there = Observed(group=ObservedGroup("Running", uid="g", marks=Marks({}, {"x/priority": "1"})))
+    there = Observed(group=ObservedGroup(uid="g", marks=Marks({}, {"x/priority": "1"})))
     plan = decide(job(queue="a"), None, there, NOW)
     (found,) = (one for one in plan.actions if isinstance(one, Remark))
-    assert found == Remark("PodGroup", "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
+    assert found == Remark(GROUP.child, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
 
 
 def test_pods_of_a_job_that_has_ended_follow_too() -> None:

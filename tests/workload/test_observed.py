@@ -3,8 +3,9 @@ import pytest
 from msgspec import Struct
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, PodGroup
-from argosy.workload.observed import ObservedPod, observe_group, observe_pod
+from argosy.kinds.kubernetes import Pod
+from argosy.testing.workloads import NOW
+from argosy.workload.observed import ObservedPod, observe_pod
 
 LABELS = {labels.ROLE: "worker", labels.INDEX: "2", labels.ATTEMPT: "3", labels.REPLACEMENT: "1"}
 
@@ -110,12 +111,29 @@ def test_a_pod_whose_labels_were_changed_has_no_place() -> None:
     assert observe_pod(msgspec.convert(body, Pod)) is None
 
 
-def test_group() -> None:
-    condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnough", "message": "3/4"}
-    body = {
-        "metadata": {"name": "g"},
-        "spec": {"minMember": 4},
-        "status": {"phase": "Inqueue", "conditions": [condition]},
-    }
-    group = observe_group(msgspec.convert(body, PodGroup))
-    assert (group.phase, group.min_member, group.scheduled, group.message) == ("Inqueue", 4, False, "3/4")
+PREEMPTIONS: dict[str, tuple[dict[str, object], bool]] = {
+    "Volcano's own word": ({"type": "Ready", "status": "False", "reason": "Evict"}, True),
+    "another scheduler's": ({"type": "Ready", "status": "False", "reason": "Preempted"}, True),
+    "Kubernetes'": ({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}, True),
+    "eviction from a node is none": (
+        {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
+        False,
+    ),
+    "a pod that is merely not ready": (
+        {"type": "Ready", "status": "False", "reason": "ContainersNotReady"},
+        False,
+    ),
+    "a pod that is ready again": ({"type": "Ready", "status": "True", "reason": "Evict"}, False),
+}
+
+
+@pytest.mark.parametrize("case", PREEMPTIONS.values(), ids=PREEMPTIONS)
+def test_preemption(case: tuple[dict[str, object], bool]) -> None:
+    condition, want = case
+    body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [condition]}}
+    seen = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
+    assert seen and seen.preempted == (NOW if want else None)
+    told = {**condition, "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [told]}}
+    seen = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
+    assert seen and (seen.preempted is not None and seen.preempted.year == 2020) is want

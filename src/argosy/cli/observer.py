@@ -34,7 +34,7 @@ def observer(config: Path | None, auth: str | None, port: int | None, **common: 
         apis=frozenset({"ares"}),
         observing=True,
         leader_elect=False,
-        gangs=False,
+        gang_backend="none",
         remote_start=False,
     )
     settings = configured_by(config, settings)

@@ -34,7 +34,11 @@ from argosy.cli.serving import Common, configured_by, run_operator, serving_opti
     default="",
     help="Answer the API server about AresJobs; the name of the configurations by which it asks.",
 )
-@click.option("--gangs/--no-gangs", default=True, show_default=True, help="Use PodGroups.")
+@click.option(
+    "--gang-backend",
+    type=click.Choice(["volcano", "kubernetes", "scheduler-plugins", "kueue", "own", "auto", "none"]),
+    help="Who places gangs; volcano by default.",
+)
 @click.option(
     "--remote-start/--no-remote-start",
     default=True,
@@ -56,7 +60,7 @@ def operator(
     concurrency: int,
     cluster_domain: str | None,
     webhooks: str,
-    gangs: bool,
+    gang_backend: str | None,
     remote_start: bool,
     local: Path | None,
     **common: Unpack[Common],
@@ -79,12 +83,13 @@ def operator(
             leader_elect=leader_elect,
             concurrency=concurrency,
             webhooks=webhooks,
-            gangs=gangs,
             remote_start=remote_start,
         )
     settings = configured_by(config, settings)
     if cluster_domain:
         settings = replace(settings, cluster_domain=cluster_domain)
+    if gang_backend:
+        settings = replace(settings, gang_backend=gang_backend)
     if identity:
         settings = replace(settings, identity=identity)
     if helper_image:

@@ -189,6 +189,7 @@ def _plain(obj: TrainingRun) -> Workload:
         cleanup=Cleanup(spec.cleanup.value),
         suspended=spec.suspend,
         deleting=meta.deletion_timestamp is not None,
+        annotations=meta.annotations,
     )
 
 

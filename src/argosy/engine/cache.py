@@ -41,8 +41,11 @@ class Cache(Generic[T]):
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         transform: Callable[[T], T] | None = None,
         timings: WatchTimings = WatchTimings(),
+        called: str = "",
     ) -> None:
         self.kind = kind
+        self._called = called or kind.resource.kind
+        """In metrics, where two caches may hold objects of one kind."""
         self.watcher = Watcher(client, kind, namespace, labels, fields, timings=timings)
         self._transform = transform
         self._objects: dict[Key, T] = {}
@@ -118,7 +121,7 @@ class Cache(Generic[T]):
                     self._take(event)
 
     def _show(self) -> None:
-        kind, metrics = self.kind.resource.kind, self._metrics
+        kind, metrics = self._called, self._metrics
         metrics.cache_objects.labels(kind).set_function(lambda: len(self))
         metrics.cache_synced.labels(kind).set_function(lambda: float(self.synced))
         metrics.cache_stale_seconds.labels(kind).set_function(lambda: self.stale)

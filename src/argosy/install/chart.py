@@ -117,10 +117,13 @@ def _read(path: Path) -> Json:
 def _functions() -> Mapping[str, Callable[..., object]]:
     """Those of Helm's functions that the chart uses."""
     return {
+        "and": lambda *values: all(values),
         "default": lambda instead, value=None: value or instead,
         "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
         "eq": lambda one, other: one == other,
         "fromYaml": lambda text: msgspec.yaml.decode(text.encode()),
+        "has": lambda item, items: item in items,
+        "list": lambda *items: list(items),
         "merge": lambda over, under: merged(under, over),
         "nindent": lambda count, text: "".join(f"\n{' ' * count}{line}" for line in _lines(text)),
         "not": lambda value: not value,

@@ -25,6 +25,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "replicas": 1,
             "podDisruptionBudget": {"enabled": False},
             "features": {"remoteStart": False},
+            "gang": {"backend": "auto"},
         },
     ),
 }

@@ -138,7 +138,7 @@ class SchedulingPolicySpec(Struct, frozen=True, rename="camel", omit_defaults=Tr
     preserve: ClassVar[bool] = True
 
     min_available: int | None = None
-    """Pods that must be placed together; set: a PodGroup is made."""
+    """Pods that must be placed together; set: they are a gang."""
     queue: str | None = None
     min_resources: Resources | None = None
     priority_class: str | None = None

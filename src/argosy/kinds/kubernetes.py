@@ -179,29 +179,6 @@ class Lease(Struct):
     spec: LeaseSpec = field(default_factory=LeaseSpec)
 
 
-class PodGroupSpec(Struct, rename="camel"):
-    min_member: int = 0
-    queue: str = ""
-    priority_class_name: str = ""
-    min_resources: dict[str, int | str] = field(default_factory=dict)
-
-
-class PodGroupStatus(Struct, gc=False):
-    phase: str = ""
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    conditions: list[Condition] = field(default_factory=list)
-
-
-class PodGroup(Struct):
-    resource: ClassVar[Resource] = Resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
-
-    metadata: ObjectMeta
-    spec: PodGroupSpec = field(default_factory=PodGroupSpec)
-    status: PodGroupStatus = field(default_factory=PodGroupStatus)
-
-
 class Role(Struct):
     resource: ClassVar[Resource] = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles")
 

@@ -24,6 +24,14 @@ POD_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 
 TASK_SPEC_ANNOTATION = "volcano.sh/task-spec"
 
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""The same for the coscheduling plugin."""
+
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+POD_GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+"""Kueue's labels, and the annotation with the number of pods that it waits for."""
+
 HOSTNAME = "kubernetes.io/hostname"
 
 OPERATOR_NAMESPACE = "argosy-system"
@@ -34,3 +42,9 @@ NODE_NOTES = f"{DOMAIN}/node-notes"
 
 DIGEST = f"{DOMAIN}/digest"
 """Annotation on children that are kept up to date: what their body was made from."""
+
+UNDO = f"{DOMAIN}/undo"
+"""Annotation on groups: the merge patch that takes away all that we wrote, for what is wanted no longer."""
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation of kubectl's own, which is about one object and is never handed on."""

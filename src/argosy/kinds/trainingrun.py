@@ -204,7 +204,7 @@ class JobPolicySpec(Struct, frozen=True, rename="camel"):
 
 
 class GangSpec(Struct, frozen=True, rename="camel"):
-    """Pods are placed all together or not at all. Needs a scheduler that knows PodGroups."""
+    """Pods are placed all together or not at all, by the gang back end of the operator."""
 
     min_available: Annotated[int, Meta(ge=1, le=99_999)] | None = None
     """Pods that must be placed together; if unset, all (of elastic roles, their min)."""

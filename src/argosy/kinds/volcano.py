@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct, field
 
 from argosy.kinds.definition import Column, Definition
-from argosy.kinds.kubernetes import PodGroup
+from argosy.kinds.groups import VolcanoGroup
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 
@@ -54,7 +54,7 @@ class PodGroupKindStatus(Struct, frozen=True, rename="camel"):
 class PodGroupKind(Struct, frozen=True):
     """Pods that are placed all together or not at all."""
 
-    resource: ClassVar[Resource] = PodGroup.resource
+    resource: ClassVar[Resource] = VolcanoGroup.resource
     definition: ClassVar[Definition] = Definition(
         short_names=("pg", "podgroup-v1beta1"),
         columns=(

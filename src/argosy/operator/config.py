@@ -19,6 +19,8 @@ from argosy.engine.template import TemplateError
 from argosy.operator.settings import Settings
 from argosy.operator.whereabouts import Observers
 from argosy.reconcile.initializers import Initializers, ShellCommand
+from argosy.workload.gangs.registry import CHOICES
+from argosy.workload.gangs.volcano import VOLCANO
 
 _NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_NAME}(\.{_NAME})*")
@@ -58,10 +60,15 @@ class _AresJob(_Section, frozen=True):
     ttl_seconds_after_succeeded: int | None = None
 
 
+class _Gang(_Section, frozen=True):
+    backend: str = VOLCANO.name
+
+
 class _Operator(_Section, frozen=True):
     rest_config: _Rest | None = None
     aresjob: _AresJob = _AresJob()
     cluster_domain: str = "cluster.local"
+    gang: _Gang = _Gang()
 
 
 class _Volume(_Section, frozen=True):
@@ -119,6 +126,7 @@ def configured(settings: Settings, config: Config) -> Settings:
         limits=WriteLimits(per_second=rest.qps, burst=rest.burst) if rest else WriteLimits(),
         ares_ttl_after_succeeded=operator.aresjob.ttl_seconds_after_succeeded,
         cluster_domain=operator.cluster_domain,
+        gang_backend=operator.gang.backend,
         initializers=Initializers(
             image=common.image or "",
             command=ShellCommand(common.cmd) if common.cmd else None,
@@ -139,6 +147,8 @@ def _problems(config: Config) -> Iterator[str]:
         yield f"operator.aresjob.ttlSecondsAfterSucceeded: {succeeded} is not possible; must be at least 0"
     if not _DOMAIN.fullmatch(config.operator.cluster_domain):
         yield f"operator.clusterDomain: {config.operator.cluster_domain!r} is no DNS name"
+    if (backend := config.operator.gang.backend) not in CHOICES:
+        yield f"operator.gang.backend: {backend!r} is not possible; there are {', '.join(CHOICES)}"
     yield from _initializer_problems(config.initializers.common, "initializers.common")
 
 

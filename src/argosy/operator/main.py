@@ -91,7 +91,7 @@ async def operate(settings: Settings) -> None:
             statistics=JobStatistics(metrics.registry),
             cluster_domain=settings.cluster_domain,
             concurrency=settings.concurrency,
-            gangs=settings.gangs,
+            gang_backend=settings.gang_backend,
             remote_start=settings.remote_start,
             observing=settings.observing,
             also=whereabouts.caches if whereabouts else (),

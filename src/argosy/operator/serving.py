@@ -19,7 +19,8 @@ from argosy.engine.events import Recorder
 from argosy.engine.lines import Log
 from argosy.engine.memory import keep_settled, settle
 from argosy.engine.objects import Fetchable, Key
-from argosy.kinds.kubernetes import CustomResourceDefinition, PodGroup
+from argosy.kinds.groups import Group, KubernetesGroup
+from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.resource import Resource
 from argosy.operator.readings import Readings
 from argosy.operator.statistics import JobStatistics
@@ -27,10 +28,14 @@ from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import Reconciler, T
+from argosy.workload.gangs.volcano import VOLCANO
 
 log = Log(__name__)
 
 DRAIN_SECONDS = 10.0
+
+BUILT_IN = frozenset({KubernetesGroup.resource.group})
+"""API groups of Kubernetes' own that may be switched off."""
 
 
 class Serving:
@@ -47,7 +52,7 @@ class Serving:
         statistics: JobStatistics,
         cluster_domain: str,
         concurrency: int,
-        gangs: bool = True,
+        gang_backend: str = VOLCANO.name,
         remote_start: bool = True,
         observing: bool = False,
         also: "Sequence[AnyCache]" = (),
@@ -60,11 +65,13 @@ class Serving:
         self.statistics = statistics
         self.concurrency = concurrency
         self.definitions = Cache(client, CustomResourceDefinition)
-        self.caches = Caches(client, clock, namespace)
+        self.caches = Caches(client, clock, namespace, gang_backend)
         self.triggers = Triggers(self.caches)
         self.readings = Readings(self.caches, cluster_domain)
         self.gate = Gate()
-        self._kinds: list[_Kind] = [_Kind(PodGroup.resource, self.caches.groups)] if gangs else []
+        self._kinds = [_Kind(cache.kind.resource, cache) for cache in self.caches.gangs.caches.values()]
+        self.caches.gangs.defined = lambda name: self._blind() or self._has(name)
+        self.definitions.subscribe(lambda _: self.triggers.gangs())
         self._remote_start = remote_start
         self._observing = observing
         self._also = also
@@ -72,6 +79,7 @@ class Serving:
     def add(self, dialect: Dialect[T]) -> None:
         """Serve the jobs of this dialect."""
         self.caches.handed_on += dialect.handed_on
+        self.caches.gangs.handed_on = self.caches.handed_on
         jobs = Cache(self.client, dialect.kind, namespace=self.namespace, transform=dialect.shed)
         reconciler = Reconciler(
             dialect, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
@@ -102,6 +110,9 @@ class Serving:
                 tasks.create_task(cache.run())
             for kind in self._kinds:
                 tasks.create_task(self._watch_when_defined(kind))
+            tasks.create_task(self._watch_room())
+            for group in self.caches.gangs.caches.values():
+                tasks.create_task(self._tell_when_served(group))
             tasks.create_task(self._settle())
 
     async def lead(self) -> None:
@@ -158,6 +169,14 @@ class Serving:
         launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_start else ()
         return (caches.pods, caches.nodes, caches.services, *launchers, *self._also)
 
+    async def _watch_room(self) -> None:
+        await self.caches.room.wanted.wait()
+        await self.caches.room.pods.run()
+
+    async def _tell_when_served(self, groups: Cache[Group]) -> None:
+        await groups.wait_synced()
+        self.triggers.gangs()
+
     async def _watch_when_defined(self, kind: "_Kind") -> None:
         changed = asyncio.Event()
 
@@ -174,7 +193,11 @@ class Serving:
         await kind.watch()
 
     def _defined(self, resource: Resource) -> bool:
-        return self.definitions.get("", _definition_name(resource)) is not None
+        """A kind of Kubernetes' own has no definition to be seen: it is tried, and may not be served."""
+        return resource.group in BUILT_IN or self._has(_definition_name(resource))
+
+    def _has(self, definition: str) -> bool:
+        return self.definitions.get("", definition) is not None
 
     def _blind(self) -> bool:
         """Whether we may not look at definitions: then every kind is simply tried."""
@@ -266,8 +289,7 @@ class _Kind:
 
     @property
     def unserved(self) -> bool:
-        """Defined, and not in the version that is ours: somebody else's, perhaps. Others do not wait for
-        it."""
+        """Defined, and not in the version that is ours, or switched off. Others do not wait for it."""
         return isinstance(self.cache.watcher.problem, NotFound)
 
     async def watch(self) -> None:

@@ -20,6 +20,7 @@ from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.operator.whereabouts import Observers
 from argosy.reconcile.initializers import Initializers
 from argosy.reconcile.site import Helper
+from argosy.workload.gangs.volcano import VOLCANO
 
 NAME = "argosy-operator"
 """Of the Lease, the Service and, with `-trust`, the Secret of an operator that was given no other."""
@@ -106,8 +107,9 @@ class Settings:
     webhooks: str = ""
     """The name of the webhook configurations that ask us about AresJobs; empty: nobody does."""
 
-    gangs: bool = True
-    """Watch and make PodGroups. Without them no rights over those are needed, and jobs with a gang wait."""
+    gang_backend: str = VOLCANO.name
+    """Who places gangs, of `workload.gangs.registry.CHOICES`. Rights are needed over its groups only; with
+    `none` over none, and jobs with a gang wait."""
 
     remote_start: bool = True
     """Watch and make accounts and roles of launchers. Without them no rights over those, nor over

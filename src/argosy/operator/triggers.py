@@ -11,12 +11,11 @@ from argosy.engine.cache import Change
 from argosy.engine.codec import Undecodable
 from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Node, Pod, PodGroup
+from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches, in_doubt, is_down
 from argosy.reconcile.run import Reconciler, T
 from argosy.reconcile.status import COUNTS_EVERY
-from argosy.workload.observed import ObservedGroup, observe_group
 
 C = TypeVar("C", bound=Fetchable)
 
@@ -47,7 +46,8 @@ class Triggers:
         self.caches = caches
         self._served: dict[tuple[str, str], _Served] = {}
         caches.when_pod_matters(self._pod)
-        caches.groups.subscribe(self._group)
+        caches.gangs.when_changed(self._owner_of)
+        caches.room.when_freed(self.gangs)
         caches.nodes.subscribe(self._node)
         for children in (caches.services, caches.accounts, caches.rbac_roles, caches.bindings):
             children.subscribe(self._child)
@@ -92,14 +92,10 @@ class Triggers:
         key = Key(meta.namespace, meta.controller.name)
         return served is not None and served.replaces_one(key, meta.labels.get(labels.ROLE, ""))
 
-    def _group(self, change: Change[PodGroup]) -> None:
-        old, new = change.old, change.new
-        if old is not None and new is not None and self._seen(old) == self._seen(new):
-            return
-        self._owner_of(new or old)
-
-    def _seen(self, group: PodGroup) -> ObservedGroup:
-        return observe_group(group, self.caches.handed_on)
+    def gangs(self) -> None:
+        """Something that gangs wait for has come: room, or who places them."""
+        for group, kind, key in tuple(self.caches.gangs.waiting):
+            self._served[group, kind].queue.enqueue(key, POD_PAUSE)
 
     def _child(self, change: Change[C]) -> None:
         if change.new is None:

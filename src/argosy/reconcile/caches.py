@@ -1,7 +1,7 @@
-"""Everything a pass looks at, kept by watches: pods and other children of all jobs, nodes, PodGroups.
+"""Everything a pass looks at, kept by watches: pods and other children of all jobs, nodes, groups.
 
-One cache a kind, shared by all dialects and indexed by the uid of the owning job. PodGroups are watched
-only where the cluster serves them.
+One cache a kind, shared by all dialects and indexed by the uid of the owning job. Groups of gangs are in
+`gangs`, what is free in the cluster in `room`.
 """
 
 from collections import Counter
@@ -15,18 +15,16 @@ from argosy.engine.clock import Clock
 from argosy.engine.objects import Fetchable
 from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Node, Pod, PodGroup, Role, RoleBinding, Service, ServiceAccount
+from argosy.kinds.groups import CoschedulingGroup, KubernetesGroup, VolcanoGroup
+from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.departed import Departed
+from argosy.reconcile.gangs import Gangs
 from argosy.reconcile.memory import Memory
-from argosy.workload.observed import (
-    Observed,
-    ObservedGroup,
-    ObservedPod,
-    observe_group,
-    observe_pod,
-    same_pod,
-)
+from argosy.reconcile.room import FreeRoom
+from argosy.workload.gangs.volcano import VOLCANO
+from argosy.workload.observed import Observed, ObservedPod, observe_pod, same_pod
+from argosy.workload.room import Room
 
 OWNER = "owner"
 NODE = "node"
@@ -40,8 +38,14 @@ NODE_GRACE = 5.0
 """Seconds that a node which pods are on may be missing before it counts as gone."""
 
 
+UNKNOWN_ROOM = 0.5
+"""Seconds until a job asks again what is free, while that is not known."""
+
+
 class Caches:
-    def __init__(self, client: Client, clock: Clock, namespace: str | None = None) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, namespace: str | None = None, gang_backend: str = VOLCANO.name
+    ) -> None:
         self._clock = clock
         self.handed_on: tuple[str, ...] = ()
         """Keys of labels and annotations of pods and groups that the dialects look at."""
@@ -55,7 +59,8 @@ class Caches:
             timings=WatchTimings(gather=PODS_GATHER),
         )
         self.nodes = Cache(client, Node)
-        self.groups = Cache(client, PodGroup, namespace=namespace, labels=OURS, indexes=by_owner)
+        self.gangs = Gangs(client, gang_backend, namespace, OURS)
+        self.room = FreeRoom(client, clock, self.nodes)
         self.services = Cache(client, Service, namespace=namespace, labels=OURS, indexes=by_owner)
         self.accounts = Cache(client, ServiceAccount, namespace=namespace, labels=OURS, indexes=by_owner)
         self.rbac_roles = Cache(client, Role, namespace=namespace, labels=OURS, indexes=by_owner)
@@ -99,8 +104,8 @@ class Caches:
                 self._own = True
                 self.pods.put(obj)
                 self._own = False
-            case PodGroup():
-                self.groups.put(obj)
+            case VolcanoGroup() | KubernetesGroup() | CoschedulingGroup():
+                self.gangs.put(obj)
             case Service():
                 self.services.put(obj)
             case ServiceAccount():
@@ -110,18 +115,22 @@ class Caches:
             case RoleBinding():
                 self.bindings.put(obj)
 
-    def observe(self, uid: str, memory: Memory) -> Observed:
+    def observe(self, uid: str, memory: Memory, *, room: bool = False) -> Observed:
+        """What a pass looks at; what is free in the cluster only for those who ask."""
         pods = self._pods(uid, memory)
         nodes = {pod.node for pod in pods if pod.node}
         absent, memory.absent = frozenset(memory.absent), set()
         memory.look_at = None
+        free = self._room(memory) if room else None
         return Observed(
             pods=pods,
             nodes_down=frozenset(self._down(nodes, memory)),
             nodes_in_doubt=frozenset(name for name in nodes if self._in_doubt(name)),
             children=self._children(uid),
-            group=self._group(uid),
-            group_served=self.groups.synced,
+            group=self.gangs.group(uid),
+            gang_choice=self.gangs.choice,
+            gangs_served=self.gangs.served,
+            room=free,
             absent=absent,
             departed=self._departed.of(uid),
             outcomes=tuple(memory.outcomes.values()),
@@ -141,7 +150,8 @@ class Caches:
         """Each version of a pod is looked at once; passes and triggers share what was seen."""
         old, new = change.old, change.new
         before = self._views.pop(old.metadata.uid, None) if old is not None else None
-        after = observe_pod(new, self.handed_on) if new is not None else None
+        noticed = (before.preempted if before else None) or self._clock.now()
+        after = observe_pod(new, self.handed_on, noticed) if new is not None else None
         if after is not None:
             self._views[after.uid] = after
             if before is not None and same_pod(before, after):
@@ -196,14 +206,15 @@ class Caches:
             (ServiceAccount, self.accounts.by(OWNER, uid)),
             (Role, self.rbac_roles.by(OWNER, uid)),
             (RoleBinding, self.bindings.by(OWNER, uid)),
-            (PodGroup, self.groups.by(OWNER, uid)),
         ):
             _add(found, kind.resource.kind, (one.metadata for one in objects))
-        return found
+        return {**found, **self.gangs.children(uid)}
 
-    def _group(self, uid: str) -> ObservedGroup | None:
-        groups = [one for one in self.groups.by(OWNER, uid) if one.metadata.deletion_timestamp is None]
-        return observe_group(groups[0], self.handed_on) if groups else None
+    def _room(self, memory: Memory) -> Room | None:
+        room = self.room.look()
+        unknown = self._clock.monotonic() + UNKNOWN_ROOM if room is None else None
+        memory.look_at = unknown or self.room.expected_until()
+        return room
 
 
 def is_down(node: Node) -> bool:

@@ -1,20 +1,25 @@
 """The job's children other than pods: bodies with owner, labels and digest, and the types they are fetched
 by."""
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import PodGroup, Role, RoleBinding, Service, ServiceAccount
+from argosy.kinds.groups import GroupKind
+from argosy.kinds.kubernetes import Role, RoleBinding, Service, ServiceAccount
+from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.render import Json, job_labels, owner_reference, role_labels, role_selector
 from argosy.reconcile.sshkeys import key_files
+from argosy.workload.gangs.registry import BACKENDS
 from argosy.workload.model import Workload
-from argosy.workload.plan import EnsureChild, EnsureKeys, EnsurePodGroup, EnsureService
+from argosy.workload.plan import EnsureChild, EnsureKeys, EnsureService
 
-ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | type[PodGroup]
+ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | GroupKind
 
 CHILD_KINDS: Mapping[str, ChildKind] = {
-    kind.resource.kind: kind for kind in (Service, ServiceAccount, Role, RoleBinding, PodGroup)
+    **{kind.resource.kind: kind for kind in (Service, ServiceAccount, Role, RoleBinding)},
+    **{one.group.child: one.group.kind for one in BACKENDS.values() if one.group},
 }
 
 
@@ -26,23 +31,6 @@ def service_body(workload: Workload, action: EnsureService) -> Json:
     if ports := workload.rules.service_ports.get(action.role):
         spec["ports"] = [{"name": name, "port": number} for name, number in ports]
     return child_body(workload, action.name, {"spec": spec}, role=action.role if workload.role_label else "")
-
-
-def group_body(workload: Workload, action: EnsurePodGroup) -> Json:
-    spec: Json = {
-        "minMember": action.min_member,
-        "queue": action.queue,
-        "priorityClassName": action.priority_class,
-    }
-    if action.min_resources:
-        spec["minResources"] = action.min_resources
-    body = child_body(workload, action.name, {"spec": spec})
-    handed, metadata = workload.handed_on, body["metadata"]
-    assert isinstance(metadata, dict)
-    if handed.annotations:
-        metadata["labels"] = {**metadata["labels"], **handed.labels}
-        metadata["annotations"] = dict(handed.annotations)
-    return body
 
 
 def ensured_body(workload: Workload, action: EnsureChild) -> Json:
@@ -66,4 +54,20 @@ def child_body(
     }
     if digest:
         metadata["annotations"] = {labels.DIGEST: digest}
-    return {**body, "metadata": metadata}
+    given = body.get("metadata")
+    return {**body, "metadata": _over(given if isinstance(given, Mapping) else {}, metadata)}
+
+
+def without_old(existing: ObjectMeta, body: Json) -> Json:
+    """The patch that brings an object to the body, and takes away what an earlier body brought."""
+    old = json.loads(existing.annotations.get(labels.UNDO, "{}"))
+    return _over(old, body)
+
+
+def _over(old: Mapping[str, object], new: Mapping[str, object]) -> Json:
+    merged: Json = {**old, **new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            merged[key] = _over(before, value)
+    return merged

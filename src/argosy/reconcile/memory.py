@@ -24,9 +24,9 @@ class Retry(Struct):
 class Memory(Struct):
     uid: str
     """Of the job that this is about; a job made anew under an old name starts afresh."""
-    lowered: tuple[tuple[int, bool, tuple[str | None, ...]], Workload | Problems] | None = None
+    lowered: tuple[tuple[int, bool, dict[str, str]], Workload | Problems] | None = None
     """The job as a workload, with what this was made from: the generation, whether it is being deleted, and
-    the annotations that it hands on."""
+    annotations."""
     outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     """Answers other than success, by kind and name, until the action is tried again."""
     retries: dict[tuple[str, str], Retry] = field(default_factory=dict)

@@ -26,9 +26,9 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, PodGroup, RoleBinding, Secret, Service
+from argosy.kinds.kubernetes import Pod, RoleBinding, Secret, Service
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.children import CHILD_KINDS, ensured_body, group_body, keys_body, service_body
+from argosy.reconcile.children import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import UnrenderableError
 from argosy.reconcile.refusals import MistakeError, mistake
@@ -45,7 +45,6 @@ from argosy.workload.plan import (
     DeletePod,
     EnsureChild,
     EnsureKeys,
-    EnsurePodGroup,
     EnsureService,
     Remark,
 )
@@ -127,8 +126,6 @@ class Performer:
         match action:
             case EnsureService():
                 kind_name, body, role = Service.resource.kind, service_body(workload, action), action.role
-            case EnsurePodGroup():
-                kind_name, body = PodGroup.resource.kind, group_body(workload, action)
             case EnsureChild():
                 kind_name, body = action.kind, ensured_body(workload, action)
             case EnsureKeys():
@@ -149,7 +146,8 @@ class Performer:
                 return found
             # Metadata is merged: labels and annotations that others put there stay.
             guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
-            patch = {**body, "metadata": {**_mapping(body["metadata"]), **guard}}
+            patch = without_old(existing.metadata, body)
+            patch["metadata"] = {**_mapping(patch["metadata"]), **guard}
             self.seen.saw(await self.client.patch(kind, name, patch, namespace))
         return Result.DONE
 

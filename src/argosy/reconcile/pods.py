@@ -8,6 +8,7 @@ from argosy.frameworks.base import Injection
 from argosy.reconcile.render import Json, Mould, Place, mould
 from argosy.reconcile.site import Site
 from argosy.workload.children import account
+from argosy.workload.gangs.registry import BACKENDS
 from argosy.workload.model import Role, Workload
 from argosy.workload.plan import CreatePod
 
@@ -24,17 +25,18 @@ class PodMaker:
         self.site = site
         self.token = token
 
-    def of(self, workload: Workload, inject: Inject) -> "JobPods":
-        return JobPods(self, workload, inject)
+    def of(self, workload: Workload, inject: Inject, gang_backend: str = "") -> "JobPods":
+        return JobPods(self, workload, inject, gang_backend)
 
-    def mould(self, workload: Workload, role: Role, injection: Injection) -> Mould:
+    def mould(self, workload: Workload, role: Role, injection: Injection, gang_backend: str) -> Mould:
+        backend = BACKENDS.get(gang_backend) if workload.gang else None
         return mould(
             self.site,
             workload,
             role,
             injection,
             token=self.token(workload.uid),
-            group=workload.name if workload.gang else "",
+            membership=backend.membership(workload, role.name) if backend else None,
             service_account=account(workload, role.name) if injection.remote_start else "",
         )
 
@@ -42,8 +44,9 @@ class PodMaker:
 class JobPods:
     """The pods of one job, for one pass: what the framework asks for alike in a role is rendered once."""
 
-    def __init__(self, maker: PodMaker, workload: Workload, inject: Inject) -> None:
+    def __init__(self, maker: PodMaker, workload: Workload, inject: Inject, gang_backend: str) -> None:
         self._maker = maker
+        self._gang_backend = gang_backend
         self._workload = workload
         self._inject = inject
         self._moulds: dict[str, tuple[Injection, Mould]] = {}
@@ -64,7 +67,8 @@ class JobPods:
         alike = replace(injection, env={})
         known = self._moulds.get(role.name)
         if known is None or known[0] != alike:
-            known = self._moulds[role.name] = (alike, self._maker.mould(self._workload, role, injection))
+            made = self._maker.mould(self._workload, role, injection, self._gang_backend)
+            known = self._moulds[role.name] = (alike, made)
         return known[1]
 
     def _injection(self, role: Role, index: int) -> Injection:

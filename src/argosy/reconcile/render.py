@@ -20,6 +20,7 @@ from argosy.reconcile.initializers import CACHE_URI
 from argosy.reconcile.site import Site, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
 from argosy.workload.children import keys
+from argosy.workload.gangs.base import Membership
 from argosy.workload.model import Dependency, Restart, Role, Workload
 
 Json = dict[str, object]
@@ -27,7 +28,6 @@ Json = dict[str, object]
 INIT_CONTAINER = "argosy"
 REMOTE_FOLDER = str(PurePosixPath(REMOTE_AGENT).parent)
 SSH_FOLDER = "/root/.ssh"
-GANG_SCHEDULER = "volcano"
 _REMOTE_VOLUME = "argosy-remote"
 _FILES_VOLUME = "argosy-files"
 _SSH_VOLUME = "argosy-ssh"
@@ -83,12 +83,12 @@ def mould(
     injection: Injection,
     *,
     token: str = "",
-    group: str = "",
+    membership: Membership | None = None,
     service_account: str = "",
 ) -> Mould:
     """What pods of a role share, for which the framework asks alike except for the values of variables.
 
-    `group` is the PodGroup of a gang, `service_account` that of remote start.
+    `membership` are what its gang's back end asks for, `service_account` is that of remote start.
     """
     spec = dict(_object(role.template.get("spec")))
     files = _Files(injection.files)
@@ -106,12 +106,19 @@ def mould(
     if service_account and "serviceAccountName" not in spec:
         spec["serviceAccountName"] = service_account
         spec["automountServiceAccountToken"] = True
-    if group and workload.gang:
-        spec.setdefault("schedulerName", GANG_SCHEDULER)
-        if workload.gang.priority_class:
-            spec.setdefault("priorityClassName", workload.gang.priority_class)
-    metadata = _metadata(workload, role, group, files.annotations)
+    if membership:
+        _join(spec, workload, membership)
+    metadata = _metadata(workload, role, membership or Membership(), files.annotations)
     return Mould(workload, role.name, metadata, spec, helpers, init_containers, containers)
+
+
+def _join(spec: Json, workload: Workload, membership: Membership) -> None:
+    """Makes a pod one of its gang; a scheduler or a priority that the user named stay."""
+    if membership.scheduler:
+        spec.setdefault("schedulerName", membership.scheduler)
+    if workload.gang and workload.gang.priority_class:
+        spec.setdefault("priorityClassName", workload.gang.priority_class)
+    spec.update(membership.fields)
 
 
 def owner_reference(workload: Workload) -> Json:
@@ -226,19 +233,20 @@ class _Container(Struct, frozen=True):
         return {**self.written, "env": [*_from_fields(fields), *added, *self.kept]}
 
 
-def _metadata(workload: Workload, role: Role, group: str, annotations: Mapping[str, str]) -> Json:
+def _metadata(workload: Workload, role: Role, membership: Membership, annotations: Mapping[str, str]) -> Json:
     written = _object(role.template.get("metadata"))
-    gang = {labels.POD_GROUP_ANNOTATION: group, labels.TASK_SPEC_ANNOTATION: role.name} if group else {}
     handed = workload.handed_on
     own = {
         key: value for key, value in _object(written.get("labels")).items() if key not in handed.annotations
     }
+    ours = {**handed.labels, **membership.labels, **role_labels(workload, role.name)}
     metadata: Json = {
         "namespace": workload.namespace,
-        "labels": {**own, **handed.labels, **role_labels(workload, role.name)},
+        "labels": {**own, **ours},
         "ownerReferences": [owner_reference(workload)],
     }
-    if together := {**_object(written.get("annotations")), **handed.annotations, **gang, **annotations}:
+    theirs = {**_object(written.get("annotations")), **handed.annotations}
+    if together := {**theirs, **membership.annotations, **annotations}:
         metadata["annotations"] = together
     return metadata
 

@@ -6,6 +6,7 @@ failure twice nor forget why something was done. In a crowd of jobs a Record tha
 pods say themselves may follow later (see `crowd`).
 """
 
+from collections import Counter
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -24,6 +25,7 @@ from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.crowd import Crowd
+from argosy.reconcile.gangs import Waiter
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
@@ -31,6 +33,8 @@ from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
 from argosy.reconcile.takeover import Takeover
 from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, end_invalid, refuse
+from argosy.workload.gangs.own import OWN
+from argosy.workload.gangs.registry import choose
 from argosy.workload.model import Json, Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Emit, Plan
@@ -141,12 +145,13 @@ class Reconciler(Generic[T]):
         if stored is not None:
             self.crowd.record_was_read()
         before = memory.unwritten or stored or await self._inherited(job, lowered)
-        seen = self.caches.observe(job.metadata.uid, memory)
+        seen = self.caches.observe(job.metadata.uid, memory, room=self._needs_room(lowered, before))
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, self._refuse(job, before, lowered, seen, now)
         else:
             workload, plan = lowered, decide(lowered, before, seen, now)
+            self._note_gang(key, lowered, plan)
         written: T | None = job
         if self.crowd.puts_off(before, plan, seen, memory, self.clock.monotonic()):
             memory.unwritten = plan.record
@@ -166,7 +171,8 @@ class Reconciler(Generic[T]):
         for event in self.dialect.events(job, written, plan):
             self.recorder.event(written, event.type, event.reason, event.message)
         if plan.actions:
-            performer = self._performer(workload or self.dialect.remains(job), memory)
+            remains = workload or self.dialect.remains(job)
+            performer = self._performer(remains, memory, plan.record.gang_backend)
             for event in self.dialect.deeds(written, await performer.perform(plan.actions)):
                 self.recorder.event(written, event.type, event.reason, event.message)
         settled = plan.record == before or _settled(workload, plan, seen, now)
@@ -194,11 +200,10 @@ class Reconciler(Generic[T]):
             self.unreadable.cured(key_of(change.new))
 
     def _lower(self, job: T, memory: Memory) -> Workload | Problems:
-        """Lowered once per generation: nothing but the definition, its deletion and what it hands on matters
-        to it."""
+        """Lowered once per generation: nothing but the definition, its deletion and annotations matter to
+        it."""
         meta = job.metadata
-        handed_on = tuple(meta.annotations.get(key) for key in self.dialect.handed_on)
-        version = (meta.generation, meta.deletion_timestamp is not None, handed_on)
+        version = (meta.generation, meta.deletion_timestamp is not None, meta.annotations)
         if memory.lowered is None or memory.lowered[0] != version:
             memory.lowered = (version, self._in_domain(self.dialect.lower(job)))
             memory.forgive()
@@ -210,6 +215,28 @@ class Reconciler(Generic[T]):
         if record is not None and isinstance(lowered, Workload):
             await self.takeover.take(lowered, self.dialect.place)
         return record
+
+    def _needs_room(self, lowered: Workload | Problems, before: Record | None) -> bool:
+        """Whether the pass must know what is free in the cluster: a gang that nobody else places waits."""
+        if isinstance(lowered, Problems) or lowered.gang is None or lowered.suspended:
+            return False
+        chosen = before.gang_backend if before else ""
+        begun = before is not None and (before.began is not None or before.finished is not None)
+        return not begun and (chosen == OWN.name or choose(*self.caches.gangs.choices) == OWN.name)
+
+    def _note_gang(self, key: Key, workload: Workload, plan: Plan) -> None:
+        """A gang that waits is to hear of room; others must count with pods that are made now."""
+        waiting = plan.record.waiting
+        if waiting and waiting.reason in ("Queued", "GangSchedulerMissing"):
+            self.caches.gangs.waiting.add(self._waiter(key))
+        else:
+            self.caches.gangs.waiting.discard(self._waiter(key))
+        made = Counter(action.role for action in plan.actions if isinstance(action, CreatePod))
+        if made and plan.record.gang_backend == OWN.name:
+            self.caches.room.expect(workload, made)
+
+    def _waiter(self, key: Key) -> Waiter:
+        return self.dialect.resource.group, self.dialect.resource.kind, key
 
     def _in_domain(self, lowered: Workload | Problems) -> Workload | Problems:
         if isinstance(lowered, Problems):
@@ -320,7 +347,7 @@ class Reconciler(Generic[T]):
             return end_invalid(self.dialect.remains(job), before, problems, seen, now)
         return refuse(before, problems, meta.generation, now)
 
-    def _performer(self, workload: Workload, memory: Memory) -> Performer:
+    def _performer(self, workload: Workload, memory: Memory, gang_backend: str) -> Performer:
         return Performer(
             self.client,
             self.clock,
@@ -328,7 +355,7 @@ class Reconciler(Generic[T]):
             workload,
             self.dialect.kind,
             memory,
-            self.pods.of(workload, self.dialect.inject).body,
+            self.pods.of(workload, self.dialect.inject, gang_backend).body,
             lambda *place: self.dialect.name(workload, *place),
         )
 
@@ -363,6 +390,7 @@ class Reconciler(Generic[T]):
 
     def _forget(self, key: Key) -> None:
         self.memories.pop(key, None)
+        self.caches.gangs.waiting.discard(self._waiter(key))
         self.statistics.forgotten(self.kind, key)
 
 

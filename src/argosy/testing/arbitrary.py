@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from argosy.kinds.definition import PRESERVE
 from argosy.testing.workloads import NOW
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome, Result
+from argosy.workload.room import FreeNode, Room
 
 Strategy = st.SearchStrategy[object]
 Known = Mapping[str, Strategy]
@@ -115,6 +116,7 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         first_exit_code=st.sampled_from([None, 0, 1, 137]),
         in_place_restarts=st.integers(0, 2),
         disrupted=st.booleans(),
+        preempted=st.sampled_from([None, NOW]),
         held=st.booleans(),
         waiting=st.sampled_from(["", "ImagePullBackOff", "Unschedulable"]),
         created=st.sampled_from([None, NOW]),
@@ -131,8 +133,8 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
     )
     groups = st.builds(
         ObservedGroup,
-        phase=st.sampled_from(["", "Pending", "Inqueue", "Running", "Unknown"]),
-        min_member=st.integers(0, 3),
+        backend=st.sampled_from(["volcano", "kubernetes"]),
+        queued=st.booleans(),
         scheduled=st.booleans(),
         evicted=st.booleans(),
     )
@@ -144,7 +146,9 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         nodes_in_doubt=down,
         children=st.sampled_from([{}, {("Service", "job-worker"): ""}, {("Service", "other"): "x"}]),
         group=st.one_of(st.none(), groups),
-        group_served=st.booleans(),
+        gang_choice=st.sampled_from(["volcano", "own", "auto", "none"]),
+        gangs_served=st.frozensets(st.sampled_from(["volcano", "kubernetes", "own"])),
+        room=st.sampled_from([None, Room(), Room((FreeNode("node-1", {"pods": 2, "cpu": 4000}),))]),
         absent=st.frozensets(st.tuples(names, st.integers(0, 3)), max_size=2),
         outcomes=st.lists(outcomes, max_size=2).map(tuple),
     )

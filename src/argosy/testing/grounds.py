@@ -102,7 +102,8 @@ class ClusterGround:
 
     def install(self) -> None:
         """The operator of this clone, two replicas, under the chart's own account."""
-        command = (str(ARGOSY), "install", "--kubeconfig", str(self.kubeconfig))
+        chosen = ("--set", "gang.backend=auto")
+        command = (str(ARGOSY), "install", "--kubeconfig", str(self.kubeconfig), *chosen)
         commands.run(command, commands.environment(), timeout=180)
 
     def _kubectl(self, *words: str) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from argosy.testing import invariants
 from argosy.testing.workloads import NOW
 from argosy.workload.decide import decide, refuse
+from argosy.workload.gangs.volcano import GROUP
 from argosy.workload.memory import remember, told_by_pods
 from argosy.workload.model import Problem, Problems, Workload
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
@@ -26,7 +27,6 @@ from argosy.workload.plan import (
     DeletePod,
     Emit,
     EnsureChild,
-    EnsurePodGroup,
     EnsureService,
     Plan,
 )
@@ -264,17 +264,11 @@ class World:
             self.children["Service", action.name] = ""
         elif isinstance(action, EnsureChild):
             self.children[action.kind, action.name] = action.digest
-        elif isinstance(action, EnsurePodGroup):
-            self.group = ObservedGroup(
-                phase="Inqueue",
-                min_member=action.min_member,
-                queue=action.queue,
-                priority_class=action.priority_class,
-                scheduled=True,
-            )
+            if action.kind == GROUP.child:
+                self.group = ObservedGroup(scheduled=True)
         elif isinstance(action, DeleteChild):
             self.children.pop((action.kind, action.name), None)
-            if action.kind == "PodGroup":
+            if action.kind == GROUP.child:
                 self.group = None
         elif isinstance(action, DeleteJob):
             self.delete_job()

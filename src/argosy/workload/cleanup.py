@@ -33,8 +33,6 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
     actions += forced
     if every_pod:
         actions += [DeleteChild(kind, name) for kind, name in sorted(seen.children)]
-        if seen.group:
-            actions.append(DeleteChild("PodGroup", workload.name))
     times = (time for time in (gone_at, bare_at) if time and time > now)
     return Plan(record, tuple(actions)).waking(*times, look_again)
 

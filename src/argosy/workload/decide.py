@@ -53,10 +53,13 @@ def _unfinished(
     if said := invalid.refused(workload, before or record, seen):
         return invalid.plan(workload, record, invalid.REFUSED_SPEC, said, seen, now)
     if workload.suspended:
-        return suspend.plan(workload, record, seen, now)
+        return suspend.plan(record, seen, now)
     if workload.announced and _new(before, seen):
         return Plan(replace(record, waiting=None), wake_at=now)
-    record = elastic.resize(workload, suspend.resumed(record, now), now)
+    record = gang.chosen(workload, suspend.resumed(record, now), seen)
+    if waiting := gang.paused(workload, record, seen, now):
+        return _paused(workload, waiting, seen, now)
+    record = elastic.resize(workload, record, now)
     repair = restart.repair(workload, record, seen, now)
     record = elastic.watch(workload, phases.judged(workload, repair.record, seen, now), seen, now)
     outcome = phases.ending(workload, record)
@@ -103,6 +106,14 @@ def _new(before: Record | None, seen: Observed) -> bool:
     return before.waiting is not None and before.waiting.reason in wrong
 
 
+def _paused(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+    """The plan of a job of which nothing is concluded for a while; limits hold all the same."""
+    limit = limits.reached(workload, record, seen, now)
+    if limit.ending:
+        return finish.plan(workload, record, seen, limit.ending, now)
+    return Plan(record).waking(limit.next, gang.pause_ends(seen))
+
+
 def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     """The plan of a job that has not ended: bring its pods to what the record says."""
     gate = gang.gate(workload, record, seen)
@@ -110,7 +121,7 @@ def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime)
     missing = pods.missing(workload, record, seen, now) if gate.open and not idle else pods.Missing()
     if record.began is None and (missing.create or (idle and gate.open)):
         record = phases.begun(record, now)
-    record = _phase(workload, record, seen, now)
+    record = gang.placed(workload, _phase(workload, record, seen, now), seen, now)
     record = waits.waiting(workload, record, seen, gate, missing, now)
     forced, look_again = pods.stuck(seen, now)
     actions = (

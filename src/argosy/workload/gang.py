@@ -1,31 +1,55 @@
-"""All pods are placed together or none is: a PodGroup made before any pod, and a gate.
+"""All pods are placed together or none is: who places them, the gate before the first, what preemption does.
 
-The PodGroup asks the scheduler; whether it was heard is only looked at while the job starts. Once its pods
-have been asked for, a lost one is replaced like any other.
+The back end (`workload.gangs`) is chosen when the job starts and stays the same for its life. Its group asks
+the scheduler; whether it was heard is only looked at while the job starts. Once its pods have been asked for,
+a lost one is replaced like any other.
 """
 
-from datetime import datetime
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from argosy.workload.model import Phase, Workload
+from argosy.kinds import labels
+from argosy.workload import room
+from argosy.workload.gangs.base import DEFAULT_QUEUE, Group
+from argosy.workload.gangs.own import OWN
+from argosy.workload.gangs.registry import BACKENDS, NONE, choose
+from argosy.workload.model import Json, Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
-from argosy.workload.plan import EnsurePodGroup
-from argosy.workload.record import Record
+from argosy.workload.places import all_present
+from argosy.workload.plan import DeleteChild, EnsureChild
+from argosy.workload.record import Cause, Record
 from argosy.workload.times import after
 
-DEFAULT_QUEUE = "default"
-"""Where a group waits that names no queue; said outright, so that a queue which is taken away is left."""
+PREEMPTED = "Preempted"
+PAUSE = timedelta(seconds=60)
+"""How long nothing is decided after a scheduler said that it takes one pod of a group: all may be going."""
 
 
 class Gate(Struct, frozen=True):
-    """Whether pods may be created, else for what they wait; and the group to make or correct."""
+    """Whether pods may be created, else for what they wait; and the group to make, correct or take away."""
 
     open: bool = True
     reason: str = ""
     message: str = ""
-    action: EnsurePodGroup | None = None
+    action: EnsureChild | DeleteChild | None = None
+
+
+def chosen(workload: Workload, record: Record, seen: Observed) -> Record:
+    """The record with the back end of the job's gang, once there is one; a group that is there tells it.
+
+    The choice holds for the life of the job; only one that has not begun is not bound to what went away.
+    """
+    held = record.gang_backend and (record.began or record.gang_backend in seen.gangs_served)
+    if workload.gang is None or held:
+        return record
+    name = seen.group.backend if seen.group else choose(seen.gang_choice, seen.gangs_served)
+    return replace(record, gang_backend=name)
 
 
 def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
@@ -33,25 +57,56 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
     if gang is None:
         return Gate()
     begun = record.began is not None
-    if not seen.group_served:
-        said = (
-            "the cluster does not know PodGroups (scheduling.volcano.sh), which gang placement needs,"
-            " or the operator is installed without gangs; install what is missing, or take spec.gang away"
-        )
-        return Gate(open=begun, reason="GangSchedulerMissing", message=said)
-    group = seen.group
-    wanted = (gang.min_available, gang.queue or DEFAULT_QUEUE, gang.priority_class, gang.min_resources)
-    there = (
-        (group.min_member, group.queue or DEFAULT_QUEUE, group.priority_class, group.min_resources)
-        if group
-        else None
-    )
-    action = None if there == wanted else EnsurePodGroup(workload.name, *wanted)
-    queued = group is None or group.phase in ("", "Pending")
-    if gang.gated and queued and not begun:
+    backend = BACKENDS.get(record.gang_backend)
+    if backend is None or backend.name not in seen.gangs_served:
+        return Gate(open=begun, reason="GangSchedulerMissing", message=_missing(seen.gang_choice))
+    action = _kept_in_step(workload, backend.group, seen, begun) if backend.group else None
+    if begun:
+        return Gate(action=action)
+    if backend is OWN and not (seen.room and room.fits(workload, seen.room)):
+        said = f"waits until {gang.min_available} of its pods fit the free room of ready nodes at once"
+        return Gate(open=False, reason="Queued", message=said)
+    if backend.group and backend.gated and (seen.group is None or seen.group.queued):
         said = f"waits in queue {gang.queue or DEFAULT_QUEUE} to be let in"
         return Gate(open=False, reason="Queued", message=said, action=action)
+    if isinstance(action, DeleteChild):
+        return Gate(open=False, reason="Queued", message="its group is being made anew", action=action)
     return Gate(action=action)
+
+
+def placed(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+    """The record with the time at which the gang was first seen to be placed."""
+    backend = BACKENDS.get(record.gang_backend)
+    if workload.gang is None or backend is None or record.placed or record.began is None:
+        return record
+    if backend.group:
+        done = seen.group is not None and seen.group.scheduled
+    else:
+        on_nodes = sum(1 for pod in all_present(record, seen) if pod.node)
+        done = backend is OWN or on_nodes >= workload.gang.min_available
+    return replace(record, placed=now) if done else record
+
+
+def paused(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record | None:
+    """The record of a job that waits to see whether its whole group is being taken away, if it does."""
+    if workload.gang is None or seen.group is None or seen.group.evicted:
+        return None
+    taken = [pod for pod in all_present(record, seen) if pod.preempted and now < pod.preempted + PAUSE]
+    if not taken:
+        return None
+    said = f"{taken[0].name} was preempted; waits to see whether all of the group goes"
+    since = record.waiting.since if record.waiting and record.waiting.reason == PREEMPTED else now
+    return replace(record, waiting=Cause(PREEMPTED, said, since))
+
+
+def pause_ends(seen: Observed) -> datetime | None:
+    return max((pod.preempted + PAUSE for pod in seen.pods if pod.preempted), default=None)
+
+
+def released(seen: Observed) -> list[DeleteChild]:
+    """Takes the group away, whichever it is."""
+    groups = {one.group.child for one in BACKENDS.values() if one.group}
+    return [DeleteChild(kind, name) for kind, name in sorted(seen.children) if kind in groups]
 
 
 def ending(workload: Workload, record: Record, seen: Observed, now: datetime) -> Ending | datetime | None:
@@ -60,12 +115,53 @@ def ending(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     if gang is None:
         return None
     if seen.group and seen.group.evicted:
-        return Ending(Phase.FAILED, "Preempted", "the scheduler evicted the group of this job")
-    placed = record.ran is not None or (seen.group is not None and seen.group.scheduled)
+        return Ending(Phase.FAILED, PREEMPTED, "the scheduler evicted the group of this job")
+    was_placed = record.ran or record.placed or (seen.group is not None and seen.group.scheduled)
     since = record.began or record.since
-    if gang.timeout is None or placed or since is None or record.phase is Phase.SUSPENDED:
+    if gang.timeout is None or was_placed or since is None or record.phase is Phase.SUSPENDED:
         return None
     if (now - since).total_seconds() >= gang.timeout:
         said = f"{gang.min_available} pods could not be placed together within {gang.timeout:g} s"
         return Ending(Phase.FAILED, "GangTimeout", said)
     return after(since, gang.timeout)
+
+
+def _missing(choice: str) -> str:
+    if choice == NONE:
+        return (
+            "the operator is installed without gangs; set its gang back end (operator.gang.backend),"
+            " or take spec.gang away"
+        )
+    wanted = BACKENDS[choice]
+    return (
+        f"the cluster does not serve {wanted.needs}, by which gangs are placed: {wanted.remedy},"
+        " or set another back end (operator.gang.backend: own needs nothing)"
+    )
+
+
+def _kept_in_step(
+    workload: Workload, group: Group, seen: Observed, begun: bool
+) -> EnsureChild | DeleteChild | None:
+    child = _child(workload, group)
+    there = seen.children.get((child.kind, child.name))
+    if there == child.digest or (there is not None and group.fixed and begun):
+        return None
+    return child if there is None or not group.fixed else DeleteChild(child.kind, child.name)
+
+
+def _child(workload: Workload, group: Group) -> EnsureChild:
+    """The group with the job's annotations. Those that are handed on are there from the first, and are kept
+    in step elsewhere (`handing`)."""
+    spec, handed = group.spec(workload), workload.handed_on
+    apart = (labels.LAST_APPLIED, *handed.keys)
+    own = {key: text for key, text in workload.annotations.items() if key not in apart}
+    undo = {"metadata": {"annotations": dict.fromkeys(own)}, "spec": _nothing(spec)}
+    digest = hashlib.sha256(json.dumps([own, spec], sort_keys=True).encode()).hexdigest()[:16]
+    annotations = {**own, **handed.annotations, labels.UNDO: json.dumps(undo, sort_keys=True)}
+    metadata = {"annotations": annotations, "labels": dict(handed.labels)}
+    return EnsureChild(group.child, workload.name, {"metadata": metadata, "spec": spec}, digest)
+
+
+def _nothing(part: Json) -> Json:
+    """The merge patch that removes every value of this one."""
+    return {key: _nothing(value) if isinstance(value, Mapping) else None for key, value in part.items()}

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from argosy.workload.gangs.registry import BACKENDS
 from argosy.workload.model import HandedOn, Json, Workload
 from argosy.workload.observed import Marks, Observed
 from argosy.workload.plan import Action, DeleteChild, DeletePod, Remark
 from argosy.workload.record import Record
-
-GROUP = "PodGroup"
 
 
 def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[Remark]:
@@ -27,9 +26,10 @@ def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> I
         want = wanted.get(pod.role)
         if want is not None and pod.marks != want and not pod.terminating and pod.uid not in gone:
             yield _remark("Pod", pod.name, pod.uid, pod.marks, want)
-    group, want = seen.group, wanted_marks(given)
-    if group is not None and group.marks != want and GROUP not in gone:
-        yield _remark(GROUP, workload.name, group.uid, group.marks, want)
+    told, want = seen.group, wanted_marks(given)
+    group = BACKENDS[told.backend].group if told else None
+    if told is not None and group is not None and told.marks != want and group.child not in gone:
+        yield _remark(group.child, workload.name, told.uid, told.marks, want)
 
 
 def noted(workload: Workload, record: Record) -> Record:

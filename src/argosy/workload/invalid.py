@@ -65,8 +65,6 @@ def plan(workload: Workload, record: Record, reason: str, said: str, seen: Obser
         if not pod.terminating
     ]
     actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(seen.children))]
-    if seen.group:
-        actions.append(DeleteChild("PodGroup", workload.name))
     since = record.waiting.since if record.waiting else now
     return _lasting(Plan(record, tuple(actions)).waking(look_again), since, workload.limits.ttl.failed, now)
 

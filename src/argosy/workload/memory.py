@@ -13,7 +13,7 @@ from argosy.workload.causes import restarted_in_place
 from argosy.workload.model import Phase, Restart, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import present
-from argosy.workload.plan import CreatePod, Emit, EnsureChild, EnsurePodGroup, EnsureService, Plan
+from argosy.workload.plan import CreatePod, Emit, EnsureChild, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restart import replaces
 from argosy.workload.times import on_this_clock
@@ -42,11 +42,11 @@ def told_by_pods(before: Record | None, plan: Plan, seen: Observed) -> bool:
     if seen.outcomes or not all(isinstance(one, _HARMLESS) for one in plan.actions):
         return False
     if before is None:
-        return _first(plan.record)
+        return _first(plan.record) and not plan.record.gang_backend
     return _without_words(plan.record) == _without_words(before)
 
 
-_HARMLESS = (CreatePod, EnsureService, EnsurePodGroup, EnsureChild, Emit)
+_HARMLESS = (CreatePod, EnsureService, EnsureChild, Emit)
 
 
 def _first(record: Record) -> bool:
@@ -112,6 +112,7 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
         created += 1
     gone = _gone(role, last, done, seen)
     kept = [pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not replaces(role, pod)]
+    taken = {pod.index: 1 for pod in pods if pod.preempted}
     return replace(
         last,
         done=done,
@@ -119,6 +120,7 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
         in_place=_in_place(last, pods),
         gone=gone,
         failed={pod.index: 1 for pod in kept},
+        preempted={**last.preempted, **taken} if taken else last.preempted,
         shape=role.shape,
     )
 

@@ -169,8 +169,6 @@ class Gang(Struct, frozen=True):
     priority_class: str = ""
     timeout: float | None = None
     """Seconds the gang may wait for its place before the job fails."""
-    gated: bool = False
-    """No pod is created before the scheduler let the group in (phase other than Pending)."""
     min_resources: Json = field(default_factory=dict)
     """Resources that must be free before the group is let in."""
 
@@ -242,6 +240,8 @@ class Workload(Struct, frozen=True, dict=True):
     roles_path: str = "spec.roles"
     """Where the roles stand in the object."""
     handed_on: HandedOn = HandedOn()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """The job's own, which its group carries too."""
     role_label: str = ""
     """A label of the dialect's that holds the role, on pods and services."""
     index_label: str = ""

@@ -15,9 +15,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ContainerStatus, Pod, PodGroup, Terminated
+from argosy.kinds.kubernetes import ContainerStatus, Pod, Terminated
 from argosy.kinds.meta import Condition
-from argosy.workload.model import Json, Phase, RolePolicy
+from argosy.workload.model import RolePolicy
+from argosy.workload.room import Room
 
 
 class Marks(Struct, frozen=True):
@@ -65,6 +66,8 @@ class ObservedPod(Struct, frozen=True):
     """Ended by the cluster (eviction, preemption, node shutdown), not by its own program."""
     disruption: str = ""
     """The reason of its condition DisruptionTarget."""
+    preempted: datetime | None = None
+    """When a scheduler said that it takes the pod away for others."""
     held: bool = False
     """Still in an init container."""
     waiting: str = ""
@@ -80,13 +83,11 @@ class ObservedPod(Struct, frozen=True):
 
 
 class ObservedGroup(Struct, frozen=True):
-    """The PodGroup of a gang."""
+    """What a scheduler tells of a gang as a whole."""
 
-    phase: str = ""
-    min_member: int = 0
-    queue: str = ""
-    priority_class: str = ""
-    min_resources: Json = field(default_factory=dict)
+    backend: str = "volcano"
+    queued: bool = False
+    """Waits to be let in."""
     scheduled: bool = False
     evicted: bool = False
     reason: str = ""
@@ -136,8 +137,12 @@ class Observed(Struct, frozen=True, dict=True):
     children: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Digest by (kind, name) of our services, service accounts, roles and the like that exist."""
     group: ObservedGroup | None = None
-    group_served: bool = True
-    """Whether the cluster knows PodGroups at all."""
+    gang_choice: str = "volcano"
+    """Who is to place gangs, as the operator is set up: the name of a back end, `auto` or `none`."""
+    gangs_served: frozenset[str] = frozenset({"volcano"})
+    """The back ends under that choice which this cluster serves."""
+    room: Room | None = None
+    """What is free in the cluster; looked at only for gangs that nobody else places."""
     absent: frozenset[tuple[str, int]] = frozenset()
     """Places (role, index) whose pod the API itself, not a cache, said does not exist (answer to
     ConfirmPod)."""
@@ -169,9 +174,9 @@ class Observed(Struct, frozen=True, dict=True):
         return {name: tuple(pods) for name, pods in roles.items()}
 
 
-def observe_pod(pod: Pod, keys: Sequence[str] = ()) -> ObservedPod | None:
+def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = None) -> ObservedPod | None:
     """The pod as policies see it, with these of its labels and annotations; None if its labels do not say
-    which place it has."""
+    which place it has. `noticed` is the time of a preemption that is told without one."""
     meta, status = pod.metadata, pod.status
     try:
         index = int(meta.labels[labels.INDEX])
@@ -184,6 +189,7 @@ def observe_pod(pod: Pod, keys: Sequence[str] = ()) -> ObservedPod | None:
     first, last = _first_ended(status.container_statuses), _last_exit(status.container_statuses)
     disruption = _disruption(pod)
     waiting, waiting_message = _waiting(pod)
+    preempted = _preempted(pod, noticed)
     return ObservedPod(
         name=meta.name,
         uid=meta.uid,
@@ -206,8 +212,11 @@ def observe_pod(pod: Pod, keys: Sequence[str] = ()) -> ObservedPod | None:
         in_place_restarts=sum(one.restart_count for one in status.container_statuses),
         last_exit_code=last.exit_code if last else None,
         last_out_of_memory=last is not None and last.reason == _OUT_OF_MEMORY,
-        disrupted=disruption is not None or (status.phase == "Failed" and status.reason in _DISRUPTED),
+        disrupted=disruption is not None
+        or preempted is not None
+        or (status.phase == "Failed" and status.reason in _DISRUPTED),
         disruption=disruption.reason if disruption else "",
+        preempted=preempted,
         held=status.phase == "Pending" and _held(status.init_container_statuses),
         waiting=waiting,
         waiting_message=waiting_message,
@@ -230,25 +239,6 @@ def same_pod(one: ObservedPod, other: ObservedPod) -> bool:
     return replace(one, node=other.node, version=other.version) == other
 
 
-def observe_group(group: PodGroup, keys: Sequence[str] = ()) -> ObservedGroup:
-    status = group.status
-    true = {condition.type: condition for condition in status.conditions if condition.status == "True"}
-    telling = true.get("Unschedulable") or true.get("Scheduled")
-    return ObservedGroup(
-        phase=status.phase,
-        min_member=group.spec.min_member,
-        queue=group.spec.queue,
-        priority_class=group.spec.priority_class_name,
-        min_resources=group.spec.min_resources,
-        scheduled="Scheduled" in true or status.phase == Phase.RUNNING,
-        evicted="Evicted" in true,
-        reason=telling.reason if telling else "",
-        message=telling.message if telling else "",
-        uid=group.metadata.uid,
-        marks=marks_of(group.metadata.labels, group.metadata.annotations, keys),
-    )
-
-
 _DISRUPTED = frozenset(
     {"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "Shutdown", "NodeAffinity"}
 )
@@ -259,12 +249,22 @@ _SAME_WAIT = {"ErrImagePull": "ImagePullBackOff"}
 """A node goes back and forth between these; to a reader, and to the status, they are one wait."""
 
 
+_TARGETS = ("DisruptionTarget", "TerminationTarget")
+_PREEMPTED = {
+    ("Ready", "False"): ("Preempted", "Evict"),
+    ("DisruptionTarget", "True"): ("PreemptionByScheduler",),
+}
+"""Conditions by which schedulers tell it, with their reasons: Volcano's, and Kubernetes' own."""
+
+
 def _disruption(pod: Pod) -> Condition | None:
-    """The condition with which Kubernetes marks a pod that it takes away."""
-    return next(
-        (one for one in pod.status.conditions if one.type == "DisruptionTarget" and one.status == "True"),
-        None,
-    )
+    """The condition with which Kubernetes, or Kueue, marks a pod that it takes away."""
+    return next((one for one in pod.status.conditions if one.type in _TARGETS and one.status == "True"), None)
+
+
+def _preempted(pod: Pod, noticed: datetime | None) -> datetime | None:
+    told = (one for one in pod.status.conditions if one.reason in _PREEMPTED.get((one.type, one.status), ()))
+    return next((one.last_transition_time or noticed for one in told), None)
 
 
 def _exit(statuses: list[ContainerStatus]) -> tuple[str, Terminated] | None:

@@ -115,7 +115,8 @@ def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = Fa
     needed = min(role.needed, size)
     ended = counts.succeeded + counts.failed
     if _reached(policy.failed, counts.failed, size):
-        return Verdict(Phase.FAILED, "PodFailed", _failed_words(counts))
+        reason = "Preempted" if counts.bad and counts.bad.index in last.preempted else "PodFailed"
+        return Verdict(Phase.FAILED, reason, _failed_words(counts))
     if _reached(policy.succeeded, counts.succeeded, size):
         return Verdict(Phase.SUCCEEDED)
     if ended >= size and counts.failed:
@@ -130,7 +131,9 @@ def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = Fa
         left = min(size, last.created) - len(counts.lost)
         if left < needed:
             names = words.listed([words.place(role.name, index) for index in counts.lost])
-            return Verdict(Phase.FAILED, "PodMissing", f"{names} went away and is not replaced")
+            taken = all(index in last.preempted for index in counts.lost)
+            reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
+            return Verdict(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
     return Verdict(last.phase, last.reason, last.message)
 
 

@@ -56,16 +56,6 @@ class EnsureService(Struct, frozen=True, tag=True):
     name: str
 
 
-class EnsurePodGroup(Struct, frozen=True, tag=True):
-    """Make the group of the job's pods, or bring it in step."""
-
-    name: str
-    min_member: int
-    queue: str
-    priority_class: str
-    min_resources: Json = field(default_factory=dict)
-
-
 class EnsureChild(Struct, frozen=True, tag=True):
     """Create the object, or replace it if its digest annotation differs. The body has no ownerReference or
     job labels yet."""
@@ -133,7 +123,6 @@ Action = (
     | DeletePod
     | ConfirmPod
     | EnsureService
-    | EnsurePodGroup
     | EnsureChild
     | Remark
     | EnsureKeys

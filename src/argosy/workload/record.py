@@ -93,6 +93,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """1 for every index whose pod has failed and is kept: it is told of once."""
     shape: str = ""
     """Of the definition that its pods are made from; see `Role.shape`."""
+    preempted: Mapping[int, int] = field(default_factory=dict)
+    """1 for every index whose pod a scheduler takes, or took, away for others."""
     unknown: Mapping[str, object] = field(default_factory=dict)
     """Fields written by a later version, kept while the job is not started anew."""
 
@@ -118,6 +120,10 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     finished: datetime | None = None
     began: datetime | None = None
     """When this attempt began: its first pods were asked for."""
+    gang_backend: str = ""
+    """Who places the gang; chosen once, for the life of the job."""
+    placed: datetime | None = None
+    """When the gang was seen to be placed, for the first time since it was last suspended."""
     streak: int = 0
     """Whole-job failures in a row, for the back-off."""
     retry_at: datetime | None = None
@@ -199,7 +205,14 @@ def survived(written: Record, returned: object) -> bool:
 
 _FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"unknown"}
 
-_TALLIES = {"replaced": "replaced", "in_place": "inPlace", "done": "done", "gone": "gone", "failed": "failed"}
+_TALLIES = {
+    "replaced": "replaced",
+    "in_place": "inPlace",
+    "done": "done",
+    "gone": "gone",
+    "failed": "failed",
+    "preempted": "preempted",
+}
 _ROLE_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(RoleRecord)) - {
     "unknown",
     *_TALLIES.values(),

@@ -225,6 +225,7 @@ def _next(
         in_place=in_place,
         in_place_counted=sum(in_place.values()),
         done={index: 1 for index in role.done if index not in gone},
+        preempted={index: 1 for index in role.preempted if index not in gone},
     )
 
 

@@ -8,16 +8,16 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload import words
-from argosy.workload.model import Phase, Workload
+from argosy.workload import gang, words
+from argosy.workload.model import Phase
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Action, DeleteChild, DeletePod, Plan
+from argosy.workload.plan import Action, DeletePod, Plan
 from argosy.workload.pods import stuck
 from argosy.workload.record import Cause, Record
 from argosy.workload.restart import next_attempt
 
 
-def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+def plan(record: Record, seen: Observed, now: datetime) -> Plan:
     if record.phase is not Phase.SUSPENDED:
         record = _suspended(record, seen, now)
     # All of them, not only those of older attempts: a Record that was lost may know of none.
@@ -28,8 +28,7 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
     ]
     forced, look_again = stuck(seen, now)
     actions += forced
-    if seen.group:
-        actions.append(DeleteChild("PodGroup", workload.name))
+    actions += gang.released(seen)
     return Plan(record, tuple(actions)).waking(look_again)
 
 
@@ -56,5 +55,6 @@ def _suspended(record: Record, seen: Observed, now: datetime) -> Record:
         waiting=Cause("Suspended", "until spec.suspend is false", now),
         started=None,
         began=None,
+        placed=None,
         retry_at=None,
     )

@@ -27,7 +27,7 @@ def after(since: datetime, seconds: float) -> datetime | None:
 def on_this_clock(record: Record, now: datetime) -> Record:
     """The record with its times set back as the clock was; the same record if it was not."""
     waiting = record.waiting.since if record.waiting else None
-    facts = [record.since, record.started, record.began, record.ran, record.finished, waiting]
+    facts = [record.since, record.started, record.began, record.ran, record.placed, record.finished, waiting]
     facts += [role.since for role in record.roles.values()]
     latest = max((time for time in facts if time), default=now)
     if latest - now <= TOLERATED:
@@ -43,6 +43,7 @@ def _moved(record: Record, back: timedelta) -> Record:
         started=_earlier(record.started, back),
         began=_earlier(record.began, back),
         ran=_earlier(record.ran, back),
+        placed=_earlier(record.placed, back),
         finished=_earlier(record.finished, back),
         retry_at=_earlier(record.retry_at, back),
         waiting=replace(waiting, since=waiting.since - back) if waiting else None,

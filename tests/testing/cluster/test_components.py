@@ -52,6 +52,14 @@ def test_the_patience_with_silent_nodes_can_be_set(programs: Programs) -> None:
     assert not [flag for flag in told["kube-controller-manager"] if "grace" in flag]
 
 
+def test_gangs_are_on_where_kubernetes_has_them(programs: Programs) -> None:
+    layout = Layout(Path("/c"), 0, NODES)
+    for version, want in (("1.36", 3), ("1.35", 0)):
+        told = components.control_plane(layout, Settings(version), programs, 6443)
+        gates = [flag for flags in told.values() for flag in flags if "GenericWorkload=true" in flag]
+        assert len(gates) == want
+
+
 def test_nodes_have_networks_of_their_own(programs: Programs, tmp_path: Path) -> None:
     layout = Layout(tmp_path, 0, NODES)
     ranges = set()

@@ -85,8 +85,8 @@ def _placed(told: "_Told", workload: Workload, record: Record, seen: Observed) -
     waiting = record.waiting
     if waiting is not None and waiting.reason == MISSING:
         told.say(SCHEDULED, "False", MISSING, in_words(waiting.message), waiting.since)
-    elif seen.group is not None and seen.group.scheduled and not told.is_true(SCHEDULED):
-        told.say(SCHEDULED, "True", SCHEDULED, seen.group.reason)
+    elif record.placed and not told.is_true(SCHEDULED):
+        told.say(SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.placed)
 
 
 def _restarting(told: "_Told", workload: Workload, record: Record, usual: str) -> None:

@@ -191,6 +191,7 @@ class AresJobDialect:
             cleanup=Cleanup(run.clean_pod_policy or Cleanup.ALL),
             suspended=bool(run.suspend),
             deleting=meta.deletion_timestamp is not None,
+            annotations=meta.annotations,
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
             handed_on=_handed_on(meta),
             roles_path="spec.roleSpecs",
@@ -335,7 +336,6 @@ def _gang(run: RunPolicySpec) -> Gang | None:
         policy.min_available,
         policy.queue or "",
         policy.priority_class or "",
-        gated=True,
         min_resources=policy.min_resources or {},
     )
 

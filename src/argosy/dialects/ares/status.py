@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from argosy.dialects.ares.conditions import conditions, in_words
 from argosy.dialects.restarts import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
+from argosy.workload.gang import PREEMPTED
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod, Result
@@ -128,6 +129,8 @@ def _why(
 
 def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed) -> tuple[str, str]:
     """The first of these that is seen, in the order of indexes."""
+    if remembered.reason == PREEMPTED:
+        return PREEMPTED, remembered.message
     pods = sorted(present(record, role.name, seen), key=lambda pod: pod.index)
     live = [pod for pod in pods if not pod.terminating]
     failed = next((pod for pod in live if pod.phase == "Failed"), None)

@@ -19,6 +19,8 @@ from argosy.testing.cluster.layout import DOMAIN, Layout
 from argosy.testing.cluster.pki import Identity
 
 _SOCKET: Final = "unix:///run/containerd/containerd.sock"
+_GANGS: Final = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+"""Switches Kubernetes' own groups of pods on, which it has in this form from 1.36."""
 
 
 class Settings(Struct, frozen=True):
@@ -32,6 +34,11 @@ class Settings(Struct, frozen=True):
     """Seconds of silence after which a node is NotReady; 0: Kubernetes' own."""
     shown: tuple[str, ...] = ()
     """Folders of the machine that pods may mount, wherever they are mounted from themselves."""
+
+    @property
+    def has_gangs(self) -> bool:
+        major, minor = self.version.split(".")[:2]
+        return (int(major), int(minor)) >= (1, 36)
 
 
 def write_identities(layout: Layout, server: str) -> None:
@@ -61,7 +68,7 @@ def control_plane(layout: Layout, settings: Settings, programs: Programs, port: 
             *_apiserver_flags(layout, settings),
         ),
         "kube-controller-manager": _controller_manager_flags(layout, settings),
-        "kube-scheduler": _scheduler_flags(layout),
+        "kube-scheduler": _scheduler_flags(layout, settings),
         "coredns": ("-conf", str(layout.folder / "Corefile")),
     }
     return {name: [str(programs.find(name)), *flags] for name, flags in commands.items()}
@@ -178,10 +185,10 @@ def _apiserver_flags(layout: Layout, settings: Settings) -> tuple[str, ...]:
         # No kube-proxy on the host: webhooks are called at their pods' addresses.
         "--enable-aggregator-routing=true",
     )
-    if not settings.audit:
-        return flags
     policy = f"--audit-policy-file={layout.folder}/audit-policy.json"
-    return (*flags, policy, f"--audit-log-path={layout.logs}/audit.log")
+    audit = (policy, f"--audit-log-path={layout.logs}/audit.log") if settings.audit else ()
+    gangs = (_GANGS, "--runtime-config=scheduling.k8s.io/v1alpha2=true") if settings.has_gangs else ()
+    return (*flags, *gangs, *audit)
 
 
 def _controller_manager_flags(layout: Layout, settings: Settings) -> tuple[str, ...]:
@@ -195,15 +202,17 @@ def _controller_manager_flags(layout: Layout, settings: Settings) -> tuple[str, 
         f"--service-account-private-key-file={keys}/sa.key",
         f"--cluster-signing-cert-file={keys}/ca.crt",
         f"--cluster-signing-key-file={keys}/ca.key",
+        *((_GANGS,) if settings.has_gangs else ()),
     )
     if not settings.node_grace:
         return flags
     return (*flags, f"--node-monitor-grace-period={settings.node_grace}s")
 
 
-def _scheduler_flags(layout: Layout) -> tuple[str, ...]:
+def _scheduler_flags(layout: Layout, settings: Settings) -> tuple[str, ...]:
     own = layout.pki / "kube-scheduler.kubeconfig"
-    return (f"--kubeconfig={own}", "--leader-elect=false", "--secure-port=0")
+    flags = (f"--kubeconfig={own}", "--leader-elect=false", "--secure-port=0")
+    return (*flags, _GANGS) if settings.has_gangs else flags
 
 
 def _corefile(layout: Layout) -> str:

@@ -1,0 +1,1 @@
+"""Who places gangs: one module per back end."""

@@ -1,0 +1,75 @@
+"""Gangs that the operator itself holds back, on the local control plane: acceptance case 53."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from argosy.testing.badday import wait_for
+from argosy.testing.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+SLOT = "example.com/slot"
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane with an operator that places gangs on its own."""
+    running = ControlPlane.up("--nodes", "1", "--no-operator")
+    operator = running.start("operator", "--local", str(running.state.folder), "--gang-backend", "own")
+    try:
+        yield running
+    finally:
+        operator.terminate()
+        operator.communicate(timeout=20)
+        running.down()
+
+
+def offer(plane: ControlPlane, slots: int) -> None:
+    amounts = {SLOT: str(slots)}
+    patch = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+    plane.kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", patch)
+
+
+def gang(name: str) -> str:
+    """Three pods with a slot each, all of which are needed."""
+    limits = {"limits": {SLOT: 1}}
+    main = {"name": "main", "image": "local", "command": ["sleep", "300"], "resources": limits}
+    template = {"spec": {"containers": [main], "terminationGracePeriodSeconds": 0}}
+    spec = {
+        "frameworkType": "custom",
+        "roleSpecs": {"worker": {"replicas": 3, "template": template}},
+        "runPolicy": {"schedulingPolicy": {"minAvailable": 3}},
+    }
+    return json.dumps(
+        {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": name}, "spec": spec}
+    )
+
+
+def told(plane: ControlPlane, name: str, path: str) -> str:
+    return plane.kubectl("get", "aj", name, "-o", f"jsonpath={path}").stdout
+
+
+def pods(plane: ControlPlane) -> list[str]:
+    return plane.kubectl("get", "pods", "-o", "name").stdout.split()
+
+
+def test_53_a_gang_waits_until_it_fits(plane: ControlPlane) -> None:
+    """minAvailable 3, room for 2 pods -> no pods, job Pending; room for 3 -> all pods at once, Scheduled
+    True. The next takes the room that the first leaves."""
+    described = lambda: plane.kubectl("describe", "aj,nodes").stdout  # noqa: E731
+    waits = "{.status.argosy.waiting.reason}"
+    scheduled = '{.status.conditions[?(@.type=="Scheduled")].status}'
+    offer(plane, 2)
+    plane.kubectl("apply", "-f", "-", stdin=gang("first"))
+    wait_for(lambda: told(plane, "first", waits) == "Queued", described, 60)
+    assert (pods(plane), told(plane, "first", "{.status.phase}")) == ([], "Pending")
+    assert told(plane, "first", scheduled) == ""
+    offer(plane, 3)
+    wait_for(lambda: told(plane, "first", "{.status.phase}") == "Running", described, 60)
+    assert (len(pods(plane)), told(plane, "first", scheduled)) == (3, "True")
+    plane.kubectl("apply", "-f", "-", stdin=gang("second"))
+    wait_for(lambda: told(plane, "second", waits) == "Queued", described, 60)
+    plane.kubectl("delete", "aj", "first")
+    wait_for(lambda: told(plane, "second", "{.status.phase}") == "Running", described, 60)
