@@ -1,4 +1,4 @@
-"""Acceptance cases 51 and 52: the commands of AresOperator's README, from `deploy/ares`, without Volcano.
+"""Acceptance cases 51, 52 and 54: the commands of AresOperator's README, from `deploy/ares`, without Volcano.
 
 In the order in which they stand: each test goes on from where the one before it left the cluster.
 """
@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
 FOLDER = Path(__file__).parents[2] / "deploy" / "ares"
 APPLIED = ("build/crd/.", "build/observer.yaml", "build/operator.yaml")
 BEFORE_THE_CRD = ("build/crd/00-namespace.yaml", "build/crd/20-rights.yaml", *APPLIED[1:])
+SAMPLES = sorted((FOLDER / "config/samples").glob("*.yaml"))
 HOME, BESIDE = "ares-jobs", "argosy-beside"
 ALL = {"ares-operator": 1, "ares-observer": 2}
 Json = dict[str, object]
@@ -112,6 +113,18 @@ def test_a_job_waits_by_the_observers_and_runs(applied: RunningCluster) -> None:
     put(applied, waiting_job("by-name"))
     until(applied, "by-name", "Succeeded")
     assert asked_at(applied, "by-name-launcher-0") == "https://ares-observer.ares"
+
+
+def test_54_every_sample_without_a_gang_runs_with_an_image(applied: RunningCluster) -> None:
+    """`${IMAGE}` replaced -> applied without a validation error, not InvalidDefinition, reaches Running"""
+    jobs = [sample(path.stem) for path in SAMPLES if "minAvailable" not in path.read_text()]
+    names = [str(cast("Json", job["metadata"])["name"]) for job in jobs]
+    assert len(names) == 5
+    for job in jobs:
+        put(applied, job)
+    for name in names:
+        until(applied, name, "Running")
+    applied.kubectl("delete", "aj", "-n", HOME, *names)
 
 
 def test_in_the_network_of_its_node_a_pod_asks_by_address(applied: RunningCluster) -> None:
