@@ -30,8 +30,8 @@ LEAST_WRITES_ARE = "its pods, a service, an event, and a status before and after
 
 
 def measure() -> Iterator[Figure]:
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder, _server(Path(folder)) as server:
-        asyncio.run(_prepare(server))
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, any_server(Path(folder)) as server:
+        asyncio.run(prepare(server))
         with simulator(server):
             spent, bounds = [], []
             with operator(server, "--no-leader-elect") as process:
@@ -50,7 +50,8 @@ def measure() -> Iterator[Figure]:
 
 
 @contextlib.contextmanager
-def _server(folder: Path) -> Iterator[Server]:
+def any_server(folder: Path) -> Iterator[Server]:
+    """A real kube-apiserver where one has been built, else our own."""
     try:
         find("kube-apiserver")
     except MissingAsset as missing:
@@ -62,7 +63,7 @@ def _server(folder: Path) -> Iterator[Server]:
             yield server
 
 
-async def _prepare(server: Server) -> None:
+async def prepare(server: Server) -> None:
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
         await install(client)
         await client.apply(ServiceAccount, {"metadata": {"name": "default"}}, "default", force=True)

@@ -108,7 +108,8 @@ def starting_operator(server: Server, *options: str, core: int | None = None) ->
     """An operator whose process has just been started."""
     health = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "argosy", "operator", "--kubeconfig", str(server.kubeconfig), *options]
-    command += ["--endpoint", f"127.0.0.1:{free_port()}"]
+    endpoint = free_port()
+    command += ["--endpoint", f"127.0.0.1:{endpoint}", "--advertise-url", f"https://localhost:{endpoint}"]
     command += ["--metrics-bind-address", health, "--health-probe-bind-address", health]
     log = server.folder / "logs" / "operator.log"
     with log.open("ab") as output, running(command, stderr=output.fileno(), core=core) as process:
@@ -153,13 +154,19 @@ def simulator(server: Server, nodes: int = 100) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running(command: list[str], core: int | None = None, **pipes: int) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str],
+    core: int | None = None,
+    environment: Mapping[str, str] | None = None,
+    **pipes: int,
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process for the duration of a with block, pinned to a core if one is named."""
     with subprocess.Popen(
         command,
         stdin=pipes.get("stdin"),
         stdout=pipes.get("stdout", subprocess.DEVNULL),
         stderr=pipes.get("stderr"),
+        env={**os.environ, **(environment or {})},
         cwd=ROOT,
     ) as process:
         try:

@@ -1,0 +1,210 @@
+"""How soon others hear of what happened: pods that wait for a role, and the status of jobs on a lost node.
+
+Against a real kube-apiserver where one has been built, else against our own. Nobody runs the pods: their
+statuses, and the node's, are written here, so that the moment of each is known.
+"""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from argosy.engine.cache import Cache, Change
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds.kubernetes import Node, Pod
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.testing.servers import Server
+from argosy.testing.until import until
+from bench.figures import Figure
+from bench.load import per_second
+from bench.operator import any_server, prepare
+from bench.parts import operator, running
+
+NAMESPACE = "default"
+NODE = "lost"
+
+
+class Sizes(Struct, frozen=True):
+    waiting: int = 500
+    """Pods that wait for a role at once."""
+    jobs: int = 100
+    """Jobs with a pod on the node that is lost."""
+    rounds: int = 3
+
+
+def measure() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, any_server(Path(folder)) as where:
+        yield from measured(where, Sizes())
+
+
+def measured(where: Server, sizes: Sizes) -> Iterator[Figure]:
+    asyncio.run(prepare(where))
+    with operator(where, "--no-leader-elect"):
+        released = sorted(asyncio.run(_released(where, sizes.waiting, turn)) for turn in range(sizes.rounds))
+        told = sorted(asyncio.run(_told(where, sizes.jobs, turn)) for turn in range(sizes.rounds))
+    bound = min(_bare_release(sizes.waiting) for _ in range(sizes.rounds))
+    bound_is = f"{sizes.waiting} threads let go by bare sockets"
+    yield Figure("release_s", released[sizes.rounds // 2], "s", bound, bound_is, 0.5)
+    bound = asyncio.run(_bare_writes(where, sizes.jobs))
+    bound_is = f"{sizes.jobs} statuses written by a bare client"
+    yield Figure("node_down_s", told[sizes.rounds // 2], "s", bound, bound_is, 1.0)
+
+
+async def _released(where: Server, waiting: int, turn: int) -> float:
+    """Seconds from when the last pod of a role runs to when the last of those that wait for it is let go."""
+    name = f"release-{turn}"
+    first = {"replicas": 2, "template": _template()}
+    then = {"replicas": waiting, "template": _template(), "dependsOn": [{"role": "first"}]}
+    spec = {"framework": "custom", "roles": {"first": first, "then": then}}
+    async with Client(Connection.from_kubeconfig(where.kubeconfig)) as client:
+        await client.create(TrainingRun, {"metadata": {"name": name}, "spec": spec}, NAMESPACE)
+        await until(lambda: _exist(client, name, waiting + 2), "all pods are there", 120)
+        environment = await _environment(client, f"{name}-then-0")
+        await _runs(client, f"{name}-first-0")
+        command = [sys.executable, "-m", "bench.waiters", str(waiting), "first"]
+        with running(command, stdout=subprocess.PIPE, environment=environment) as waiters:
+            assert waiters.stdout is not None
+            line = await asyncio.to_thread(waiters.stdout.readline)
+            assert line == b"waiting\n", line
+            await _runs(client, f"{name}-first-1")
+            began = time.monotonic()
+            moments = (await asyncio.to_thread(waiters.stdout.read)).split()
+        assert len(moments) == waiting, f"only {len(moments)} were let go"
+        await client.delete(TrainingRun, name, NAMESPACE)
+        await client.request("DELETE", f"{Pod.resource.path(None, NAMESPACE)}?gracePeriodSeconds=0")
+    return max(map(float, moments)) - began
+
+
+async def _told(where: Server, jobs: int, turn: int) -> float:
+    """Seconds from the change of a node's condition to when the last job with a pod on it has told so."""
+    names = [f"lost-{turn}-{number}" for number in range(jobs)]
+    told: dict[str, float] = {}
+
+    def changed(change: Change[TrainingRun]) -> None:
+        if change.new is not None and "does not answer" in change.new.status.message:
+            told.setdefault(change.new.metadata.name, time.monotonic())
+
+    async with Client(Connection.from_kubeconfig(where.kubeconfig)) as client:
+        await client.apply(Node, {"metadata": {"name": NODE}}, force=True)
+        await _ready(client, "True")
+        await per_second(jobs, lambda number: client.create(TrainingRun, _on_node(names[number]), NAMESPACE))
+        await until(lambda: _exist(client, names[-1], 1), "its pod is there", 120)
+        await per_second(jobs, lambda number: _runs(client, f"{names[number]}-worker-0"))
+        await until(lambda: _running(client, names), "all jobs run", 120)
+        watched = Cache(client, TrainingRun, namespace=NAMESPACE)
+        watched.subscribe(changed)
+        watching = asyncio.create_task(watched.run())
+        await watched.wait_synced()
+        await _ready(client, "Unknown")
+        began = time.monotonic()
+        await until(lambda: _is(len(told) == jobs), "all jobs have told", 60)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    return max(told.values()) - began
+
+
+def _on_node(name: str) -> dict[str, object]:
+    policy = {"failed": "AnyPod", "nodeDownAsFailed": True}
+    worker = {"replicas": 1, "policy": policy, "template": _template(nodeName=NODE)}
+    return {"metadata": {"name": name}, "spec": {"framework": "custom", "roles": {"worker": worker}}}
+
+
+def _template(**more: object) -> dict[str, object]:
+    container = {"name": "main", "image": "local", "command": ["train"]}
+    return {"spec": {"containers": [container], "automountServiceAccountToken": False, **more}}
+
+
+async def _runs(client: Client, pod: str) -> None:
+    await until(lambda: _there(client, pod), f"{pod} is there", 120)
+    body = {"status": {"phase": "Running"}}
+    await client.patch(Pod, pod, body, NAMESPACE, subresource="status")
+
+
+async def _ready(client: Client, status: str) -> None:
+    conditions = [{"type": "Ready", "status": status, "reason": "Bench"}]
+    await client.patch(Node, NODE, {"status": {"conditions": conditions}}, subresource="status")
+
+
+async def _there(client: Client, pod: str) -> bool:
+    found = await client.list(Pod, NAMESPACE, fields=f"metadata.name={pod}")
+    return bool(found.items)
+
+
+async def _exist(client: Client, job: str, count: int) -> bool:
+    return len((await client.list(Pod, NAMESPACE, labels=f"argosy.dev/job={job}")).items) == count
+
+
+async def _running(client: Client, names: list[str]) -> bool:
+    runs = {run.metadata.name: run.status.phase for run in (await client.list(TrainingRun, NAMESPACE)).items}
+    return all(runs.get(name) == "Running" for name in names)
+
+
+async def _is(fact: bool) -> bool:
+    return fact
+
+
+async def _environment(client: Client, pod: str) -> Mapping[str, str]:
+    """What the helper in the pod's init container is told."""
+    body = await client.request("GET", Pod.resource.path(pod, NAMESPACE))
+    (container,) = msgspec.json.decode(body, type=_HelpedPod).spec.init_containers
+    return {variable.name: variable.value for variable in container.env}
+
+
+class _Variable(Struct):
+    name: str
+    value: str = ""
+
+
+class _Helper(Struct):
+    env: list[_Variable]
+
+
+class _HelpedSpec(Struct, rename="camel"):
+    init_containers: list[_Helper]
+
+
+class _HelpedPod(Struct):
+    spec: _HelpedSpec
+
+
+def _bare_release(count: int) -> float:
+    """The bound: as many threads that wait for a byte, and one that sends it to each."""
+    pairs = [socket.socketpair() for _ in range(count)]
+    released: list[float] = []
+
+    def wait(end: socket.socket) -> None:
+        end.recv(1)
+        released.append(time.monotonic())
+
+    threads = [threading.Thread(target=wait, args=(ours,)) for ours, _ in pairs]
+    for thread in threads:
+        thread.start()
+    began = time.monotonic()
+    for _, theirs in pairs:
+        theirs.send(b"x")
+    for thread in threads:
+        thread.join()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+    return max(released) - began
+
+
+async def _bare_writes(where: Server, jobs: int) -> float:
+    """The bound: as many statuses, written by a client that has nothing to find out."""
+    async with Client(Connection.from_kubeconfig(where.kubeconfig)) as client:
+        names = [run.metadata.name for run in (await client.list(TrainingRun, NAMESPACE)).items][:jobs]
+        body = {"status": {"message": "its node does not answer"}}
+        write = lambda number: client.patch(  # noqa: E731
+            TrainingRun, names[number], body, NAMESPACE, subresource="status"
+        )
+        return len(names) / await per_second(len(names), write, 64)
