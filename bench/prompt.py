@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -86,19 +86,19 @@ async def _released(where: Server, waiting: int, turn: int) -> float:
 
 async def _told(where: Server, jobs: int, turn: int) -> float:
     """Seconds from the change of a node's condition to when the last job with a pod on it has told so."""
-    names = [f"lost-{turn}-{number}" for number in range(jobs)]
+    names = {f"lost-{turn}-{number}" for number in range(jobs)}
     told: dict[str, float] = {}
 
     def changed(change: Change[TrainingRun]) -> None:
-        if change.new is not None and "does not answer" in change.new.status.message:
-            told.setdefault(change.new.metadata.name, time.monotonic())
+        run = change.new
+        if run is not None and run.metadata.name in names and "does not answer" in run.status.message:
+            told.setdefault(run.metadata.name, time.monotonic())
 
     async with Client(Connection.from_kubeconfig(where.kubeconfig)) as client:
         await client.apply(Node, {"metadata": {"name": NODE}}, force=True)
         await _ready(client, "True")
-        await per_second(jobs, lambda number: client.create(TrainingRun, _on_node(names[number]), NAMESPACE))
-        await until(lambda: _exist(client, names[-1], 1), "its pod is there", 120)
-        await per_second(jobs, lambda number: _runs(client, f"{names[number]}-worker-0"))
+        await asyncio.gather(*(client.create(TrainingRun, _on_node(name), NAMESPACE) for name in names))
+        await asyncio.gather(*(_runs(client, f"{name}-worker-0") for name in names))
         await until(lambda: _running(client, names), "all jobs run", 120)
         watched = Cache(client, TrainingRun, namespace=NAMESPACE)
         watched.subscribe(changed)
@@ -143,7 +143,7 @@ async def _exist(client: Client, job: str, count: int) -> bool:
     return len((await client.list(Pod, NAMESPACE, labels=f"argosy.dev/job={job}")).items) == count
 
 
-async def _running(client: Client, names: list[str]) -> bool:
+async def _running(client: Client, names: Iterable[str]) -> bool:
     runs = {run.metadata.name: run.status.phase for run in (await client.list(TrainingRun, NAMESPACE)).items}
     return all(runs.get(name) == "Running" for name in names)
 

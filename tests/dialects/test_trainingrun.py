@@ -6,7 +6,7 @@ from argosy.dialects.trainingrun import TrainingRunDialect
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
 from argosy.testing.workloads import NOW, later, pod, pods, seen
 from argosy.workload.decide import decide, refuse
-from argosy.workload.model import Gang, Phase, Problems, Restart, Scope, Workload
+from argosy.workload.model import Gang, Ladder, Phase, Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed, Outcome, Result
 
 DIALECT = TrainingRunDialect()
@@ -126,6 +126,14 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(roles={"a": {"replicas": 99_999}, "b": {}}),
         "spec.roles: 100000 pods in all are not possible; must be at most 99999",
     ),
+    "a ladder where a lost pod starts all anew": (
+        run(framework="jax", limits={"ladder": {"pod": 1}}),
+        "spec.limits.ladder: a lost pod starts the job anew with jax; there is nothing to climb",
+    ),
+    "a ladder beside a restart scope": (
+        run(restartScope="Pod", limits={"ladder": {"pod": 1}}),
+        "spec.limits.ladder: restartScope says what starts anew; take one of them away",
+    ),
     "a framework's own demand": (run(framework="mpi"), "spec.roles: framework mpi needs a role 'launcher'"),
 }
 
@@ -135,6 +143,16 @@ def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
     found = DIALECT.lower(obj)
     assert isinstance(found, Problems)
     assert str(found).startswith(want)
+
+
+def test_a_ladder_lets_nodes_restart_containers() -> None:
+    restarts = {"a": "OnFailure", "b": "ExitCode", "c": "Always"}
+    roles: dict[str, object] = {name: {"restart": policy} for name, policy in restarts.items()}
+    climbing = lowered(run(roles=roles, limits={"ladder": {"container": 2, "pod": 1}}))
+    assert climbing.limits.ladder == Ladder(container=2, pod=1)
+    assert [role.in_place for role in climbing.roles.values()] == ["OnFailure", "Never", "Always"]
+    plain = lowered(run(roles=roles))
+    assert [role.in_place for role in plain.roles.values()] == ["Never", "Never", "Always"]
 
 
 def test_a_name_at_the_limit() -> None:

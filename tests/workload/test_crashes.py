@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from argosy.testing.workloads import role, workload
 from argosy.testing.world import World
 from argosy.workload.causes import Why
-from argosy.workload.model import Gang, Limits, Resize, Restart, Rules, Scope, Workload
+from argosy.workload.model import Gang, Ladder, Limits, Resize, Restart, Rules, Scope, Workload
 from argosy.workload.record import Record, decode
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
@@ -42,6 +42,15 @@ def failed(scope: Scope) -> World:
 def deleted() -> World:
     world = running(job())
     world.remove(world.pods["job-worker-1"])
+    return world
+
+
+def climbing(ladder: Ladder) -> World:
+    """A place that has failed once fails again."""
+    world = running(replace(job(), limits=Limits(restarts=5, ladder=ladder)))
+    world.fail(world.pods["job-worker-1"], 1)
+    world.settle()
+    world.fail(world.pods["job-worker-1"], 1)
     return world
 
 
@@ -88,6 +97,8 @@ SCENES: dict[str, Callable[[], World]] = {
     "a preempted pod": preempted,
     "containers restarted in their place": restarted_in_place,
     "a failed pod": lambda: failed(Scope.POD),
+    "a failure that climbs to the role": lambda: climbing(Ladder(pod=1)),
+    "a failure that climbs to the job": lambda: climbing(Ladder(pod=1, role=0)),
     "a failed pod whose role starts anew": lambda: failed(Scope.ROLE),
     "a failed pod whose job starts anew": lambda: failed(Scope.JOB),
     "a role that grows": lambda: resized(5, Resize.LIVE),

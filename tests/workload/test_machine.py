@@ -16,6 +16,7 @@ from argosy.workload.model import (
     Cleanup,
     Elastic,
     Gang,
+    Ladder,
     Limits,
     Phase,
     Resize,
@@ -47,6 +48,7 @@ class Life(RuleBasedStateMachine):
         restarts=st.sampled_from([0, 2, None]),
         two_roles=st.booleans(),
         node_down_as_failed=st.booleans(),
+        ladder=st.sampled_from([Ladder(), Ladder(1, 1, 1), Ladder(pod=0)]),
         running=st.booleans(),
     )
     def begin(
@@ -60,6 +62,7 @@ class Life(RuleBasedStateMachine):
         restarts: int | None,
         two_roles: bool,
         node_down_as_failed: bool,
+        ladder: Ladder,
         running: bool,
     ) -> None:
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
@@ -73,7 +76,7 @@ class Life(RuleBasedStateMachine):
                 workers,
                 *chief,
                 rules=rules,
-                limits=Limits(restarts=restarts),
+                limits=Limits(restarts=restarts, ladder=ladder),
                 gang=Gang(3) if gang else None,
                 cleanup=cleanup,
             )
@@ -246,7 +249,9 @@ class Life(RuleBasedStateMachine):
         if record is None or self.wiped:
             return
         assert record.restarts <= len(self.world.failed) + self.in_place
-        if self._wanted().rules.restart_scope is Scope.POD and record.attempt == 1 and not self.in_place:
+        wanted = self._wanted()
+        climbs = wanted.limits.ladder != Ladder() or wanted.rules.restart_scope is not Scope.POD
+        if not climbs and record.attempt == 1 and not self.in_place:
             replaced = sum(sum(one.replaced.values()) for one in record.roles.values())
             assert replaced == record.restarts + record.disruptions
 
@@ -262,6 +267,18 @@ class Life(RuleBasedStateMachine):
         deleted = Counter((role, index) for role, index, _ in self.world.deleted)
         assert Counter((one.role, one.index) for one in taken) <= deleted
         assert not told[Why.CONTAINER], "the word is for metrics"
+
+    @invariant()
+    def nothing_climbs_beyond_its_ladder(self) -> None:
+        record = self._record()
+        if record is None or self.wiped:
+            return
+        wanted = self._wanted()
+        most = wanted.limits.ladder.role
+        for one in record.roles.values():
+            assert not one.climbed or wanted.rules.restart_scope is Scope.POD
+            assert most is None or one.climbed <= most
+            assert sum(one.failures.values()) <= record.restarts
 
     def _converged(self, wanted: Workload, record: Record) -> None:
         pods = self.world.pods.values()

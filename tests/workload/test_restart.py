@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW, later, pod, role, seen, workload
 from argosy.workload import restart
-from argosy.workload.model import Limits, Phase, Restart, Rules, Scope
+from argosy.workload.model import Ladder, Limits, Phase, Restart, Rules, Scope
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
@@ -132,6 +132,110 @@ def test_repair(case: Case) -> None:
     begun_anew = after.restarts - case.used + after.disruptions > 0
     assert begun_anew == (after.phase is Phase.RESTARTING)
     assert restart.repair(job, after, view, later(6)).record.restarted == after.restarted, "told once"
+
+
+class Climb(Struct):
+    """A place that has failed so often in a row, in a role that was started anew so often."""
+
+    ladder: Ladder
+    pod: ObservedPod
+    failures: int = 0
+    climbed: int = 0
+    ran: float = 60
+    used: int = 0
+    want_rung: str = "Pod"
+    want_failures: dict[int, int] = {}
+    want_climbed: int = 0
+    want_attempt: int = 1
+    want_restarts: int = 1
+    want_wait: float | None = None
+    want_ending: str = ""
+
+
+FAILED = pod(2, "Failed", exit_code=1)
+RUNGS = Ladder(container=2, pod=2, role=1)
+CLIMBS = {
+    "without a ladder nothing climbs": Climb(Ladder(), FAILED, failures=9, want_failures={2: 9}),
+    "a rung bears as many failures as it says": Climb(RUNGS, FAILED, failures=1, want_failures={2: 2}),
+    "one more starts the role anew": Climb(RUNGS, FAILED, failures=2, want_rung="Role", want_climbed=1),
+    "a role that was started anew too often takes the job": Climb(
+        RUNGS, FAILED, failures=2, climbed=1, want_rung="Job", want_attempt=2
+    ),
+    "a job that has no more restarts fails on any rung": Climb(
+        RUNGS,
+        FAILED,
+        failures=2,
+        climbed=1,
+        used=3,
+        want_rung="",
+        want_restarts=3,
+        want_climbed=1,
+        want_failures={2: 2},
+        want_ending="RestartsExhausted",
+    ),
+    "each time that a role is started anew there is a longer pause": Climb(
+        Ladder(pod=0, role=5), FAILED, climbed=2, want_rung="Role", want_climbed=3, want_wait=20
+    ),
+    "without a number for roles the job is never reached": Climb(
+        Ladder(pod=0), FAILED, climbed=7, want_rung="Role", want_climbed=8, want_wait=300
+    ),
+    "a pod that lived long begins at the bottom": Climb(
+        RUNGS, replace(FAILED, created=later(-700)), failures=2, want_failures={2: 1}
+    ),
+    "so does a role that ran long": Climb(
+        RUNGS, FAILED, failures=2, climbed=1, ran=700, want_rung="Role", want_climbed=1
+    ),
+    "an eviction climbs nothing": Climb(
+        RUNGS, pod(2, "Failed", disrupted=True), failures=2, want_failures={2: 2}, want_restarts=0
+    ),
+    "a node may restart containers as often as the rung bears": Climb(
+        RUNGS, pod(2, in_place_restarts=2, last_exit_code=1), want_rung="", want_restarts=0
+    ),
+    "a pod whose containers were restarted too often is replaced, and counted no second time": Climb(
+        RUNGS, pod(2, in_place_restarts=3, last_exit_code=1), want_failures={2: 1}, want_restarts=0
+    ),
+    "pods whose containers crash climb on": Climb(
+        RUNGS,
+        pod(2, in_place_restarts=3, last_exit_code=1),
+        failures=2,
+        want_rung="Role",
+        want_climbed=1,
+        want_restarts=0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CLIMBS.values(), ids=CLIMBS.keys())
+def test_climbing(case: Climb) -> None:
+    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=3, ladder=case.ladder))
+    last = RoleRecord(
+        phase=Phase.RUNNING,
+        since=later(-case.ran),
+        size=3,
+        created=3,
+        failures={2: case.failures} if case.failures else {},
+        climbed=case.climbed,
+    )
+    record = Record(restarts=case.used, began=NOW, roles={"worker": last})
+    repair = restart.repair(job, record, seen(pod(0), pod(1), case.pod), NOW)
+    after, worker = repair.record, repair.record.role("worker")
+    assert [one.rung for one in after.restarted] == ([case.want_rung] if case.want_rung else [])
+    assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
+    assert (worker.failures, worker.climbed) == (case.want_failures, case.want_climbed)
+    if case.want_rung == "Role":
+        assert worker.replaced == {0: 1, 1: 1, 2: 1}
+        assert worker.retry_at == (later(case.want_wait) if case.want_wait else None)
+    assert (repair.ending.reason if repair.ending else "") == case.want_ending
+
+
+def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
+    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=5, ladder=RUNGS))
+    record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    crashing = pod(2, in_place_restarts=3, last_exit_code=1, node="node-3")
+    after = restart.repair(job, record, seen(crashing), NOW).record
+    assert after.message == (
+        "worker-2 failed (exit 1) on node-3; replacing it after 3 restarts in its place, 3 of 5 restarts used"
+    )
 
 
 def test_the_message_says_who_how_where_and_what_is_left() -> None:

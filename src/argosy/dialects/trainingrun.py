@@ -40,6 +40,7 @@ from argosy.workload.model import (
     Elastic,
     Gang,
     Json,
+    Ladder,
     Limits,
     Phase,
     Problem,
@@ -80,7 +81,7 @@ class TrainingRunDialect:
         if wrong:
             return Problems(tuple(wrong))
         workload = framework.defaults(_plain(obj))
-        problems = _role_problems(workload) or list(framework.check(workload))
+        problems = _role_problems(workload) or _scope_problems(obj) or list(framework.check(workload))
         if problems:
             return Problems(tuple(problems))
         rules = framework.rules(workload)
@@ -175,6 +176,7 @@ class TrainingRunDialect:
 def _plain(obj: TrainingRun) -> Workload:
     """The workload as written, before the framework fills in what was left out."""
     spec, meta = obj.spec, obj.metadata
+    limits = _limits(spec.limits)
     return Workload(
         kind=obj.resource.kind,
         api_version=obj.resource.api_version,
@@ -183,9 +185,9 @@ def _plain(obj: TrainingRun) -> Workload:
         uid=meta.uid,
         generation=meta.generation,
         framework=spec.framework,
-        roles={name: _role(name, role) for name, role in spec.roles.items()},
+        roles={name: _role(name, role, limits.ladder) for name, role in spec.roles.items()},
         options=spec.options,
-        limits=_limits(spec.limits),
+        limits=limits,
         cleanup=Cleanup(spec.cleanup.value),
         suspended=spec.suspend,
         deleting=meta.deletion_timestamp is not None,
@@ -193,8 +195,9 @@ def _plain(obj: TrainingRun) -> Workload:
     )
 
 
-def _role(name: str, spec: RoleSpec) -> Role:
+def _role(name: str, spec: RoleSpec, ladder: Ladder) -> Role:
     restart = Restart(spec.restart.value)
+    by_node = restart is Restart.ON_FAILURE and ladder.container is not None
     policy = spec.policy
     bounds = spec.elastic
     return Role(
@@ -202,7 +205,7 @@ def _role(name: str, spec: RoleSpec) -> Role:
         replicas=spec.replicas,
         template=spec.template,
         restart=restart,
-        in_place=Restart.ALWAYS if restart is Restart.ALWAYS else Restart.NEVER,
+        in_place=restart if by_node or restart is Restart.ALWAYS else Restart.NEVER,
         policy=RolePolicy(
             failed=Quorum(policy.failed.value) if policy.failed else None,
             succeeded=Quorum(policy.succeeded.value) if policy.succeeded else None,
@@ -217,8 +220,10 @@ def _role(name: str, spec: RoleSpec) -> Role:
 
 
 def _limits(spec: LimitsSpec) -> Limits:
+    rungs = spec.ladder
     return Limits(
         restarts=spec.restarts,
+        ladder=Ladder(rungs.container, rungs.pod, rungs.role) if rungs else Ladder(),
         active_deadline=_seconds(spec.active_deadline),
         start_timeout=_seconds(spec.start_timeout),
         below_min_timeout=_seconds(spec.below_min_timeout),
@@ -274,6 +279,12 @@ def _role_problems(workload: Workload) -> list[Problem]:
     return problems + dependencies.problems(wants, "spec.roles")
 
 
+def _scope_problems(obj: TrainingRun) -> list[Problem]:
+    if obj.spec.restart_scope is None or obj.spec.limits.ladder is None:
+        return []
+    return [Problem("spec.limits.ladder", "restartScope says what starts anew; take one of them away")]
+
+
 def _job_problems(workload: Workload) -> list[Problem]:
     problems: list[Problem] = []
     lists = {"failed": workload.rules.failed_when, "succeeded": workload.rules.succeeded_when}
@@ -284,6 +295,10 @@ def _job_problems(workload: Workload) -> list[Problem]:
     if workload.total > MOST_PODS:
         said = f"{workload.total} pods in all are not possible; must be at most {MOST_PODS}"
         problems.append(Problem("spec.roles", said))
+    if workload.limits.ladder != Ladder() and workload.rules.restart_scope is not Scope.POD:
+        scope = workload.rules.restart_scope.value.lower()
+        said = f"a lost pod starts the {scope} anew with {workload.framework}; there is nothing to climb"
+        problems.append(Problem("spec.limits.ladder", said))
     if workload.gang and workload.gang.min_available > workload.total:
         said = f"{workload.gang.min_available} is more than all {words.many(workload.total, 'pod')}"
         problems.append(Problem("spec.gang.minAvailable", said))

@@ -216,12 +216,34 @@ class GangSpec(Struct, frozen=True, rename="camel"):
     """The run fails if it was not placed for this long."""
 
 
+class LadderSpec(Struct, frozen=True, rename="camel"):
+    """Failures in a row after which more is started anew; what the cluster takes away is none. Only for
+    frameworks that bear the loss of a pod."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="!has(self.role) || has(self.pod)",
+            message="role has no use without pod: nothing climbs from pods to their role",
+        ),
+    )
+
+    container: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    """Restarts of containers in their place, by the node, before the pod is replaced. If unset, nodes restart
+    containers of roles with restart Always only, and for ever."""
+    pod: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    """Replacements of a pod before all pods of its role are started anew. If unset, they never are."""
+    role: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    """Restarts of a role before the whole run is started anew. If unset, it never is."""
+
+
 class LimitsSpec(Struct, frozen=True, rename="camel"):
     """Bounds. Durations are like 90s, 10m, 2h, 1h30m."""
 
     restarts: Annotated[int, Meta(ge=0, le=10_000)] = 3
     """Restarts after failures, over all roles; one more failure fails the run. What the cluster takes away
     (eviction, a deleted pod, a lost node) does not count."""
+    ladder: LadderSpec | None = None
+    """When a restart starts more anew than the pod that failed."""
     active_deadline: Duration | None = None
     """The run fails if it has not ended so long after its start; suspension starts the count anew."""
     start_timeout: Duration | None = None
@@ -258,6 +280,11 @@ class TrainingRunSpec(Struct, frozen=True, rename="camel"):
             + _ROLES_EXIST,
             message="jobPolicy.succeeded names a role that does not exist",
             field_path=".jobPolicy",
+        ),
+        Rule(
+            rule="!has(self.restartScope) || !has(self.limits) || !has(self.limits.ladder)",
+            message="restartScope says what starts anew; take limits.ladder or restartScope away",
+            field_path=".restartScope",
         ),
         Rule(
             rule="self.roles.all(name, !has(self.roles[name].dependsOn)"

@@ -180,6 +180,17 @@ class Ttl(Struct, frozen=True):
     failed: float | None = None
 
 
+class Ladder(Struct, frozen=True):
+    """How many failures in a row each rung of restarts bears before the next is climbed; None: any number."""
+
+    container: int | None = None
+    """Restarts of a pod's containers by its node, before the pod is replaced."""
+    pod: int | None = None
+    """Replacements of the pod of a place, before its role is started anew."""
+    role: int | None = None
+    """Restarts of a role, before the job is started anew."""
+
+
 class Limits(Struct, frozen=True):
     """Bounds in seconds and counts; None is without bound."""
 
@@ -193,6 +204,7 @@ class Limits(Struct, frozen=True):
     """When the job object itself goes."""
     children_ttl: Ttl = Ttl()
     """When its pods, services and group go, whatever the cleanup policy says."""
+    ladder: Ladder = Ladder()
     backoff: float = 10.0
     """Delay before the second replacement in a row; it doubles up to `backoff_max`. The first has none."""
     backoff_max: float = 300.0

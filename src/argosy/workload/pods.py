@@ -74,7 +74,8 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     retries: list[datetime] = []
     for role in workload.roles.values():
         old = [pod for pod in blocked if pod.role == role.name]
-        if workload.rules.restart_scope is Scope.ROLE and old:
+        together = workload.rules.restart_scope is Scope.ROLE or record.role(role.name).climbed
+        if together and old:
             stopping += [pod.name for pod in old]
             continue
         for index in _empty(role, record):
@@ -142,7 +143,8 @@ def _needs_confirmation(workload: Workload, role: Role, index: int, record: Reco
 
 def _delayed(role: Role, index: int, record: Record, now: datetime) -> bool:
     last = record.role(role.name)
-    return bool(last.retry_at and now < last.retry_at and last.replaced.get(index, 0) > 1)
+    again = last.replaced.get(index, 0) > 1 or last.climbed
+    return bool(last.retry_at and now < last.retry_at and again)
 
 
 def _version(record: Record, role: str, index: int) -> tuple[int, int]:

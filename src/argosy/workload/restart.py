@@ -12,21 +12,27 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.workload import words
-from argosy.workload.causes import Why, lost, mark
+from argosy.workload import gaps, ladder, words
+from argosy.workload.causes import Why, lost, restarted_in_place
 from argosy.workload.model import Limits, Phase, Restart, Role, RolePolicy, Scope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Ending
 from argosy.workload.places import current, present
-from argosy.workload.record import RESTARTS, Record, Restarted, RoleRecord
+from argosy.workload.record import Record, Restarted, RoleRecord
 
 
 class Loss(Struct, frozen=True):
     """A place whose pod must be replaced."""
 
     told: Restarted
-    """What is remembered of it; its rung is only known when all losses are."""
+    """What is remembered of it."""
     counted: bool
+    rung: Scope
+    """What it takes to be started anew for it."""
+    failures: int = 0
+    """Of its place, in a row."""
+    in_place: int = 0
+    """Restarts of its containers, if it is lost because there were too many; they have been counted."""
     lived: float | None = None
     """Seconds since the pod was created."""
 
@@ -37,6 +43,11 @@ class Loss(Struct, frozen=True):
     @property
     def index(self) -> int:
         return self.told.index
+
+    @property
+    def disrupted(self) -> bool:
+        """Lost by no fault of its own."""
+        return not self.counted and not self.in_place
 
     @property
     def killed(self) -> bool:
@@ -63,63 +74,30 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         if record.role(role.name).phase is not Phase.SUCCEEDED
         for loss in _losses(workload, role, record, seen, now)
     ]
-    gaps = _gaps(workload, record, seen, now)
-    record = record.restarting(*gaps)
+    taken = gaps.fresh(workload, record, seen, now)
+    record = record.restarting(*taken)
     if not losses:
-        return Repair(record, causes=tuple(gap.cause for gap in gaps))
+        return Repair(record, causes=tuple(gap.cause for gap in taken))
     counted = [loss for loss in losses if loss.counted]
-    scope = workload.rules.restart_scope
-    used = len(counted) if scope is Scope.POD else min(1, len(counted))
+    used = len(counted) if workload.rules.restart_scope is Scope.POD else min(1, len(counted))
     if limit is not None and counted and record.restarts + used + kept > limit:
         return Repair(record, _exhausted(limit, words.restarted(_likeliest(counted).told)))
-    record = replace(
-        record, restarts=record.restarts + used, disruptions=record.disruptions + len(losses) - len(counted)
-    )
-    message = _message(losses, scope, record, limit)
-    told = _told(losses, scope)
+    disruptions = record.disruptions + sum(loss.disrupted for loss in losses)
+    record = replace(record, restarts=record.restarts + used, disruptions=disruptions)
+    message = _message(losses, record, limit)
+    told = _told(losses)
     record = _replaced(workload, record, losses, now).noting(now, "Restarting", message).restarting(*told)
     since = record.since if record.phase is Phase.RESTARTING else now
     record = replace(record, phase=Phase.RESTARTING, since=since, reason="Restarting", message=message)
-    return Repair(record, causes=tuple(one.cause for one in (*gaps, *told)))
+    return Repair(record, causes=tuple(one.cause for one in (*taken, *told)))
 
 
-def _told(losses: list[Loss], scope: Scope) -> list[Restarted]:
-    """One restart for each pod, or one for all of them."""
-    if scope is Scope.POD:
-        return [replace(loss.told, rung=scope) for loss in losses]
-    first = _likeliest([loss for loss in losses if loss.counted] or losses)
-    return [replace(first.told, rung=scope, others=len(losses) - 1)]
-
-
-def _gaps(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[Restarted]:
-    """Pods that others took away and that merely leave a gap to fill: each is told once.
-
-    Nothing hangs on it but what people read. So it takes only what was seen to go, never what is not seen,
-    and looks at no more pods at once than are remembered.
-    """
-    if workload.rules.restart_scope is not Scope.POD:
-        return []
-    beside = {role.name for role in workload.roles.values() if role.beside}
-    going = (pod for pod in seen.pods if pod.terminating and pod.role not in beside)
-    taken = {(pod.role, pod.index): pod for pod in (*seen.departed, *going)}
-    if not taken:
-        return []
-    gaps = [taken[place] for place in sorted(taken) if _leaves_gap(workload, record, taken[place], seen)]
-    known = {one.mark for one in record.restarted}
-    return [
-        replace(lost(pod, now, Scope.POD, seen.nodes_down), mark=mark(pod))
-        for pod in gaps[:RESTARTS]
-        if mark(pod) not in known
-    ]
-
-
-def _leaves_gap(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
-    role, last = workload.roles.get(pod.role), record.role(pod.role)
-    if role is None or role.restart is Restart.NEVER or not current(record, pod):
-        return False
-    if last.phase is not Phase.RUNNING or pod.index >= last.created or pod.index in last.done:
-        return False
-    return all(other.terminating for other in seen.by_place.get((pod.role, pod.index), ()))
+def _told(losses: list[Loss]) -> list[Restarted]:
+    """One restart for each pod, or one for all that are started anew together."""
+    if _highest(losses) is Scope.POD:
+        return [replace(loss.told, rung=Scope.POD) for loss in losses]
+    first = _first(losses)
+    return [replace(first.told, rung=first.rung, others=len(losses) - 1)]
 
 
 def _kept(workload: Workload, record: Record, seen: Observed) -> int:
@@ -171,9 +149,9 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
         if pod.index in last.done:
             continue
         if _is_lost(role, pod, down) or (pod.terminating and (whole or role.beside)):
-            lived = (now - pod.created).total_seconds() if pod.created else None
-            counted = pod.phase == "Failed" and not (pod.disrupted or pod.terminating)
-            losses.append(Loss(lost(pod, now, down=seen.nodes_down), counted, lived))
+            losses.append(_loss(workload, last, pod, seen, now))
+        elif not pod.terminating and ladder.crashes(workload.limits, pod):
+            losses.append(_crash(workload, last, pod, now))
     if whole and last.phase is Phase.RUNNING:
         departed = {(pod.role, pod.index): pod for pod in seen.departed if current(record, pod)}
         for index in range(min(last.size, last.created)):
@@ -182,8 +160,33 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
             if gone and index not in last.done:
                 unseen = Restarted(now, role.name, index, Why.DELETED, "", record.attempt)
                 told = lost(departed[place], now, down=seen.nodes_down) if place in departed else unseen
-                losses.append(Loss(told, counted=False))
+                losses.append(Loss(told, counted=False, rung=workload.rules.restart_scope))
     return sorted(losses, key=lambda loss: loss.index)
+
+
+def _loss(workload: Workload, last: RoleRecord, pod: ObservedPod, seen: Observed, now: datetime) -> Loss:
+    told = lost(pod, now, down=seen.nodes_down)
+    lived = _lived(pod, now)
+    if pod.phase != "Failed" or pod.disrupted or pod.terminating:
+        return Loss(told, counted=False, rung=workload.rules.restart_scope, lived=lived)
+    failures = ladder.failures_in_a_row(last, pod.index, lived, workload.limits)
+    rung = ladder.rung(workload.rules, workload.limits, last, failures, now)
+    return Loss(told, counted=True, rung=rung, failures=failures, lived=lived)
+
+
+def _crash(workload: Workload, last: RoleRecord, pod: ObservedPod, now: datetime) -> Loss:
+    """A pod whose containers do not get on their feet again."""
+    lived = _lived(pod, now)
+    failures = ladder.failures_in_a_row(last, pod.index, lived, workload.limits)
+    rung = ladder.rung(workload.rules, workload.limits, last, failures, now)
+    told = replace(restarted_in_place(pod, now), rung="")
+    return Loss(
+        told, counted=False, rung=rung, failures=failures, in_place=pod.in_place_restarts, lived=lived
+    )
+
+
+def _lived(pod: ObservedPod, now: datetime) -> float | None:
+    return (now - pod.created).total_seconds() if pod.created else None
 
 
 def _is_lost(role: Role, pod: ObservedPod, down: Set[str]) -> bool:
@@ -193,28 +196,40 @@ def _is_lost(role: Role, pod: ObservedPod, down: Set[str]) -> bool:
 
 
 def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datetime) -> Record:
-    limits, scope = workload.limits, workload.rules.restart_scope
-    if scope is Scope.JOB:
+    limits = workload.limits
+    if _highest(losses) is Scope.JOB:
         long = record.began is not None and (now - record.began).total_seconds() > limits.backoff_reset
-        failed = any(loss.counted for loss in losses)
+        failed = not all(loss.disrupted for loss in losses)
         streak = (1 if long else record.streak + 1) if failed else record.streak
         record = replace(_counted(next_attempt(record), losses), streak=streak)
         return replace(record, retry_at=_later(now, delay(limits, streak) if failed else 0.0))
-    for loss in losses if scope is Scope.POD else _one_per_role(losses):
-        role = record.role(loss.role)
-        places = range(role.size) if scope is Scope.ROLE else (loss.index,)
-        role = _next(role, places, loss, limits, now)
-        if scope is Scope.ROLE:
-            role = replace(role, phase=Phase.PENDING, since=now, created=0, gone={})
-        record = record.with_role(loss.role, role)
+    anew = sorted({loss.role for loss in losses if loss.rung is Scope.ROLE})
+    climbs = workload.rules.restart_scope is not Scope.ROLE
+    for name in anew:
+        loss = _first([loss for loss in losses if loss.role == name])
+        record = record.with_role(name, _role_anew(record.role(name), loss, limits, now, climbs=climbs))
+    for loss in losses:
+        if loss.role not in anew:
+            role = _next(record.role(loss.role), (loss.index,), loss, limits, now)
+            if limits.ladder.pod is not None and not loss.disrupted:
+                role = replace(role, failures={**role.failures, loss.index: loss.failures})
+            record = record.with_role(loss.role, role)
     return _counted(record, losses)
+
+
+def _role_anew(role: RoleRecord, loss: Loss, limits: Limits, now: datetime, *, climbs: bool) -> RoleRecord:
+    after = _next(role, range(role.size), loss, limits, now)
+    if climbs:
+        after = ladder.role_anew(after, limits, now)
+        after = replace(after, retry_at=_later(now, delay(limits, after.climbed)))
+    return replace(after, phase=Phase.PENDING, since=now, created=0, gone={})
 
 
 def _next(
     role: RoleRecord, places: range | tuple[int, ...], loss: Loss, limits: Limits, now: datetime
 ) -> RoleRecord:
     replaced = {**role.replaced, **{index: role.replaced.get(index, 0) + 1 for index in places}}
-    again = loss.counted and (loss.lived is None or loss.lived <= limits.backoff_reset)
+    again = not loss.disrupted and (loss.lived is None or loss.lived <= limits.backoff_reset)
     retry_at = _later(now, delay(limits, replaced[loss.index]) if again else 0.0)
     gone = dict.fromkeys(places, 0)
     in_place = {index: n for index, n in role.in_place.items() if index not in gone}
@@ -237,30 +252,35 @@ def _counted(record: Record, losses: list[Loss]) -> Record:
     return record
 
 
-def _one_per_role(losses: list[Loss]) -> list[Loss]:
-    first: dict[str, Loss] = {}
-    for loss in sorted(losses, key=lambda one: not one.counted):
-        first.setdefault(loss.role, loss)
-    return list(first.values())
-
-
 def _later(now: datetime, seconds: float) -> datetime | None:
     return now + timedelta(seconds=seconds) if seconds else None
 
 
-def _message(losses: list[Loss], scope: Scope, record: Record, limit: int | None) -> str:
-    counted = [loss for loss in losses if loss.counted]
-    first = _likeliest(counted or losses)
+def _message(losses: list[Loss], record: Record, limit: int | None) -> str:
+    first = _first(losses)
     others = f" (and {words.many(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
+    often = f" after {words.many(first.in_place, 'restart')} in its place" if first.in_place else ""
     doing = {
         Scope.POD: "replacing it" if len(losses) == 1 else "replacing them",
         Scope.ROLE: f"starting all of {first.role} anew",
         Scope.JOB: f"starting attempt {record.attempt + 1}",
-    }[scope]
-    if not counted:
-        return f"{words.restarted(first.told)}{others}; {doing}"
+    }[first.rung]
+    said = f"{words.restarted(first.told)}{others}; {doing}{often}"
+    if all(loss.disrupted for loss in losses):
+        return said
     budget = f"{record.restarts} of {limit}" if limit is not None else f"{record.restarts}"
-    return f"{words.restarted(first.told)}{others}; {doing}, {budget} restarts used"
+    return f"{said}, {budget} restarts used"
+
+
+def _highest(losses: list[Loss]) -> Scope:
+    return max((loss.rung for loss in losses), key=list(Scope).index)
+
+
+def _first(losses: list[Loss]) -> Loss:
+    """The loss for which most is started anew; among equals a failure, and of these the likeliest cause."""
+    highest = _highest(losses)
+    climbers = [loss for loss in losses if loss.rung is highest]
+    return _likeliest([loss for loss in climbers if not loss.disrupted] or climbers)
 
 
 def _likeliest(losses: list[Loss]) -> Loss:

@@ -1,0 +1,46 @@
+"""The restart ladder: container, pod, role, job. A restart starts as little anew as its cause demands.
+
+A rung bears a number of failures in a row (`Ladder`); one more climbs to the next. Nodes restart containers
+in their places; a pod in which they did so too often is replaced; a place whose pods fail too often takes its
+role along, and a role that was started anew too often the job. Only failures climb: what the cluster takes
+away casts no doubt on the rest. Who ran for long without a failure begins at the bottom again, and so does
+everything that is started anew. Where the framework, or the user, says what starts anew, that is the only
+rung.
+"""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload.model import Limits, Phase, Rules, Scope
+from argosy.workload.observed import ObservedPod
+from argosy.workload.record import RoleRecord
+
+
+def rung(rules: Rules, limits: Limits, last: RoleRecord, failures: int, now: datetime) -> Scope:
+    """What must be started anew after so many failures in a row of one place of this role."""
+    ladder = limits.ladder
+    if rules.restart_scope is not Scope.POD or ladder.pod is None or failures <= ladder.pod:
+        return rules.restart_scope
+    return Scope.ROLE if ladder.role is None or _climbed(last, limits, now) < ladder.role else Scope.JOB
+
+
+def crashes(limits: Limits, pod: ObservedPod) -> bool:
+    """Whether the node has restarted the pod's containers more often than that rung bears."""
+    return limits.ladder.container is not None and pod.in_place_restarts > limits.ladder.container
+
+
+def failures_in_a_row(last: RoleRecord, index: int, lived: float | None, limits: Limits) -> int:
+    """Of the pods of a place, with the one that has failed now."""
+    long = lived is not None and lived > limits.backoff_reset
+    return 1 if long else last.failures.get(index, 0) + 1
+
+
+def role_anew(last: RoleRecord, limits: Limits, now: datetime) -> RoleRecord:
+    """The role that was climbed to: its places begin at the bottom."""
+    return replace(last, climbed=_climbed(last, limits, now) + 1, failures={})
+
+
+def _climbed(last: RoleRecord, limits: Limits, now: datetime) -> int:
+    ran = (now - last.since).total_seconds() if last.phase is Phase.RUNNING and last.since else 0.0
+    return 0 if ran > limits.backoff_reset else last.climbed
