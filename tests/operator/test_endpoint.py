@@ -19,7 +19,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.readings import JobReading, Readings
+from argosy.operator.readings import BREATH, Changes, JobReading, Readings
 from argosy.operator.trust import Trust, make_trust
 from argosy.reconcile.caches import Caches
 from argosy.testing.eventually import eventually
@@ -136,6 +136,37 @@ async def test_a_helper_waits_until_the_role_runs(stage: Stage) -> None:
     assert ended.code == 0, ended.err
     assert "1 of 2 pods running" in ended.out
     assert "role worker is Running" in ended.out
+
+
+async def test_pods_that_come_and_go_do_not_make_helpers_ask_again(stage: Stage) -> None:
+    """A thousand may wait: each answer that does not let them go is a thousand new questions."""
+    stage.jobs.set("mnist", Phase.STARTING, worker=Phase.STARTING)
+    stage.pod("worker", 0, "Pending")
+    waiting = asyncio.create_task(stage.helper("wait", "worker=Running", "--deadline", "20"))
+    await eventually(lambda: stage.asked == 2)
+    await eventually(lambda: stage.readings._waiting)
+    stage.pod("worker", 0)
+    (one,) = stage.readings._waiting["default", "mnist"]
+    await eventually(lambda: not one._any.is_set())  # it was looked at, and is not told
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    stage.readings._wake("default", "mnist", told=True)
+    assert (await waiting).code == 0
+    assert stage.asked == 2
+
+
+async def test_a_change_of_the_job_is_heard_at_once() -> None:
+    changes = Changes()
+    loop = asyncio.get_running_loop()
+    changes.happened(told=False)
+    began = loop.time()
+    assert await changes.happen(began + 5)
+    assert loop.time() - began >= BREATH, "pods come in groups"
+    changes.happened(told=False)
+    changes.happened(told=True)
+    began = loop.time()
+    assert await changes.happen(began + 5)
+    assert loop.time() - began < BREATH
+    assert not await changes.happen(loop.time() + 0.01), "nothing else happened"
 
 
 async def test_a_helper_gives_up_when_the_job_has_failed(stage: Stage) -> None:

@@ -56,7 +56,7 @@ class Scene:
     def put(self, name: str, uid: str, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
         record = Record(phase=phase, roles={name: RoleRecord(at, size=2) for name, at in roles.items()})
         self.jobs[name] = JobReading("AresJob", uid, "ns", record, dict.fromkeys(roles, 1))
-        self.readings._wake("ns", name)
+        self.readings._wake("ns", name, told=True)
 
     def pod(self, role: str, index: int, *, host: bool = False, label: str | None = None) -> None:
         self._versions += 1

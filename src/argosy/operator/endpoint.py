@@ -1,7 +1,7 @@
 """The endpoint that helpers in pods talk to: HTTPS, read-only, one job a token; and webhooks.
 
-A question may wait (`wait=30s`): it is answered when the phase is reached or, with `seen`, when anything
-changed. Every replica answers from its caches, so a pod need not know who leads.
+A question may wait (`wait=30s`): it is answered at once when the phase is reached or, with `seen`, soon after
+anything changed. Every replica answers from its caches, so a pod need not know who leads.
 """
 
 import asyncio
@@ -16,13 +16,11 @@ import msgspec
 from argosy.kinds.quantity import parse_duration
 from argosy.operator import webhooks
 from argosy.operator.observer import Observer
-from argosy.operator.readings import Host, JobReading, Readings, RoleReading
+from argosy.operator.readings import NEWS, Host, JobReading, Readings, RoleReading
 from argosy.operator.trust import Trust
 from argosy.wire.messages import HttpError, Request, Response, text_response
 
 LONGEST_WAIT = 60.0
-BREATH = 0.2
-"""Seconds between a change and the answer that tells of it."""
 UNKNOWN_GRACE = 5.0
 """Seconds that a replica whose caches lag gives a job to appear before it says there is none."""
 
@@ -64,17 +62,17 @@ class Endpoint:
         seen = request.parameter("seen")
         deadline = _now() + _wait(request)
         await self._job(request, namespace, name)
-        with self.readings.changes(namespace, name) as changed:
+        with self.readings.changes(namespace, name) as changes:
             while True:
                 reading = self._role(self._allowed(request, namespace, name), role, wanted)
-                if reading.reached or reading.hopeless or (seen and reading.state != seen):
+                if reading.reached or reading.hopeless:
                     break
                 if not seen and "seen" in request.query:
                     break  # the first question: tell at once where things stand
-                if self.readings.closing or not await _happens(changed, deadline):
+                if seen and reading.state != seen:
+                    deadline = min(deadline, _now() + NEWS)
+                if self.readings.closing or not await changes.happen(deadline):
                     break
-                # Pods come in groups, and every pod that waits asks again: let some more happen first.
-                await asyncio.sleep(BREATH)
         return _json(reading)
 
     async def _hosts_answer(self, request: Request, namespace: str, name: str) -> Response:
@@ -103,9 +101,9 @@ class Endpoint:
         if not request.header(b"authorization"):
             raise HttpError(401, "there is no token")
         deadline = _now() + UNKNOWN_GRACE
-        with self.readings.changes(namespace, name) as changed:
+        with self.readings.changes(namespace, name) as changes:
             while (job := self._allowed(request, namespace, name)) is None:
-                if not await _happens(changed, deadline):
+                if not await changes.happen(deadline):
                     # Whether there is such a job is nobody's business but its own.
                     raise HttpError(401, f"the token is not that of a job {namespace}/{name}")
         return job
@@ -141,17 +139,6 @@ def server_tls(trust: Trust) -> ssl.SSLContext:
     finally:
         Path(name).unlink()
     return context
-
-
-async def _happens(changed: asyncio.Event, deadline: float) -> bool:
-    """Whether something changed before the deadline."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            await changed.wait()
-    except TimeoutError:
-        return False
-    changed.clear()
-    return True
 
 
 def _wait(request: Request) -> float:

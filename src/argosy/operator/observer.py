@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from argosy.engine.lines import Log
 from argosy.kinds.aresjob import AresJob
-from argosy.operator.readings import JobReading, Readings, index_of
+from argosy.operator.readings import NEWS, JobReading, Readings, index_of
 from argosy.operator.trust import Trust
 from argosy.wire.messages import Request, Response
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
@@ -24,8 +24,6 @@ from argosy.workload.record import Record
 log = Log(__name__)
 
 LONGEST_WAIT = 60.0
-BREATH = 0.2
-"""Seconds between a change and the answer that tells of it: pods come in groups."""
 UNKNOWN_GRACE = 2.0
 """Seconds that a replica whose caches lag gives a job to appear."""
 
@@ -42,6 +40,31 @@ class RoleAnswer(Struct, frozen=True):
     running: bool
     replicas: int
     ips: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Told(Struct, frozen=True):
+    body: bytes
+    phases: str
+    """Of the roles and the job: what people wait for."""
+    phase: str
+    tag: str
+
+    @classmethod
+    def of(cls, roles: dict[str, RoleAnswer], phase: str) -> "_Told":
+        body = msgspec.json.encode(roles)
+        tag = f'"{hashlib.sha256(body + phase.encode()).hexdigest()[:16]}"'
+        phases = ",".join([phase, *(f"{name}={role.phase}" for name, role in roles.items())])
+        return cls(body, phases, phase, tag)
+
+    def answer(self) -> Response:
+        return Response(self.body, headers=self._headers)
+
+    def unchanged(self) -> Response:
+        return Response(b"", 304, headers=self._headers)
+
+    @property
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"etag", self.tag.encode()), (b"ares-job-phase", self.phase.encode())]
 
 
 class Observer:
@@ -76,24 +99,28 @@ class Observer:
         known, seconds = request.header(b"if-none-match"), _seconds(request)
         deadline = _now() + seconds
         grace = _now() + UNKNOWN_GRACE
-        with self.readings.changes(namespace, name) as changed:
+        phases = ""
+        with self.readings.changes(namespace, name) as changes:
             while True:
                 job = self._allowed(request, namespace, name)
                 if job is None:
                     if self.tokens and not request.header(b"authorization"):
                         return _error(401, "there is no token")
-                    if await _happens(changed, grace):
+                    if await changes.happen(grace):
                         continue
                     return _error(401, "the token is not of such a job") if self.tokens else _error(404, key)
-                body = msgspec.json.encode(self._roles(job))
-                phase = shown(job.record)
-                tag = f'"{hashlib.sha256(body + phase.encode()).hexdigest()[:16]}"'
-                headers = [(b"etag", tag.encode()), (b"ares-job-phase", phase.encode())]
-                if tag != known:
-                    return Response(body, headers=headers)
-                if self.readings.closing or not await _happens(changed, deadline):
-                    return Response(b"", 304, headers=headers) if seconds else Response(body, headers=headers)
-                await asyncio.sleep(BREATH)
+                told = self._told(job)
+                if told.tag != known:
+                    if told.phases != phases:
+                        return told.answer()
+                    deadline = min(deadline, _now() + NEWS)
+                phases = told.phases
+                if self.readings.closing or not await changes.happen(deadline):
+                    return told.unchanged() if told.tag == known and seconds else told.answer()
+
+    def _told(self, job: JobReading) -> "_Told":
+        """What all who ask are told until something about the job changes."""
+        return self.readings.once(job, "all roles", lambda: _Told.of(self._roles(job), shown(job.record)))
 
     def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:
         found = [job for job in self.readings.find(namespace, name) if job.kind == AresJob.resource.kind]
@@ -131,16 +158,6 @@ def _error(status: int, message: str) -> Response:
 def _seconds(request: Request) -> float:
     text = request.parameter("wait", "0")
     return min(float(text), LONGEST_WAIT) if text.isascii() and text.isdigit() else 0.0
-
-
-async def _happens(changed: asyncio.Event, deadline: float) -> bool:
-    try:
-        async with asyncio.timeout_at(deadline):
-            await changed.wait()
-    except TimeoutError:
-        return False
-    changed.clear()
-    return True
 
 
 def _now() -> float:

@@ -1,9 +1,9 @@
 """What a pod may ask about its own job, answered from the caches that every replica keeps, leader or not."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Generic, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Generic, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -16,6 +16,8 @@ from argosy.reconcile.caches import OWNER, Caches
 from argosy.reconcile.run import T
 from argosy.workload.model import Phase, Problems
 from argosy.workload.record import LaterRecordError, Record
+
+R = TypeVar("R")
 
 _ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
 
@@ -88,14 +90,52 @@ def _record(dialect: Dialect[T], job: T) -> Record:
         return Record()
 
 
+NEWS = 2.0
+"""Seconds for which those who wait may not be told that pods come and go. What they wait for they are told at
+once; each answer that is something else brings a new question, from every pod that waits."""
+
+BREATH = 0.2
+"""Seconds from a change of pods to the look at what it means: they come in groups."""
+
+
+class Changes:
+    """What wakes somebody who has asked about a job and waits."""
+
+    def __init__(self) -> None:
+        self._any = asyncio.Event()
+        self._told = asyncio.Event()
+
+    def happened(self, *, told: bool) -> None:
+        """To the job's pods, or to what the job itself tells."""
+        self._any.set()
+        if told:
+            self._told.set()
+
+    async def happen(self, deadline: float) -> bool:
+        """Whether something changed before the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._any.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(BREATH):
+                        await self._told.wait()
+        except TimeoutError:
+            return False
+        self._any.clear()
+        self._told.clear()
+        return True
+
+
 class Readings:
     def __init__(self, caches: Caches, cluster_domain: str) -> None:
         self.caches = caches
         self.cluster_domain = cluster_domain
         self.sources: list[Source] = []
-        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+        self._waiting: dict[tuple[str, str], set[Changes]] = {}
         self._known: dict[tuple[str, str], list[JobReading]] = {}
         """Jobs as last read, until something about them changes: a thousand pods may ask the same thing."""
+        self._made: dict[str, dict[str, object]] = {}
+        """Answers made from them, by the job's uid and what was asked."""
         self.closing = False
         """Questions are held back no longer."""
         caches.pods.subscribe(self._pod_changed)
@@ -103,9 +143,9 @@ class Readings:
     def let_go(self) -> None:
         """Have every question that is held back answered with what is known: nobody waits here again."""
         self.closing = True
-        for events in self._waiting.values():
-            for event in events:
-                event.set()
+        for waiting in self._waiting.values():
+            for changes in waiting:
+                changes.happened(told=True)
 
     def add(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
         self.sources.append(DialectSource(dialect, jobs))
@@ -122,20 +162,30 @@ class Readings:
         return known
 
     @contextmanager
-    def changes(self, namespace: str, name: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever something about the job changed."""
-        event = asyncio.Event()
+    def changes(self, namespace: str, name: str) -> Iterator[Changes]:
+        """Hears of whatever happens to the job."""
+        changes = Changes()
         waiting = self._waiting.setdefault((namespace, name), set())
-        waiting.add(event)
+        waiting.add(changes)
         try:
-            yield event
+            yield changes
         finally:
-            waiting.discard(event)
+            waiting.discard(changes)
             if not waiting:
                 self._waiting.pop((namespace, name), None)
 
+    def once(self, job: JobReading, asked: str, make: Callable[[], R]) -> R:
+        """An answer, made once for all who ask the same until something about the job changes."""
+        made = self._made.setdefault(job.uid, {})
+        if asked not in made:
+            made[asked] = make()
+        return cast("R", made[asked])
+
     def role(self, job: JobReading, role: str, wanted: str) -> RoleReading | None:
         """None if the job has no such role."""
+        return self.once(job, f"{role}={wanted}", lambda: self._role(job, role, wanted))
+
+    def _role(self, job: JobReading, role: str, wanted: str) -> RoleReading | None:
         if role not in job.slots and role not in job.record.roles:
             return None
         record, pods = job.record.role(role), self.pods(job, role)
@@ -191,17 +241,18 @@ class Readings:
         pod = change.new or change.old
         owner = pod.metadata.controller if pod else None
         if pod and owner:
-            self._wake(pod.metadata.namespace, owner.name)
+            self._wake(pod.metadata.namespace, owner.name, told=False)
 
     def _job_changed(self, change: Change[T]) -> None:
         job = change.new or change.old
         if job is not None:
-            self._wake(job.metadata.namespace, job.metadata.name)
+            self._wake(job.metadata.namespace, job.metadata.name, told=True)
 
-    def _wake(self, namespace: str, name: str) -> None:
-        self._known.pop((namespace, name), None)
-        for event in self._waiting.get((namespace, name), ()):
-            event.set()
+    def _wake(self, namespace: str, name: str, *, told: bool) -> None:
+        for job in self._known.pop((namespace, name), ()):
+            self._made.pop(job.uid, None)
+        for changes in self._waiting.get((namespace, name), ()):
+            changes.happened(told=told)
 
 
 def index_of(pod: Pod) -> int:
