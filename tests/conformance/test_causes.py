@@ -51,6 +51,33 @@ def test_an_aresjob_tells_the_same(tenant: Tenant) -> None:
     _described(tenant, "aj", "heard", history)
 
 
+def test_failures_in_a_row_climb_the_ladder(tenant: Tenant) -> None:
+    """The node's restart of a container is one too many for its pod, and that one too many for the role,
+    which may start anew once."""
+    rungs = {"container": 0, "pod": 0, "role": 1}
+    steep = run("steep").role("worker", 3, restart="OnFailure", template=TEMPLATE)
+    tenant.apply(steep.limits(restarts=5, ladder=rungs))
+    _until_up(tenant, "tr", "steep")
+    first = _uids(tenant, "steep")
+    _end(tenant, "steep", 1, 3)
+    _until_restarts(tenant, "tr", "steep", 2)
+    second = _uids(tenant, "steep")
+    assert not first & second, "all of the role started anew"
+    _until_up(tenant, "tr", "steep")
+    _end(tenant, "steep", 1, 4)
+    history = _until_restarts(tenant, "tr", "steep", 4)
+    assert not second & _uids(tenant, "steep")
+    assert [(one["rung"], one["exitCode"], one["attempt"]) for one in history] == [
+        ("Container", 3, 1),
+        ("Role", 3, 1),
+        ("Container", 4, 1),
+        ("Job", 4, 1),
+    ]
+    status = _status(tenant, "tr", "steep")
+    assert (status["attempt"], status["restarts"]) == (2, 2)
+    tenant.kubectl("delete", "tr", "steep")
+
+
 def test_the_everyday_verbs_know_aresjobs(tenant: Tenant) -> None:
     script = ["sh", "-c", "echo hello; until [ -s /tmp/end ]; do sleep 0.1; done"]
     role = {"replicas": 1, "template": pod_template(IMAGE, command=script)}
@@ -74,6 +101,11 @@ def _end(tenant: Tenant, name: str, index: int, code: int) -> None:
 def _pod(tenant: Tenant, name: str, index: int) -> str:
     chosen = f"argosy.dev/job={name},argosy.dev/index={index}"
     return tenant.kubectl("get", "pods", "-l", chosen, "-o", "name").stdout.strip()
+
+
+def _uids(tenant: Tenant, name: str) -> set[str]:
+    words = ("-l", f"argosy.dev/job={name}", "-o", "jsonpath={.items[*].metadata.uid}")
+    return set(tenant.kubectl("get", "pods", *words).stdout.split())
 
 
 def _status(tenant: Tenant, kind: str, name: str) -> Json:
