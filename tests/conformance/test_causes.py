@@ -2,8 +2,10 @@
 
 from typing import cast
 
+from argosy.testing import examples
 from argosy.testing.badday import wait_for
 from argosy.testing.builders import pod_template, run
+from argosy.testing.commands import REPOSITORY
 from argosy.testing.grounds import IMAGE
 from argosy.testing.tenants import Json, Tenant
 
@@ -76,6 +78,14 @@ def test_failures_in_a_row_climb_the_ladder(tenant: Tenant) -> None:
     status = _status(tenant, "tr", "steep")
     assert (status["attempt"], status["restarts"]) == (2, 2)
     tenant.kubectl("delete", "tr", "steep")
+
+
+def test_example(tenant: Tenant) -> None:
+    said = tenant.argosy("run", str(REPOSITORY / examples.LADDER)).stdout
+    assert "worker-1 │ done in attempt 2" in said
+    assert "worker-1 failed (exit 1)" in said
+    history = cast("list[Json]", tenant.status("ladder")["restartHistory"])
+    assert [(one["rung"], one["index"], one["attempt"]) for one in history] == [("Pod", 1, 1), ("Job", 1, 1)]
 
 
 def test_the_everyday_verbs_know_aresjobs(tenant: Tenant) -> None:

@@ -42,6 +42,8 @@ WANTED: Final[Mapping[str, str]] = {
 """What each says when it went well."""
 ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
+LADDER: Final = "examples/custom/ladder.yaml"
+"""Fails on its way, at moments of its own: tests/conformance/test_causes.py."""
 FIRST_ARES: Final = "examples/ares/custom.yaml"
 """Runs as it stands, without anything mounted: tests/conformance/test_ares.py."""
 ARES: Final[Mapping[str, tuple[str, str]]] = {
