@@ -150,7 +150,7 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
             continue
         if _is_lost(role, pod, down) or (pod.terminating and (whole or role.beside)):
             losses.append(_loss(workload, last, pod, seen, now))
-        elif not pod.terminating and ladder.crashes(workload.limits, pod):
+        elif ladder.crashes(workload.limits, pod):
             losses.append(_crash(workload, last, pod, now))
     if whole and last.phase is Phase.RUNNING:
         departed = {(pod.role, pod.index): pod for pod in seen.departed if current(record, pod)}
@@ -290,7 +290,7 @@ def _likeliest(losses: list[Loss]) -> Loss:
 
 def _overrun(record: Record, kept: int, limit: int) -> Ending:
     """The ending of a job whose containers were restarted by nodes, or whose pods failed and are kept."""
-    last = f"{words.restarted(record.restarted[-1])}; " if record.restarted else ""
+    last = f"{words.restarted(record.restarted[-1])}; " if record.restarted and not kept else ""
     needed = words.many(record.restarts + kept, "restart")
     said = f"{last}{needed} were needed and {limit} allowed (limits.restarts)"
     return Ending(Phase.FAILED, "RestartsExhausted", said)
