@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from statistics import median
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +21,7 @@ from msgspec import Struct
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
+from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.servers import Server
@@ -29,6 +31,8 @@ from bench.load import per_second
 from bench.operator import any_server, prepare
 from bench.parts import operator, running
 
+Kind = type[TrainingRun] | type[AresJob]
+KINDS: dict[str, Kind] = {"release_s": TrainingRun, "release_ares_s": AresJob}
 NAMESPACE = "default"
 NODE = "lost"
 
@@ -48,30 +52,32 @@ def measure() -> Iterator[Figure]:
 
 def measured(where: Server, sizes: Sizes) -> Iterator[Figure]:
     asyncio.run(prepare(where))
+    turns = range(sizes.rounds)
     with operator(where, "--no-leader-elect"):
-        released = sorted(asyncio.run(_released(where, sizes.waiting, turn)) for turn in range(sizes.rounds))
-        told = sorted(asyncio.run(_told(where, sizes.jobs, turn)) for turn in range(sizes.rounds))
+        released = {
+            name: median(asyncio.run(_released(where, kind, sizes.waiting, turn)) for turn in turns)
+            for name, kind in KINDS.items()
+        }
+        told = median(asyncio.run(_told(where, sizes.jobs, turn)) for turn in turns)
     bound = min(_bare_release(sizes.waiting) for _ in range(sizes.rounds))
     bound_is = f"{sizes.waiting} threads let go by bare sockets"
-    yield Figure("release_s", released[sizes.rounds // 2], "s", bound, bound_is, 0.5)
+    for name, took in released.items():
+        yield Figure(name, took, "s", bound, bound_is, 0.5)
     bound = asyncio.run(_bare_writes(where, sizes.jobs))
     bound_is = f"{sizes.jobs} statuses written by a bare client"
-    yield Figure("node_down_s", told[sizes.rounds // 2], "s", bound, bound_is, 1.0)
+    yield Figure("node_down_s", told, "s", bound, bound_is, 1.0)
 
 
-async def _released(where: Server, waiting: int, turn: int) -> float:
+async def _released(where: Server, kind: Kind, waiting: int, turn: int) -> float:
     """Seconds from when the last pod of a role runs to when the last of those that wait for it is let go."""
-    name = f"release-{turn}"
-    first = {"replicas": 2, "template": _template()}
-    then = {"replicas": waiting, "template": _template(), "dependsOn": [{"role": "first"}]}
-    spec = {"framework": "custom", "roles": {"first": first, "then": then}}
+    name = f"{kind.resource.kind.lower()}-{turn}"
     async with Client(Connection.from_kubeconfig(where.kubeconfig)) as client:
-        await client.create(TrainingRun, {"metadata": {"name": name}, "spec": spec}, NAMESPACE)
+        await client.create(kind, {"metadata": {"name": name}, "spec": _waiting(kind, waiting)}, NAMESPACE)
         await until(lambda: _exist(client, name, waiting + 2), "all pods are there", 120)
-        environment = await _environment(client, f"{name}-then-0")
+        helper = await _helper(client, f"{name}-then-0")
         await _runs(client, f"{name}-first-0")
-        command = [sys.executable, "-m", "bench.waiters", str(waiting), "first"]
-        with running(command, stdout=subprocess.PIPE, environment=environment) as waiters:
+        command = [sys.executable, "-m", "bench.waiters", str(waiting), *helper.arguments]
+        with running(command, stdout=subprocess.PIPE, environment=helper.environment) as waiters:
             assert waiters.stdout is not None
             line = await asyncio.to_thread(waiters.stdout.readline)
             assert line == b"waiting\n", line
@@ -79,9 +85,19 @@ async def _released(where: Server, waiting: int, turn: int) -> float:
             began = time.monotonic()
             moments = (await asyncio.to_thread(waiters.stdout.read)).split()
         assert len(moments) == waiting, f"only {len(moments)} were let go"
-        await client.delete(TrainingRun, name, NAMESPACE)
+        await client.delete(kind, name, NAMESPACE)
         await client.request("DELETE", f"{Pod.resource.path(None, NAMESPACE)}?gracePeriodSeconds=0")
     return max(map(float, moments)) - began
+
+
+def _waiting(kind: Kind, waiting: int) -> dict[str, object]:
+    first: dict[str, object] = {"replicas": 2, "template": _template()}
+    then: dict[str, object] = {"replicas": waiting, "template": _template()}
+    if kind is AresJob:
+        then["dependence"] = {"roleNames": ["first"]}
+        return {"frameworkType": "custom", "roleSpecs": {"first": first, "then": then}}
+    then["dependsOn"] = [{"role": "first"}]
+    return {"framework": "custom", "roles": {"first": first, "then": then}}
 
 
 async def _told(where: Server, jobs: int, turn: int) -> float:
@@ -152,11 +168,11 @@ async def _is(fact: bool) -> bool:
     return fact
 
 
-async def _environment(client: Client, pod: str) -> Mapping[str, str]:
-    """What the helper in the pod's init container is told."""
+async def _helper(client: Client, pod: str) -> "_Helper":
+    """What runs in the pod's init container."""
     body = await client.request("GET", Pod.resource.path(pod, NAMESPACE))
     (container,) = msgspec.json.decode(body, type=_HelpedPod).spec.init_containers
-    return {variable.name: variable.value for variable in container.env}
+    return container
 
 
 class _Variable(Struct):
@@ -166,6 +182,23 @@ class _Variable(Struct):
 
 class _Helper(Struct):
     env: list[_Variable]
+    command: list[str]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {one.name: self._expanded(one.value) for one in self.env}
+
+    @property
+    def arguments(self) -> list[str]:
+        """What follows the helper itself."""
+        begin = next(at for at, word in enumerate(self.command) if word in ("wait", "cache"))
+        return [self._expanded(word) for word in self.command[begin:]]
+
+    def _expanded(self, text: str) -> str:
+        """As the kubelet would hand it on."""
+        for one in self.env:
+            text = text.replace(f"$({one.name})", one.value)
+        return text
 
 
 class _HelpedSpec(Struct, rename="camel"):

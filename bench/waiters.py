@@ -1,8 +1,8 @@
-"""`python -m bench.waiters COUNT ROLE`: so many helpers that wait for a role, in one process.
+"""`python -m bench.waiters COUNT ARGUMENT …`: so many helpers that wait for a role, in one process.
 
-Each is the helper of a pod, in a thread of its own instead of a container, with the environment that this
-process was given. Says `waiting` when all of them have asked and none was let go; then, for each that was,
-when: on the monotonic clock, which all processes of a machine share.
+Each is the helper of a pod, in a thread of its own instead of a container, with the container's arguments and
+the environment that this process was given. Says `waiting` when all of them have asked and none was let go;
+then, for each that was, when: on the monotonic clock, which all processes of a machine share.
 """
 
 import contextlib
@@ -11,19 +11,18 @@ import sys
 import threading
 import time
 
-from argosy.helper.endpoint import Endpoint
-from argosy.helper.wait import wait_for
+from argosy.helper.commands import main as help_pod
 
 
 def main() -> None:
-    count, role = int(sys.argv[1]), sys.argv[2]
+    count, arguments = int(sys.argv[1]), sys.argv[2:]
     threading.stack_size(256 * 1024)
     said = _Said(count)
     out, sys.stdout = sys.stdout, said
     released: list[float] = []
 
     def one() -> None:
-        if wait_for(Endpoint.from_environment(), [(role, "Running")], 120) == 0:
+        if help_pod(arguments) == 0:
             released.append(time.monotonic())
 
     threads = [threading.Thread(target=one) for _ in range(count)]
@@ -49,7 +48,7 @@ class _Said(io.StringIO):
 
     def write(self, text: str) -> int:
         with self._lock:
-            self._left -= text.count("waiting for role")
+            self._left -= text.count("waiting for role") + text.count(": waits for")
             if self._left <= 0:
                 self.all_wait.set()
         return len(text)
