@@ -278,7 +278,7 @@ class Life(RuleBasedStateMachine):
         for one in record.roles.values():
             assert not one.climbed or wanted.rules.restart_scope is Scope.POD
             assert most is None or one.climbed <= most
-            assert sum(one.failures.values()) <= record.restarts
+            assert sum(one.streaks.values()) <= record.restarts
 
     def _converged(self, wanted: Workload, record: Record) -> None:
         pods = self.world.pods.values()

@@ -213,7 +213,7 @@ def test_climbing(case: Climb) -> None:
         since=later(-case.ran),
         size=3,
         created=3,
-        failures={2: case.failures} if case.failures else {},
+        streaks={2: case.failures} if case.failures else {},
         climbed=case.climbed,
     )
     record = Record(restarts=case.used, began=NOW, roles={"worker": last})
@@ -221,7 +221,7 @@ def test_climbing(case: Climb) -> None:
     after, worker = repair.record, repair.record.role("worker")
     assert [one.rung for one in after.restarted] == ([case.want_rung] if case.want_rung else [])
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
-    assert (worker.failures, worker.climbed) == (case.want_failures, case.want_climbed)
+    assert (worker.streaks, worker.climbed) == (case.want_failures, case.want_climbed)
     if case.want_rung == "Role":
         assert worker.replaced == {0: 1, 1: 1, 2: 1}
         assert worker.retry_at == (later(case.want_wait) if case.want_wait else None)

@@ -95,7 +95,7 @@ def _resized(last: RoleRecord, size: int) -> RoleRecord:
         created=min(last.created, size),
         done={index: n for index, n in last.done.items() if index < size},
         gone={index: n for index, n in last.gone.items() if index < size},
-        failures={index: n for index, n in last.failures.items() if index < size},
+        streaks={index: n for index, n in last.streaks.items() if index < size},
         in_place=in_place,
         in_place_counted=sum(in_place.values()),
     )

@@ -34,12 +34,12 @@ def crashes(limits: Limits, pod: ObservedPod) -> bool:
 def failures_in_a_row(last: RoleRecord, index: int, lived: float | None, limits: Limits) -> int:
     """Of the pods of a place, with the one that has failed now."""
     long = lived is not None and lived > limits.backoff_reset
-    return 1 if long else last.failures.get(index, 0) + 1
+    return 1 if long else last.streaks.get(index, 0) + 1
 
 
 def role_anew(last: RoleRecord, limits: Limits, now: datetime) -> RoleRecord:
     """The role that was climbed to: its places begin at the bottom."""
-    return replace(last, climbed=_climbed(last, limits, now) + 1, failures={})
+    return replace(last, climbed=_climbed(last, limits, now) + 1, streaks={})
 
 
 def _climbed(last: RoleRecord, limits: Limits, now: datetime) -> int:

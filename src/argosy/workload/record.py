@@ -95,7 +95,7 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Of the definition that its pods are made from; see `Role.shape`."""
     preempted: Mapping[int, int] = field(default_factory=dict)
     """1 for every index whose pod a scheduler takes, or took, away for others."""
-    failures: Mapping[int, int] = field(default_factory=dict)
+    streaks: Mapping[int, int] = field(default_factory=dict)
     """Failures in a row, by index, where a ladder counts them: no more of them than restarts were used."""
     climbed: int = 0
     """Times in a row that the ladder started the role anew, in this attempt."""
@@ -216,7 +216,7 @@ _TALLIES = {
     "gone": "gone",
     "failed": "failed",
     "preempted": "preempted",
-    "failures": "failures",
+    "streaks": "streaks",
 }
 _ROLE_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(RoleRecord)) - {
     "unknown",

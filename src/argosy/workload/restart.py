@@ -212,7 +212,7 @@ def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datet
         if loss.role not in anew:
             role = _next(record.role(loss.role), (loss.index,), loss, limits, now)
             if limits.ladder.pod is not None and not loss.disrupted:
-                role = replace(role, failures={**role.failures, loss.index: loss.failures})
+                role = replace(role, streaks={**role.streaks, loss.index: loss.failures})
             record = record.with_role(loss.role, role)
     return _counted(record, losses)
 
