@@ -181,6 +181,24 @@ async def test_what_people_do_to_labels_and_questions_is_borne(scene: Scene) -> 
         assert (await scene.get(f"/cache/keys/ns.job?wait={wait}", If_None_Match=tag)).status == 200
 
 
+async def test_the_same_answer_to_many_is_made_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of pods ask at once whenever something changes."""
+    scene.set(worker=Phase.STARTING)
+    made: list[str] = []
+    pods = scene.readings.pods
+
+    def noted(job: JobReading, role: str) -> list[Pod]:
+        made.append(role)
+        return pods(job, role)
+
+    monkeypatch.setattr(scene.readings, "pods", noted)
+    answers = await asyncio.gather(*(scene.get("/cache/keys/ns.job") for _ in range(20)))
+    assert ({answer.status for answer in answers}, made) == ({200}, ["worker"])
+    scene.pod("worker", 0)
+    answer = await scene.get("/cache/keys/ns.job")
+    assert (json.loads(answer.body)["worker"]["ips"], made) == (["10.0.0.0"], ["worker", "worker"])
+
+
 async def test_a_mistake_is_told_in_the_words_of_this_api(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

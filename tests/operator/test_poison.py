@@ -74,6 +74,19 @@ async def test_poison_harms_nobody_and_is_cured(
     assert not failed, failed[0].exc_info
 
 
+async def test_the_longest_name_that_an_object_may_have_is_told_of(scene: Scene) -> None:
+    under, name = APIS["AresJob"], "n" * 253
+    async with scene.operator(gangs=False, remote_start=False):
+        await _create(scene, under, name, under.right)
+        status = (await _judged(scene, under, [name]))[name]
+        assert under.reason(status).startswith("metadata.name: the name of its last pod of role worker, 'nnn")
+
+        async def told() -> bool:
+            return any(one.involved_object.name == name for one in await scene.events())
+
+        await scene.until("it is told by an event too", told)
+
+
 async def _stored(scene: Scene, under: Api) -> list[str]:
     """The names of those that the server lets in."""
     names: list[str] = []
