@@ -272,3 +272,12 @@ def test_on_success_what_still_runs_has_succeeded() -> None:
 @pytest.mark.parametrize("play", CASES.table.values(), ids=CASES.table.keys())
 def test_case(play: Callable[[], None]) -> None:
     play()
+
+
+def test_thousands_of_pods_that_are_missing_are_not_all_named() -> None:
+    """A status has no room for them."""
+    running = played(job(roles={"worker": {"replicas": 3000}})).started().saw(*pods("R" * 3000))
+    lost = running.saw().went(Observed(absent=frozenset(("worker", index) for index in range(3000))))
+    assert lost.role().reason == "PodMissing"
+    assert lost.role().message.startswith("total 3000 pods were missing: 0,1,2,")
+    assert len(lost.role().message) < 1100

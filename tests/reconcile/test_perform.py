@@ -26,6 +26,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Secret
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.wrong import LONGEST_COMPLAINT
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import BODIES, Performer
 from argosy.reconcile.pods import UnrenderableError
@@ -187,6 +188,12 @@ CASES = {
         answer=Forbidden(403, "Forbidden", "exceeded quota"),
         want_result=Result.REFUSED,
         want_message="exceeded quota",
+    ),
+    "a refusal with more words than a status has room for": Case(
+        CREATE,
+        answer=Invalid(422, "Invalid", "x" * 1_000_000),
+        want_result=Result.INVALID,
+        want_message="x" * LONGEST_COMPLAINT + "…",
     ),
     "no answer": Case(
         CREATE,

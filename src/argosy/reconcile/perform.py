@@ -28,6 +28,7 @@ from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, RoleBinding, Secret, Service
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
 from argosy.reconcile.children import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import UnrenderableError
@@ -307,8 +308,7 @@ class Performer:
         if result is Result.DONE:
             self.memory.succeed(kind, name)
             return True
-        if not message:
-            message = _WHY[result].format(kind=kind, name=name)
+        message = shortened(message or _WHY[result].format(kind=kind, name=name), LONGEST_COMPLAINT)
         outcome = Outcome(kind, name, result, message, deed.role, index)
         if result in _REFUSALS and self.memory.outcomes.get((kind, name)) != outcome:
             self.deeds.append(replace(deed, refused=message))

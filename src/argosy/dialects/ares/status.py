@@ -4,7 +4,7 @@ The engine knows phases that this API does not: a restart is told by a condition
 job is Pending, and a definition that cannot be run is a failed job that an edit brings back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from argosy.dialects.ares.conditions import conditions, in_words
 from argosy.dialects.restarts import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.workload.gang import PREEMPTED
+from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod, Result
@@ -143,13 +144,13 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
         return "PossibleNodeDown", f"pod={lost.name}; nodeName={lost.node}; info=the node is down"
     going = [pod for pod in pods if pod.terminating]
     if going:
-        indexes = ",".join(str(pod.index) for pod in going)
+        indexes = _indexes([pod.index for pod in going])
         named = ", ".join(f"{pod.name}({pod.node})" for pod in going[:_NAMED])
         return "PodMissing", f"total {len(going)} pods were terminating: {indexes}; {named}"
     there = {pod.index for pod in pods} | set(remembered.done)
     missing = [index for index in range(remembered.size) if index not in there]
     if missing:
-        return "PodMissing", f"total {len(missing)} pods were missing: {','.join(map(str, missing))}"
+        return "PodMissing", f"total {len(missing)} pods were missing: {_indexes(missing)}"
     return remembered.reason, remembered.message
 
 
@@ -161,3 +162,7 @@ def told_of(pod: ObservedPod) -> str:
     parts = {name: value for name, value in msgspec.to_builtins(ended).items() if value}
     info = msgspec.json.encode({"exitCode": ended.exit_code, **parts}).decode()
     return f"pod={pod.name}; nodeName={pod.node}; info={info}"
+
+
+def _indexes(numbers: Sequence[int]) -> str:
+    return shortened(",".join(map(str, numbers)), LONGEST_COMPLAINT)
