@@ -396,6 +396,25 @@ def test_keys_that_nobody_uses_are_told(obj: AresJob, want: list[str]) -> None:
     assert [text.partition(":")[0] for text in told] == want
 
 
+@CASES(
+    "32. mpi sample (worker 1, launcher 1, hostNetwork): launcher shows Init:0/1 until worker is Running; "
+    "then /etc/mpi/hostfile is …; launcher exit 0 -> Succeeded though worker runs; worker fails -> Failed"
+)
+def mpi() -> None:
+    on_host = {"template": {"spec": {"hostNetwork": True, "containers": [{"name": "mpi", "image": "image"}]}}}
+    obj = job("mpi", roles={"launcher": on_host, "worker": on_host})
+    workload = lowered(obj)
+    waiting = DIALECT.inject(workload, workload.roles["launcher"], 0).initializer
+    assert waiting is not None
+    wanted = ("--roles", "worker", "--phase", "Running", "--write-mpi-hostfile-to", "/etc/mpi/hostfile")
+    assert set(wanted) <= set(waiting.arguments)
+    assert DIALECT.inject(workload, workload.roles["worker"], 0).initializer is None
+    running = played(obj).started().saw(*pods("R", "launcher"), *pods("R"))
+    assert running.phase == "Running"
+    assert running.saw(*pods("S", "launcher"), *pods("R")).phase == "Succeeded"
+    assert running.saw(*pods("R", "launcher"), *pods("F")).phase == "Failed"
+
+
 BAGUA = job(
     "bagua",
     roles={"worker": {"replicas": 2}, "etcd": {}},
