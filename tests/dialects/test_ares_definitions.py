@@ -515,6 +515,17 @@ def custom() -> None:
     assert [one.name for one in services] == ["job-ps", "job-worker"]
 
 
+def test_ports_that_a_framework_adds_are_ports_of_the_service_too() -> None:
+    assert lowered(job("tensorflow")).rules.service_ports == {"worker": (("tfjob-port", 2222),)}
+    own = {"template": template("pytorch", ports=[{"name": "pytorch", "containerPort": 40000}])}
+    assert lowered(job("pytorch", roles={"master": own})).rules.service_ports == {
+        "master": (("pytorch", 40000),)
+    }
+    assert lowered(job("pytorch", roles={"master": {}})).rules.service_ports == {
+        "master": (("pytorch", 23456),)
+    }
+
+
 def test_service_ports() -> None:
     ports = [{"containerPort": 9}, {"name": "web", "containerPort": 80}, {"containerPort": 9}]
     obj = job(roles={"a": {"template": template(ports=ports)}, "b": {}})

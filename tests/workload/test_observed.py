@@ -63,9 +63,13 @@ CASES = {
         },
         {"last_exit_code": 137, "last_out_of_memory": True, "exit_code": None},
     ),
-    "held in an init container": Case(
-        {"phase": "Pending", "initContainerStatuses": [{"name": "wait", "state": {"running": {}}}]},
+    "held in the init container that waits for others": Case(
+        {"phase": "Pending", "initContainerStatuses": [{"name": "initializer", "state": {"running": {}}}]},
         {"held": True},
+    ),
+    "not held by an init container of the user's own": Case(
+        {"phase": "Pending", "initContainerStatuses": [{"name": "fetch", "state": {"running": {}}}]},
+        {"held": False},
     ),
     "an image that cannot be had": Case(
         {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
@@ -137,3 +141,14 @@ def test_preemption(case: tuple[dict[str, object], bool]) -> None:
     body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [told]}}
     seen = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
     assert seen and (seen.preempted is not None and seen.preempted.year == 2020) is want
+
+
+def test_of_metadata_only_what_is_handed_on_is_seen() -> None:
+    meta = {"labels": {**LABELS, "x/queue": "a"}, "annotations": {"x/priority": "5", "other": "1"}}
+    pod = msgspec.convert({"metadata": {"name": "p", "uid": "u", **meta}}, Pod)
+    seen = observe_pod(pod, ("x/queue", "x/priority"))
+    assert seen is not None
+    assert (seen.marks.labels, seen.marks.annotations) == ({"x/queue": "a"}, {"x/priority": "5"})
+    plain = observe_pod(pod)
+    assert plain is not None
+    assert not plain.marks.labels

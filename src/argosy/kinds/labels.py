@@ -31,6 +31,11 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 POD_GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
 """Kueue's labels, and the annotation with the number of pods that it waits for."""
+HELPER = "argosy"
+"""The init container in which pods wait for others, or get what remote start needs."""
+
+INITIALIZER = "initializer"
+"""The same in AresJobs."""
 
 HOSTNAME = "kubernetes.io/hostname"
 

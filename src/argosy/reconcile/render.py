@@ -25,7 +25,6 @@ from argosy.workload.model import Dependency, Restart, Role, Workload
 
 Json = dict[str, object]
 
-INIT_CONTAINER = "argosy"
 REMOTE_FOLDER = str(PurePosixPath(REMOTE_AGENT).parent)
 SSH_FOLDER = "/root/.ssh"
 _REMOTE_VOLUME = "argosy-remote"
@@ -346,7 +345,7 @@ def _helpers(
     arguments = [word for number, step in enumerate(steps) for word in (["then"] if number else []) + step]
     _add_volumes(spec, helper_volumes(site))
     environment = _endpoint(site, workload, token)
-    return (helper_container(site, INIT_CONTAINER, arguments, environment, mounts),)
+    return (helper_container(site, labels.HELPER, arguments, environment, mounts),)
 
 
 def _endpoint(site: Site, workload: Workload, token: str) -> dict[str, str]:

@@ -69,7 +69,7 @@ class ObservedPod(Struct, frozen=True):
     preempted: datetime | None = None
     """When a scheduler said that it takes the pod away for others."""
     held: bool = False
-    """Still in an init container."""
+    """Still in the init container that waits for others."""
     waiting: str = ""
     """Why a container cannot start (ImagePullBackOff …), or why the pod cannot be placed (Unschedulable)."""
     waiting_message: str = ""
@@ -283,7 +283,8 @@ def _first_ended(statuses: list[ContainerStatus]) -> Terminated | None:
 
 
 def _held(statuses: list[ContainerStatus]) -> bool:
-    return any(one.state.terminated is None and not one.ready for one in statuses)
+    ours = (one for one in statuses if one.name in (labels.HELPER, labels.INITIALIZER))
+    return any(one.state.terminated is None and not one.ready for one in ours)
 
 
 def _waiting(pod: Pod) -> tuple[str, str]:

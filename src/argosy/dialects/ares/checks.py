@@ -17,6 +17,7 @@ from argosy.dialects.ares.profiles import (
     services_of,
 )
 from argosy.dialects.ares.templates import container_named, containers, init_containers, port_numbers
+from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
 from argosy.kinds.names import label_problem, service_problem
 from argosy.kinds.template import template_misfits
@@ -24,7 +25,6 @@ from argosy.kinds.wrong import shortened
 from argosy.workload import dependencies, words
 from argosy.workload.model import MOST_PODS, Cleanup, Dependency, Phase, Problem, Quorum, Restart
 
-INITIALIZER = "initializer"
 _ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _QUORUMS = tuple(one.value for one in Quorum)
 _RESTARTS = tuple(one.value for one in Restart)
@@ -89,9 +89,9 @@ def _template(role: RoleSpec, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.template.spec.containers", "there must be at least one container")
     yield from (Problem(*misfit) for misfit in template_misfits(role.template or {}, f"{path}.template"))
     names = [one.get("name") for one in init_containers(role.template)]
-    if role.dependence is not None and INITIALIZER in names:
-        said = f"{INITIALIZER!r} is the name of the container that waits for other roles; take another"
-        yield Problem(f"{path}.template.spec.initContainers[{names.index(INITIALIZER)}].name", said)
+    if role.dependence is not None and labels.INITIALIZER in names:
+        said = f"{labels.INITIALIZER!r} is the name of the container that waits for other roles; take another"
+        yield Problem(f"{path}.template.spec.initContainers[{names.index(labels.INITIALIZER)}].name", said)
 
 
 def _waits(spec: AresJobSpec) -> Iterator[Problem]:

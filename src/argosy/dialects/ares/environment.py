@@ -18,9 +18,9 @@ from argosy.frameworks import bagua, tensorflow
 from argosy.frameworks.base import Initializer, Injection, Port
 from argosy.frameworks.custom import variable_of
 from argosy.frameworks.mpi import AS_ROOT, Implementation, host_variables
+from argosy.kinds import labels
 from argosy.workload.model import Role, Workload
 
-INITIALIZER: Final = "initializer"
 PYTORCH_PORT: Final = 23456
 RELEASED: Final = ".ares-init"
 """The file beside a host file that was written by hand: whoever waits for it goes on."""
@@ -70,7 +70,7 @@ def _initializer(workload: Workload, role: Role) -> Initializer | None:
     if folders:  # the only place of its own in which the container may write
         arguments += ["--hack-file", f"{folders[0]}/{RELEASED}"]
     return Initializer(
-        INITIALIZER,
+        labels.INITIALIZER,
         tuple(arguments),
         {"ARES_TOKEN": "$(ARGOSY_TOKEN)"},
         {"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},

@@ -1,0 +1,71 @@
+"""Names and labels of what is made for an AresJob, as its users know them."""
+
+from typing import cast
+
+from msgspec.structs import replace
+
+from argosy.reconcile.children import group_body, service_body
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.render import Json
+from argosy.reconcile.site import Helper, Site
+from argosy.testing.aresjobs import DIALECT, job, lowered
+from argosy.workload.model import Workload
+from argosy.workload.plan import CreatePod, EnsurePodGroup, EnsureService
+
+LABELS = {"ares.io/group-name": "ares.io", "ares.io/job-name": "job", "ares.io/replica-type": "worker"}
+KEYS = {"ares.io/job-priority": "5", "ares.io/ares-queue": "no label!"}
+
+
+def rendered(workload: Workload) -> Json:
+    maker = PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid)
+    name = DIALECT.name(workload, "worker", 1, 1, 0)
+    return maker.of(workload, DIALECT.inject).body(CreatePod("worker", 1, 1, 0), name)
+
+
+def metadata(body: Json) -> dict[str, dict[str, str]]:
+    return cast("dict[str, dict[str, str]]", body["metadata"])
+
+
+def names(body: Json) -> tuple[str, str]:
+    found = cast("Json", body["metadata"])
+    return str(found["name"]), str(found.get("generateName", ""))
+
+
+def handing() -> Workload:
+    gang = {"schedulingPolicy": {"minAvailable": 2}}
+    obj = job(roles={"worker": {"replicas": 2}}, runPolicy=gang)
+    return lowered(replace(obj, metadata=replace(obj.metadata, annotations={**KEYS, "mine": "1"})))
+
+
+def test_a_pod_that_is_never_replaced_has_the_name_of_its_place() -> None:
+    body = rendered(lowered(job(roles={"worker": {"replicas": 2}})))
+    found, spec = metadata(body), cast("dict[str, object]", body["spec"])
+    assert names(body) == ("job-worker-1", "")
+    assert LABELS.items() <= found["labels"].items()
+    assert found["labels"]["ares.io/replica-index"] == "1"
+    assert (spec["hostname"], spec["subdomain"]) == ("job-worker-1", "job-worker")
+
+
+def test_a_pod_of_another_policy_has_five_letters_more_and_the_same_host_name() -> None:
+    body = rendered(lowered(job(roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}})))
+    spec = cast("dict[str, object]", body["spec"])
+    name, prefix = names(body)
+    assert prefix == "job-worker-1-"
+    assert name.startswith(prefix)
+    assert len(name) == len(prefix) + 5
+    assert (spec["hostname"], spec["subdomain"]) == ("job-worker-1", "job-worker")
+
+
+def test_a_service_finds_pods_by_the_labels_of_this_api_alone() -> None:
+    body = service_body(lowered(job()), EnsureService("worker", "job-worker"))
+    assert cast("dict[str, object]", body["spec"])["selector"] == LABELS
+    assert LABELS.items() <= metadata(body)["labels"].items()
+
+
+def test_new_pods_and_groups_have_what_the_job_hands_on() -> None:
+    workload = handing()
+    for body in (rendered(workload), group_body(workload, EnsurePodGroup("job", 2, "default", ""))):
+        found = metadata(body)
+        assert KEYS.items() <= found["annotations"].items()
+        assert found["labels"]["ares.io/job-priority"] == "5"
+        assert "ares.io/ares-queue" not in found["labels"], "it can be no label"
