@@ -41,6 +41,8 @@ OPERATOR = {
     ),
     "or elsewhere": Case(["--advertise-url", "https://other"], {"url": "https://other"}),
     "webhooks": Case(["--webhooks", "mine"], {"webhooks": "mine"}),
+    "who places gangs": Case(["--config", FILE, "--gang-backend", "own"], {"gang_backend": "own"}),
+    "and if nobody says": Case(["--config", FILE], {"gang_backend": "volcano"}),
 }
 OBSERVER = {
     "with tokens it answers over TLS alone": Case([], {"observer_tokens": True, "plain_endpoint": ""}),
@@ -51,7 +53,7 @@ OBSERVER = {
     "and the flag wins": Case(["--config", FILE, "--auth", "token"], {"observer_tokens": True}),
     "on another port": Case(["--auth", "none", "--port", "8000"], {"plain_endpoint": ":8000"}),
     "it leads nothing and serves AresJobs alone": Case(
-        [], {"observing": True, "leader_elect": False, "apis": frozenset({"ares"}), "gangs": False}
+        [], {"observing": True, "leader_elect": False, "apis": frozenset({"ares"}), "gang_backend": "none"}
     ),
 }
 

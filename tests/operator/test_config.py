@@ -79,6 +79,8 @@ SAID = {
         "operator: {aresjob: {ttlSecondsAfterSucceeded: 0}}", {"ares_ttl_after_succeeded": 0}
     ),
     "the domain": Said("operator: {clusterDomain: example.org}", {"cluster_domain": "example.org"}),
+    "who places gangs": Said("operator: {gang: {backend: own}}", {"gang_backend": "own"}),
+    "nothing of gangs": Said("operator: {}", {"gang_backend": "volcano"}),
     "what is null is left out": Said("cache:\noperator:\n  restConfig:\n", {"limits": WriteLimits()}),
 }
 
@@ -103,6 +105,7 @@ WRONG = {
         "operator: {aresjob: {ttlSecondsAfterSucceeded: -1}}"
     ),
     "operator.clusterDomain: 'no domain' is no DNS name": "operator: {clusterDomain: no domain}",
+    "operator.gang.backend: 'slurm' is not possible; there are": "operator: {gang: {backend: slurm}}",
     "operator.restconfig: there is no such key": "operator: {restconfig: {qps: 5}}",
     "caches: there is no such key": "caches: {}",
     "initializers.common.image: must not be empty": "initializers: {common: {image: ''}}",

@@ -55,6 +55,11 @@ CASES = {
         outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),),
         message="p: exceeded quota",
     ),
+    "a group of a name that is taken, whoever's kind of group": Case(
+        "PodGroupNameTaken",
+        outcomes=(Outcome("PodGroup.scheduling.volcano.sh", "g", Result.FOREIGN, "not ours"),),
+        message="g: not ours",
+    ),
     "what is wrong for good comes first": Case(
         "ServiceInvalid",
         outcomes=(Outcome("Pod", "p", Result.REFUSED, "no"), Outcome("Service", "s", Result.INVALID, "bad")),

@@ -51,7 +51,7 @@ from argosy.workload.plan import (
 )
 
 BINDING = RoleBinding.resource.kind
-Ensure = EnsureService | EnsurePodGroup | EnsureChild | EnsureKeys
+Ensure = EnsureService | EnsureChild | EnsureKeys
 BODIES = 128
 """Pods that are rendered and not yet answered for, of one job: each may be told the addresses of all
 others."""

@@ -87,7 +87,7 @@ def mould(
 ) -> Mould:
     """What pods of a role share, for which the framework asks alike except for the values of variables.
 
-    `membership` are what its gang's back end asks for, `service_account` is that of remote start.
+    `membership` is what its gang's back end asks for, `service_account` that of remote start.
     """
     spec = dict(_object(role.template.get("spec")))
     files = _Files(injection.files)

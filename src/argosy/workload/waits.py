@@ -141,7 +141,8 @@ def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
     for result, word in _REFUSALS.items():
         for outcome in outcomes:
             if outcome.result is result:
-                return f"{outcome.kind}{word}", f"{outcome.name}: {outcome.message}"
+                kind = outcome.kind.partition(".")[0]
+                return f"{kind}{word}", f"{outcome.name}: {outcome.message}"
     leaving = sorted(outcome.name for outcome in outcomes if outcome.result is Result.LEAVING)
     return _stopping(leaving) if leaving else None
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from argosy.dialects.ares.conditions import conditions, in_words
 from argosy.dialects.restarts import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
-from argosy.workload.gang import PREEMPTED
 from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
+from argosy.workload.gang import PREEMPTED
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod, Result
