@@ -4,13 +4,14 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from argosy.reconcile.children import group_body, service_body
+from argosy.kinds.aresjob import AresJob
+from argosy.reconcile.children import ensured_body, service_body
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.render import Json
 from argosy.reconcile.site import Helper, Site
-from argosy.testing.aresjobs import DIALECT, job, lowered
+from argosy.testing.aresjobs import DIALECT, job, lowered, played
 from argosy.workload.model import Workload
-from argosy.workload.plan import CreatePod, EnsurePodGroup, EnsureService
+from argosy.workload.plan import CreatePod, EnsureChild, EnsureService
 
 LABELS = {"ares.io/group-name": "ares.io", "ares.io/job-name": "job", "ares.io/replica-type": "worker"}
 KEYS = {"ares.io/job-priority": "5", "ares.io/ares-queue": "no label!"}
@@ -31,10 +32,10 @@ def names(body: Json) -> tuple[str, str]:
     return str(found["name"]), str(found.get("generateName", ""))
 
 
-def handing() -> Workload:
+def handing() -> AresJob:
     gang = {"schedulingPolicy": {"minAvailable": 2}}
     obj = job(roles={"worker": {"replicas": 2}}, runPolicy=gang)
-    return lowered(replace(obj, metadata=replace(obj.metadata, annotations={**KEYS, "mine": "1"})))
+    return replace(obj, metadata=replace(obj.metadata, annotations={**KEYS, "mine": "1"}))
 
 
 def test_a_pod_that_is_never_replaced_has_the_name_of_its_place() -> None:
@@ -63,8 +64,9 @@ def test_a_service_finds_pods_by_the_labels_of_this_api_alone() -> None:
 
 
 def test_new_pods_and_groups_have_what_the_job_hands_on() -> None:
-    workload = handing()
-    for body in (rendered(workload), group_body(workload, EnsurePodGroup("job", 2, "default", ""))):
+    workload = lowered(handing())
+    (group,) = (one for one in played(handing()).started().actions if isinstance(one, EnsureChild))
+    for body in (rendered(workload), ensured_body(workload, group)):
         found = metadata(body)
         assert KEYS.items() <= found["annotations"].items()
         assert found["labels"]["ares.io/job-priority"] == "5"
