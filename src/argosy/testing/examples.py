@@ -56,7 +56,7 @@ ARES: Final[Mapping[str, tuple[str, str]]] = {
 """The other examples that are AresJobs, with a pod and what it says."""
 _WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
 _WITH_SSHD: Final = ("examples/ares/mpi.yaml",)
-SSHD: Final = Path("/usr/sbin/sshd")
+_SSHD: Final = Path("/usr/sbin/sshd")
 _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
 """What the examples of a framework import."""
 
@@ -69,8 +69,8 @@ def framework_of(example: str) -> str:
 
 def missing(example: str) -> str:
     """Why an example cannot run on this machine; empty when it can."""
-    if example in _WITH_SSHD and not SSHD.exists():
-        return f"there is no {SSHD} (Debian: apt install openssh-server)"
+    if example in _WITH_SSHD and not _SSHD.exists():
+        return f"there is no {_SSHD} (Debian: apt install openssh-server)"
     if own := environments.of_framework(framework_of(example)):
         return own.missing
     if example in _WITH_ETCD:
