@@ -39,8 +39,8 @@ def check(workload: Workload, before: Record | None, seen: Observed, now: dateti
     assert deletes <= {pod.uid for pod in seen.pods}, "what is deleted was seen"
     if record.finished or workload.suspended or workload.deleting:
         assert not creates, "nothing is made for a job that does not run"
-    elif workload.limits.restarts is not None:
-        assert record.restarts <= workload.limits.restarts
+    elif plan.restarts and workload.limits.restarts is not None:
+        assert record.restarts <= workload.limits.restarts, "no restart is beyond the limit"
     if before is not None:
         _goes_on(before, record, now)
 
