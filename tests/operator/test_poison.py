@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
+import msgspec
 import pytest
 from msgspec import Struct
 
@@ -85,6 +86,29 @@ async def test_the_longest_name_that_an_object_may_have_is_told_of(scene: Scene)
             return any(one.involved_object.name == name for one in await scene.events())
 
         await scene.until("it is told by an event too", told)
+
+
+@pytest.mark.parametrize("api", ["kubernetes"], indirect=True)
+async def test_an_object_too_deep_to_be_read_is_told_and_cured(scene: Scene) -> None:
+    """A real API server stores it; who reads it must not fall over it."""
+    under = APIS["AresJob"]
+    deep = b'{"frameworkType":"custom","unheardOf":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    body = b'{"apiVersion":"ares.io/v1","kind":"AresJob","metadata":{"name":"deep"},"spec":' + deep + b"}"
+    path = f"/apis/ares.io/v1/namespaces/{scene.namespace}/aresjobs"
+    async with scene.operator(gangs=False, remote_start=False):
+        await scene.client.request("POST", path, body=body)
+
+        async def told() -> bool:
+            said = [one.message for one in await scene.events() if one.involved_object.name == "deep"]
+            return any("spec: is nested too deeply" in one for one in said)
+
+        await scene.until("it is told what is wrong", told)
+        await _create(scene, under, "honest", under.right)
+        await _until_running(scene, under, ["honest"])
+        cure = msgspec.json.encode([{"op": "replace", "path": "/spec", "value": under.right}])
+        headers = {"Content-Type": PatchType.JSON.value}
+        await scene.client.request("PATCH", f"{path}/deep", body=cure, headers=headers)
+        await _until_running(scene, under, ["deep"])
 
 
 async def _stored(scene: Scene, under: Api) -> list[str]:

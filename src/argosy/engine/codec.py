@@ -7,11 +7,12 @@ piece comes out as `Undecodable` instead of an exception.
 
 from collections.abc import Mapping, Sequence
 from types import GenericAlias
-from typing import Generic, Literal, cast
+from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, field
 
+from argosy.engine.depth import CUT, TOO_DEEP, shallow
 from argosy.engine.dynamic import AnyObject, Json, decode_any
 from argosy.engine.errors import ApiError, Status, Unavailable, error_from_status
 from argosy.engine.misfit import misfit
@@ -19,6 +20,7 @@ from argosy.engine.objects import Fetchable, T
 from argosy.kinds.meta import ObjectMeta
 
 Body = Mapping[str, object] | Struct
+R = TypeVar("R")
 
 
 class WatchEvent(Struct, Generic[T]):
@@ -70,22 +72,27 @@ class Codec(Generic[T]):
             return self._object.decode(body)
         except msgspec.ValidationError as error:
             kind = self.kind.resource.kind
-            raise ApiError(200, "Undecodable", f"the {kind} does not fit its type: {error}") from error
+            raise ApiError(200, UNDECODABLE, f"the {kind} does not fit its type: {error}") from error
+        except RecursionError:
+            raise ApiError(200, UNDECODABLE, f"the {self.kind.resource.kind} is {TOO_DEEP}") from None
         except GARBLED as error:
             raise _garbled(error) from error
 
     def page(self, body: bytes) -> Page[T]:
         try:
             return cast("Page[T]", self._page.decode(body))
-        except msgspec.ValidationError:
+        except MISFITS:
             return self._page_by_piece(body)
         except GARBLED as error:
             raise _garbled(error) from error
 
     def _page_by_piece(self, body: bytes) -> Page[T]:
-        raw = _raw_page.decode(body)
+        raw = _readable(_raw_page, body)
         page: Page[T] = Page(metadata=raw.metadata, items=[])
         for item in raw.items or ():
+            if CUT in bytes(item):
+                page.undecodable.append(_too_deep(item))
+                continue
             try:
                 page.items.append(self._object.decode(item))
             except msgspec.ValidationError as error:
@@ -96,20 +103,25 @@ class Codec(Generic[T]):
         """One line of a watch. Raises the typed error when the line is an ERROR event."""
         try:
             return cast("WatchEvent[T]", self._event.decode(line))
-        except msgspec.ValidationError as error:
+        except MISFITS as error:
             return self._other_event(line, error)
         except GARBLED as error:
             raise _garbled(error) from error
 
-    def _other_event(self, line: bytes, error: msgspec.ValidationError) -> Bookmark | Undecodable:
-        raw = _raw_event.decode(line)
+    def _other_event(
+        self, line: bytes, error: msgspec.ValidationError | RecursionError
+    ) -> Bookmark | Undecodable:
+        raw = _readable(_raw_event, line)
         if raw.type == "BOOKMARK":
             meta = _meta_of(raw.object)
             end = meta.annotations.get(INITIAL_EVENTS_END) == "true"
             return Bookmark(meta.resource_version, end)
         if raw.type == "ERROR":
             raise error_from_status(msgspec.json.decode(raw.object, type=Status))
-        bad = self._undecodable(raw.object, error)
+        if isinstance(error, RecursionError) or CUT in bytes(raw.object):
+            bad = _too_deep(raw.object)
+        else:
+            bad = self._undecodable(raw.object, error)
         bad.deleted = raw.type == "DELETED"
         return bad
 
@@ -132,6 +144,9 @@ def encode_body(body: Body | Sequence[Mapping[str, object]], kind: type[Fetchabl
     return msgspec.json.encode(fields)
 
 
+UNDECODABLE = "Undecodable"
+"""The reason of an error about an answer whose object does not fit its type: what was asked for is done."""
+MISFITS = (msgspec.ValidationError, RecursionError)
 GARBLED = (msgspec.DecodeError, UnicodeDecodeError)
 
 
@@ -159,6 +174,18 @@ class _OnlyMeta(Struct):
 _raw_event = msgspec.json.Decoder(_RawEvent)
 _raw_page = msgspec.json.Decoder(_RawPage)
 _only_meta = msgspec.json.Decoder(_OnlyMeta)
+
+
+def _readable(decoder: "msgspec.json.Decoder[R]", text: bytes) -> R:
+    """What can be read of it, with what is too deep cut away."""
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        return decoder.decode(shallow(text))
+
+
+def _too_deep(raw: msgspec.Raw) -> Undecodable:
+    return Undecodable(_meta_of(raw), "spec", f"is {TOO_DEEP}", raw.copy())
 
 
 def _meta_of(raw: msgspec.Raw) -> ObjectMeta:

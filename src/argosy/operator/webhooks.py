@@ -67,7 +67,7 @@ ARES: Final[Mapping[str, Answer]] = {
 async def answer(request: Request, decide: Answer) -> Response:
     try:
         review = msgspec.json.decode(await request.body(LARGEST), type=_Review)
-    except (msgspec.MsgspecError, TooLargeError) as error:
+    except (msgspec.MsgspecError, RecursionError, TooLargeError) as error:
         raise HttpError(400, str(error)) from None
     told = {"uid": review.request.uid, **decide(review.request)}
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": told}

@@ -13,10 +13,10 @@ from msgspec import Struct
 from argosy.dialects.base import Dialect
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.codec import Undecodable
+from argosy.engine.codec import UNDECODABLE, Undecodable
 from argosy.engine.controller import Wake
 from argosy.engine.dynamic import dynamic
-from argosy.engine.errors import Conflict, Invalid, NotFound
+from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.lines import Log
 from argosy.engine.objects import Fetchable, Key
@@ -78,6 +78,9 @@ class Unreadable(Generic[T]):
             return Wake(1.0)  # the watch brings what was written in between, or that it is gone
         except Invalid as error:  # a server that checks all of an object whatever is written of it
             log.warning("status cannot be written", object=f"{key.namespace}/{key.name}", error=str(error))
+        except ApiError as error:
+            if error.reason != UNDECODABLE:
+                raise  # else it was written, and came back as unreadable as it was
         found.told = True  # also where the definition drops the Record: then it would be told for ever
         for action in plan.actions:
             if isinstance(action, Emit):
