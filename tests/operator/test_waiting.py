@@ -25,8 +25,8 @@ Json = dict[str, object]
 pytestmark = pytest.mark.parametrize("api", ["local"], indirect=True)
 
 CROWD = 100
-PROMISED = 3.0
-"""Seconds from the phase that is waited for to the release of those who wait."""
+IN_TIME = 15.0
+"""Seconds from the phase that is waited for to the release of all; the benchmark holds how soon it is."""
 
 
 class Waiting:
@@ -127,7 +127,7 @@ async def test_all_are_released_though_what_they_ask_was_killed(
             return await role_phase(scene) == "Running"
 
         await scene.until("what they wait for is there", running)
-        async with asyncio.timeout(PROMISED):
+        async with asyncio.timeout(IN_TIME):
             assert set(await ends) == {0}
 
 
@@ -136,5 +136,5 @@ async def test_all_end_with_a_reason_when_what_they_wait_for_fails(scene: Scene)
         ends = waiting.begin()
         await scene.until("all know for what they wait", waiting.are_told)
         await scene.report("job-first-0", "Failed", 1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(IN_TIME):
             assert {str(end) for end in await ends} == {"the job is Failed"}
