@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -17,6 +18,8 @@ TEXT = (ROOT / "Containerfile").read_text()
 MEGABYTE = 2**20
 LARGEST = 200 * MEGABYTE
 """What our layer may take beside the base's."""
+UNCHECKED = b"\x01\x00\x00\x00"
+"""The mark of a compiled module that is not held against its source."""
 
 
 def instructions(word: str) -> list[str]:
@@ -46,6 +49,24 @@ def test_nothing_is_installed_that_is_not_pinned() -> None:
         assert "--require-hashes" in line or "--no-index" in line
 
 
+def test_the_bases_own_modules_are_compiled_for_good(tmp_path: Path) -> None:
+    """The helper starts in every pod, where nothing can be written: it must not have to compile then."""
+    library = Path(sysconfig.get_path("stdlib"))
+    shutil.copytree(library / "json", tmp_path / "json", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/broken.py").write_text("(")
+    (step,) = re.findall(r"^RUN (.*)$", TEXT.partition("\nFROM ${BASE}\n")[2], re.MULTILINE)
+    step = re.sub(r'library="\$\(.*?\)"(?= &&)', f"library={tmp_path}", step)
+    step = step.replace("python3", sys.executable)
+    (time,) = {line.partition("=")[2] for line in instructions("ARG") if line.startswith("SOURCE_DATE_EPOCH")}
+    subprocess.run(["sh", "-ec", step], env={**os.environ, "SOURCE_DATE_EPOCH": time}, check=True)
+    sources, compiled = list((tmp_path / "json").glob("*.py")), list(tmp_path.rglob("*.pyc"))
+    assert len(compiled) == len(sources) > 3
+    for path in compiled:
+        assert path.read_bytes()[4:8] == UNCHECKED, "what is compiled is used whatever the time of its source"
+        assert path.stat().st_mtime == int(time)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_same_clone_gives_the_same_files_and_they_work(tmp_path: Path) -> None:
@@ -55,6 +76,7 @@ def test_the_same_clone_gives_the_same_files_and_they_work(tmp_path: Path) -> No
     assert size < LARGEST, f"{size / MEGABYTE:.0f} MB"
     for command in (["argosy", "--version"], ["kubectl", "version", "--client"]):
         subprocess.run([str(environment / "bin" / command[0]), *command[1:]], check=True, capture_output=True)
+    assert any((environment / "lib").rglob("argosy/helper/__pycache__/initializer.*.pyc"))
     helper = [str(environment / "bin/python3"), "-m", "argosy.helper"]
     assert "wait" in subprocess.run(helper, capture_output=True, text=True, check=False).stderr
     dry_run = [str(environment / "bin/argosy"), "install", "--dry-run"]
