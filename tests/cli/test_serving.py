@@ -11,7 +11,7 @@ from argosy.cli.operator import operator
 from argosy.operator.settings import Settings
 from argosy.operator.whereabouts import Observers
 
-FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file}}"
+FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file, gang: {backend: auto}}}"
 
 
 class Case(Struct):
@@ -31,18 +31,23 @@ OPERATOR = {
     "an empty namespace is all of them": Case(["--namespace", ""], {"namespace": None}),
     "the file alone": Case(
         ["--config", FILE],
-        {"cluster_domain": "from.file", "observers": Observers(tokens=False), "observer_tokens": False},
+        {
+            "cluster_domain": "from.file",
+            "observers": Observers(tokens=False),
+            "observer_tokens": False,
+            "gang_backend": "auto",
+        },
     ),
-    "a flag beside it": Case(
-        ["--config", FILE, "--cluster-domain", "from.flag"], {"cluster_domain": "from.flag"}
+    "flags beside it": Case(
+        ["--config", FILE, "--cluster-domain", "from.flag", "--gang-backend", "own"],
+        {"cluster_domain": "from.flag", "gang_backend": "own"},
     ),
     "pods find the operator under its own name": Case(
         ["--name", "mine", "--operator-namespace", "home"], {"url": "https://mine.home.svc"}
     ),
     "or elsewhere": Case(["--advertise-url", "https://other"], {"url": "https://other"}),
     "webhooks": Case(["--webhooks", "mine"], {"webhooks": "mine"}),
-    "who places gangs": Case(["--config", FILE, "--gang-backend", "own"], {"gang_backend": "own"}),
-    "and if nobody says": Case(["--config", FILE], {"gang_backend": "volcano"}),
+    "who places gangs, if nobody says": Case([], {"gang_backend": "volcano"}),
 }
 OBSERVER = {
     "with tokens it answers over TLS alone": Case([], {"observer_tokens": True, "plain_endpoint": ""}),
@@ -52,8 +57,9 @@ OBSERVER = {
     "the file says it as well": Case(["--config", FILE], {"observer_tokens": False, "plain_endpoint": ":80"}),
     "and the flag wins": Case(["--config", FILE, "--auth", "token"], {"observer_tokens": True}),
     "on another port": Case(["--auth", "none", "--port", "8000"], {"plain_endpoint": ":8000"}),
-    "it leads nothing and serves AresJobs alone": Case(
-        [], {"observing": True, "leader_elect": False, "apis": frozenset({"ares"}), "gang_backend": "none"}
+    "it leads nothing, places nothing and serves AresJobs alone, whatever the file says": Case(
+        ["--config", FILE],
+        {"observing": True, "leader_elect": False, "apis": frozenset({"ares"}), "gang_backend": "none"},
     ),
 }
 

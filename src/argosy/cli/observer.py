@@ -29,16 +29,17 @@ def observer(config: Path | None, auth: str | None, port: int | None, **common: 
 
     from argosy.operator.settings import Settings
 
-    settings = Settings(
-        **common,
-        apis=frozenset({"ares"}),
-        observing=True,
-        leader_elect=False,
-        gang_backend="none",
-        remote_start=False,
-    )
-    settings = configured_by(config, settings)
+    settings = configured_by(config, Settings(**common))
     if auth:
         settings = replace(settings, observer_tokens=auth == "token")
     plain = port or (None if settings.observer_tokens else PLAIN_PORT)
-    run_operator(replace(settings, plain_endpoint=f":{plain}" if plain else ""))
+    observing = replace(
+        settings,
+        apis=frozenset({"ares"}),
+        observing=True,
+        leader_elect=False,
+        gang_backend="none",  # whatever the file says: it is the operator's, too
+        remote_start=False,
+        plain_endpoint=f":{plain}" if plain else "",
+    )
+    run_operator(observing)
