@@ -15,7 +15,7 @@ from argosy.testing.grounds import IMAGE
 from argosy.testing.tenants import Json, Tenant
 
 SLOT = "example.com/slot"
-WAITING = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
+WAITING = "trap 'exit 1' TERM; while true; do sleep 0.2; done"
 
 
 def offer(tenant: Tenant, slots: int) -> None:
