@@ -515,6 +515,11 @@ def custom() -> None:
     assert [one.name for one in services] == ["job-ps", "job-worker"]
 
 
+def test_a_list_with_which_no_program_could_be_started_is_left_out() -> None:
+    told = env(job(roles={"ps": {}, "worker": {"replicas": 3000}}), "ps", 0)
+    assert sorted(told) == ["INDEX", "MODULE", "ROLE_PS", "ps"]
+
+
 def test_ports_that_a_framework_adds_are_ports_of_the_service_too() -> None:
     assert lowered(job("tensorflow")).rules.service_ports == {"worker": (("tfjob-port", 2222),)}
     own = {"template": template("pytorch", ports=[{"name": "pytorch", "containerPort": 40000}])}

@@ -22,6 +22,8 @@ from argosy.kinds import labels
 from argosy.workload.model import Role, Workload
 
 PYTORCH_PORT: Final = 23456
+LONGEST_LIST: Final = 128 * 1024 - 256
+"""Letters of a variable with which Linux still starts a program, less what its name may take."""
 RELEASED: Final = ".ares-init"
 """The file beside a host file that was written by hand: whoever waits for it goes on."""
 _HOST_FOLDER: Final = "configurations"
@@ -100,9 +102,12 @@ def _nothing(workload: Workload, role: Role, index: int) -> Injection:
 
 
 def _custom(workload: Workload, role: Role, index: int) -> Injection:
+    """A list with which no program could be started is left out: the service's name has all addresses."""
     env = {"MODULE": role.name, "INDEX": str(index)}
     for name, addresses in workload.addresses.items():
         joined = ",".join(addresses)
+        if len(joined) > LONGEST_LIST:
+            continue
         if not name[0].isdigit():
             env[name] = joined
         env[variable_of(name)] = joined
