@@ -54,7 +54,7 @@ def _unfinished(
         return invalid.plan(workload, record, invalid.REFUSED_SPEC, said, seen, now)
     if workload.suspended:
         return suspend.plan(record, seen, now)
-    if workload.announced and _new(before, seen):
+    if workload.announced and _new(workload, before, record, seen):
         return Plan(replace(record, waiting=None), wake_at=now)
     record = gang.chosen(workload, suspend.resumed(record, now), seen)
     if waiting := gang.paused(workload, record, seen, now):
@@ -98,12 +98,14 @@ def end_invalid(
     return _told(before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), seen, now))
 
 
-def _new(before: Record | None, seen: Observed) -> bool:
-    """Whether the job has never been shown, or has been cured."""
+def _new(workload: Workload, before: Record | None, record: Record, seen: Observed) -> bool:
+    """Whether the job has never been shown, or has been cured with restarts left to it."""
     if before is None:
         return not seen.pods
+    limit = workload.limits.restarts
     wrong = (invalid.INVALID_SPEC, invalid.REFUSED_SPEC)
-    return before.waiting is not None and before.waiting.reason in wrong
+    cured = before.waiting is not None and before.waiting.reason in wrong
+    return cured and (limit is None or record.restarts <= limit)
 
 
 def _paused(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
