@@ -37,6 +37,7 @@ class Case(Struct):
     group: ObservedGroup | None = None
     there: Gang | None = None
     """What the group that is there was made for."""
+    choice: str = "volcano"
     served: frozenset[str] = EVERY
     room: Room | None = None
     begun: bool = False
@@ -71,6 +72,9 @@ CASES = {
     ),
     "a scheduler that went away after the job began": Case(
         served=frozenset(), begun=True, want_reason="GangSchedulerMissing"
+    ),
+    "a scheduler that was found, and went away after the job began": Case(
+        choice="auto", served=frozenset({"own"}), begun=True, want_reason="GangSchedulerMissing"
     ),
     "Volcano's group waits in its queue": Case(
         group=ObservedGroup(queued=True), there=PLAIN, want_open=False, want_reason="Queued"
@@ -107,7 +111,8 @@ CASES = {
 def test_gate(case: Case) -> None:
     record = Record(since=NOW, began=NOW if case.begun else None, gang_backend=case.backend)
     children = digest(case.there, case.backend) if case.there else {}
-    observed = Observed(group=case.group, gangs_served=case.served, children=children, room=case.room)
+    cluster = Observed(gang_choice=case.choice, gangs_served=case.served)
+    observed = replace(cluster, group=case.group, children=children, room=case.room)
     gate = gang.gate(workload(gang=case.gang), record, observed)
     assert (gate.open, gate.reason) == (case.want_open, case.want_reason)
     assert (type(gate.action) if gate.action else None) is case.want_group

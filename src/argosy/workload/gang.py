@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from argosy.kinds import labels
 from argosy.workload import room
-from argosy.workload.gangs.base import DEFAULT_QUEUE, Group
+from argosy.workload.gangs.base import DEFAULT_QUEUE, Backend, Group
 from argosy.workload.gangs.own import OWN
 from argosy.workload.gangs.registry import BACKENDS, NONE, choose
+from argosy.workload.gangs.volcano import VOLCANO
 from argosy.workload.model import Json, Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
@@ -59,7 +60,7 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
     begun = record.began is not None
     backend = BACKENDS.get(record.gang_backend)
     if backend is None or backend.name not in seen.gangs_served:
-        return Gate(open=begun, reason="GangSchedulerMissing", message=_missing(seen.gang_choice))
+        return Gate(open=begun, reason="GangSchedulerMissing", message=_missing(seen.gang_choice, backend))
     action = _kept_in_step(workload, backend.group, seen, begun) if backend.group else None
     if begun:
         return Gate(action=action)
@@ -126,13 +127,14 @@ def ending(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     return after(since, gang.timeout)
 
 
-def _missing(choice: str) -> str:
+def _missing(choice: str, held: Backend | None) -> str:
+    """What is not there: the back end that the job began with, or else the one that was chosen."""
+    wanted = held or BACKENDS.get(choice, VOLCANO)
     if choice == NONE:
         return (
             "the operator is installed without gangs; set its gang back end (operator.gang.backend),"
             " or take spec.gang away"
         )
-    wanted = BACKENDS[choice]
     return (
         f"the cluster does not serve {wanted.needs}, by which gangs are placed: {wanted.remedy},"
         " or set another back end (operator.gang.backend: own needs nothing)"
