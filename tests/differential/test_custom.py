@@ -82,6 +82,14 @@ OTHERWISE: dict[str, dict[str, object]] = {
 CASES: dict[str, list[Step]] = {
     "a definition is given its defaults": [post(DEFINITIONS, definition()), ESTABLISHED, SERVED, get(NAME)],
     "a definition without a schema is refused": [post(DEFINITIONS, definition(schema=None))],
+    "a definition takes any finalizer, and is applied again while it goes": [
+        post(DEFINITIONS, definition(), shown=False),
+        ESTABLISHED,
+        patch(NAME, {"metadata": {"finalizers": ["mine"]}}, shown=False),
+        delete(NAME, shown=False),
+        patch(NAME, {"metadata": {"labels": {"a": "b"}}}, shown=False),
+        patch(NAME, {"metadata": {"finalizers": None}}, shown=False),
+    ],
     "a definition's name is plural and group": [
         post(DEFINITIONS, {**definition(), "metadata": {"name": "gadgets.$ns.example.com"}})
     ],

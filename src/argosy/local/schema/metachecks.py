@@ -27,6 +27,10 @@ _IMMUTABLE = (
 )
 
 
+_ANY_FINALIZER = frozenset({"coordination.k8s.io", "apiextensions.k8s.io"})
+"""Groups of built-in kinds that take any finalizer, as custom resources do."""
+
+
 def metadata_errors(
     group: str,
     kind: str,
@@ -51,8 +55,7 @@ def metadata_errors(
     if metadata.get("ownerReferences"):
         errors += _owner_errors(metadata)
     if metadata.get("finalizers"):
-        # Leases, alone of the built-in kinds here, take any finalizer as custom resources do.
-        errors += _finalizer_errors(metadata, custom or group == "coordination.k8s.io")
+        errors += _finalizer_errors(metadata, custom or group in _ANY_FINALIZER)
     if old is not None:
         errors += _change_errors(metadata, part(old, "metadata"))
         # Kubernetes looks at the metadata of an update twice, and tells each error twice.
