@@ -139,7 +139,7 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "an option that the framework does not know": (
         {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"slots": 2}},
-        "spec.options.slots: there is no such option; framework mpi has implementation, launcherAsWorker, slots",
+        "spec.options.slots: there is no such option; framework mpi has implementation, launcherAs",
         {"spec.options": None},
     ),
     "an option with a typing error": (

@@ -15,6 +15,8 @@ ONE = f"{WIDGETS}/a"
 BARE = {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
 GO_VALUES = ("message", "details.causes.*.message")
 """Texts that show values of Go's own structs."""
+GOING = ("metadata.finalizers", "metadata.managedFields", "status")
+"""What is told of a definition on its way out: who cleans up does it in its own time."""
 
 
 def refused(schema: dict[str, object]) -> list[Step]:
@@ -85,9 +87,9 @@ CASES: dict[str, list[Step]] = {
     "a definition takes any finalizer, and is applied again while it goes": [
         post(DEFINITIONS, definition(), shown=False),
         ESTABLISHED,
-        patch(NAME, {"metadata": {"finalizers": ["mine"]}}, shown=False),
+        patch(NAME, {"metadata": {"finalizers": ["mine"]}}),
         delete(NAME, shown=False),
-        patch(NAME, {"metadata": {"labels": {"a": "b"}}}, shown=False),
+        patch(NAME, {"metadata": {"labels": {"a": "b"}}}, hide=GOING),
         patch(NAME, {"metadata": {"finalizers": None}}, shown=False),
     ],
     "a definition's name is plural and group": [
