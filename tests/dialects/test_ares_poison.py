@@ -91,7 +91,7 @@ def _cured(stage: Played) -> None:
     assert record is not None
     (there,) = pods("R")
     up = cured.saw(replace(there, attempt=record.attempt, replacement=record.replacement("worker", 0)))
-    assert up.phase == "Running", up.status
+    assert up.phase in ("Running", "Succeeded"), up.status  # the pod may have succeeded before the edit
     assert up.condition("Failed")[0] in ("", "False")
 
 
