@@ -114,6 +114,10 @@ def made(count: int, role: str = "worker", refused: str = "") -> list[Deed]:
 
 
 DEEDS = {
+    "pods are told in their order, however their answers came": Done(
+        made(11)[::-1],
+        [("Normal", "SuccessfulCreatePod", "job-worker-0, job-worker-1, job-worker-2 and 8 more")],
+    ),
     "a pod that was made": Done(made(1), [("Normal", "SuccessfulCreatePod", "job-worker-0")]),
     "two thousand pods are one event": Done(
         made(2000),

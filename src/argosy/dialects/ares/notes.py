@@ -46,7 +46,8 @@ def deeds(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
         if refused and known is not None and known.reason == CREATE_ERROR:
             continue  # told when it was refused first
         some = list(group)
-        parts = (words.listed([one.name for one in some]), why, some[0].refused)
+        names = sorted((one.name for one in some), key=_by_index)
+        parts = (words.listed(names), why, some[0].refused)
         said = ": ".join(part for part in parts if part)
         outcome = "Failed" if refused else "Successful"
         told.append(Emit("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", said))
@@ -55,6 +56,11 @@ def deeds(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
 
 def _alike(deed: Deed) -> tuple[str, str, str, str, bool]:
     return deed.verb, deed.kind, deed.role, deed.why, bool(deed.refused)
+
+
+def _by_index(name: str) -> tuple[int, str]:
+    """Answers come in any order; of names that end with a number the shorter has the smaller one."""
+    return len(name), name
 
 
 def _phases(before: AresJob, after: AresJob) -> Iterator[Emit]:
