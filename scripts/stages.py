@@ -77,7 +77,7 @@ STAGES = (
         ),
     ),
     Stage("local", 11, (tests("e2e and not long", *PAIRWISE),)),
-    Stage(CLUSTER, 15, (tests("cluster and not long"), conformance("not long", *ON_ONE))),
+    Stage(CLUSTER, 17, (tests("cluster and not long"), conformance("not long", *ON_ONE))),
     Stage(LONG, 60, (tests("long"), conformance("long", *ON_ONE), Command(("scripts/bench",))), long=True),
 )
 
