@@ -23,12 +23,14 @@ from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.crowd import MANY, TOLD_WITHIN
+from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import Reconciler
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import RunBuilder, run
 from argosy.testing.manualclock import ManualClock
 from argosy.workload.model import Workload
+from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
@@ -391,6 +393,25 @@ async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded
     await crowded.go()
     assert crowded.api.log == ["status Running"]
     assert [one.cause for one in crowded.api.stored().status.restart_history] == ["Deleted"]
+
+
+async def test_passes_that_follow_each_other_at_once_are_a_crowd_too(stage: Stage) -> None:
+    crowd = stage.reconciler.crowd
+    await running(stage)
+    for number in range(MANY - 1):
+        crowd.puts_off(None, Plan(Record()), Observed(), Memory(uid=f"job {number}"), stage.clock.monotonic())
+    stage.pod_goes(1)
+    await stage.go()
+    assert stage.api.log == ["create Pod mnist-worker-1"]
+
+
+async def test_many_passes_over_one_job_are_no_crowd(stage: Stage) -> None:
+    await running(stage)
+    for _ in range(MANY):
+        await stage.go()
+    stage.pod_goes(1)
+    await stage.go()
+    assert stage.api.log == ["status Restarting", "create Pod mnist-worker-1"]
 
 
 async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(crowded: Stage) -> None:

@@ -147,7 +147,9 @@ def _phase(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     if phase is not Phase.RUNNING:
         return record
     record = replace(record, ran=record.ran or now, reason="", message="")
-    return record.noting(now, "Running", f"attempt {record.attempt} is running")
+    if record.history and record.history[-1].reason == Phase.RUNNING:
+        return record  # a gap was filled, of which nothing was told
+    return record.noting(now, Phase.RUNNING.value, f"attempt {record.attempt} is running")
 
 
 def _told(before: Record | None, plan: Plan) -> Plan:
