@@ -52,6 +52,15 @@ def test_a_killed_worker_is_replaced() -> None:
     assert world.pods["job-worker-2"].replacement == 1
 
 
+def test_that_a_gap_was_filled_is_no_line_of_history() -> None:
+    there = workload(role(replicas=2, restart=Restart.ON_FAILURE))
+    record = decide(there, None, Observed(), NOW).record
+    for number, letters in enumerate(("RR", "R.", "RR")):
+        record = decide(there, record, Observed(pods=pods(letters)), later(number)).record
+    assert record.phase is Phase.RUNNING
+    assert [entry.reason for entry in record.history] == ["Running"]
+
+
 def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
     roles = role("launcher", 1, Restart.ON_FAILURE), role("worker", 2, Restart.ON_FAILURE)
     rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=Scope.JOB)

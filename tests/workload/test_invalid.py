@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from argosy.testing.workloads import NOW, later, pods, workload
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
-from argosy.workload.model import Cleanup, Phase, Problem, Problems
+from argosy.workload.model import Cleanup, Limits, Phase, Problem, Problems
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
-from argosy.workload.record import Record
+from argosy.workload.record import Cause, Record
 
 STRICT = replace(workload(), invalid_ends=True)
 REMAINS = workload(cleanup=Cleanup.NONE, generation=2)
@@ -30,6 +30,15 @@ def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> Non
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
     assert [one.attempt for one in cured.actions if isinstance(one, CreatePod)] == [2, 2, 2]
     assert cured.record.finished is None
+
+
+def test_a_job_that_is_cured_with_no_restart_left_to_it_ends_at_once() -> None:
+    used_up = Record(since=NOW, restarts=2, waiting=Cause(INVALID_SPEC, "spec.x: is wrong", NOW))
+    right = replace(STRICT, announced=True, generation=3)
+    ended = decide(replace(right, limits=Limits(restarts=1)), used_up, Observed(), later(1))
+    assert (ended.record.phase, ended.record.reason) == (Phase.FAILED, "RestartsExhausted")
+    shown = decide(replace(right, limits=Limits(restarts=2)), used_up, Observed(), later(1))
+    assert (shown.record.phase, shown.actions) == (Phase.PENDING, ()), "shown first, as a new one is"
 
 
 def test_what_the_api_server_refused_is_not_tried_again_before_an_edit() -> None:
