@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -22,7 +22,7 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.crowd import MANY, TOLD_WITHIN
+from argosy.reconcile.crowd import MANY, TOLD_AT_LAST, TOLD_WITHIN
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import Reconciler
@@ -345,10 +345,16 @@ async def test_a_record_that_does_not_come_back_stops_everything(stage: Stage) -
 def crowded(stage: Stage) -> Iterator[Stage]:
     """The job among many that are worked on, under a definition that is known to keep Records."""
     stage.reconciler.crowd.proven = True
+    with crowd_around(stage):
+        yield stage
+
+
+@contextmanager
+def crowd_around(stage: Stage) -> Iterator[None]:
     with ExitStack() as others:
         for _ in range(MANY):
             others.enter_context(stage.reconciler.crowd)
-        yield stage
+        yield
 
 
 async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded: Stage) -> None:
@@ -360,16 +366,63 @@ async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded:
     await crowded.go()
     assert crowded.api.log == [], "one that runs while others come up is not worth a write yet"
     crowded.pods_become("Running", 1, 2)
+    wake = await crowded.go()
+    assert crowded.api.log == [], "others still wait for their pods"
+    assert wake == pytest.approx(TOLD_WITHIN - 1)
+    crowded.clock.seconds += wake or 0.0
     await crowded.go()
     assert crowded.api.log == ["status Running"]
 
 
-async def test_in_a_crowd_pods_that_do_not_come_up_are_told_of_after_a_while(crowded: Stage) -> None:
+async def test_a_job_that_came_in_a_crowd_is_told_of_soon_after_it_is_gone(stage: Stage) -> None:
+    stage.reconciler.crowd.proven = True
+    with crowd_around(stage):
+        wake = await stage.go()
+    assert wake == pytest.approx(TOLD_WITHIN)
+    stage.clock.seconds += wake or 0.0
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+
+
+async def test_while_the_crowd_lasts_a_job_waits_twice_as_long_and_no_longer(crowded: Stage) -> None:
+    crowded.clock.seconds += await crowded.go() or 0.0
     wake = await crowded.go()
+    assert crowded.api.log == []
+    assert wake == pytest.approx(TOLD_AT_LAST - TOLD_WITHIN)
     crowded.clock.seconds += wake or 0.0
     await crowded.go()
     assert crowded.api.log == ["status Starting"]
+
+
+async def test_when_the_crowd_is_gone_a_job_that_runs_is_told_of_at_once(stage: Stage) -> None:
+    stage.reconciler.crowd.proven = True
+    with crowd_around(stage):
+        await stage.go()
+    stage.pods_become("Running", 0, 1, 2)
+    await stage.go()
+    assert stage.api.log == ["status Running"]
+
+
+async def test_in_a_crowd_pods_that_do_not_come_up_are_told_of_after_a_while(crowded: Stage) -> None:
+    await crowded.go()
+    await go_when_told_at_last(crowded)
+    assert crowded.api.log == ["status Starting"]
+    crowded.pods_become("Running", 0, 1, 2)
+    await crowded.go()
+    assert crowded.api.log == ["status Running"], "somebody has seen it start, and waits for this"
     await until_quiet(crowded)
+
+
+async def test_a_job_that_ends_before_it_was_told_of_says_that_it_ran(crowded: Stage) -> None:
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    await crowded.go()
+    crowded.pods_become("Succeeded", 0, 1, 2)
+    await crowded.go()
+    assert crowded.api.writes() == ["status Succeeded"]
+    record = TrainingRunDialect().record(crowded.api.stored())
+    reasons = [entry.reason for entry in record.history] if record else []
+    assert reasons == ["Running", "Succeeded"]
 
 
 async def test_in_a_crowd_a_refusal_is_told_at_once(crowded: Stage) -> None:
@@ -387,10 +440,9 @@ async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded
     await crowded.go()
     assert crowded.api.log == ["create Pod mnist-worker-1"]
     crowded.pods_become("Running", 1)
-    wake = await crowded.go()
-    assert crowded.api.log == [], "it was told to run, and it does"
-    crowded.clock.seconds += wake or 0.0
     await crowded.go()
+    assert crowded.api.log == [], "it was told to run, and it does"
+    await go_when_told_at_last(crowded)
     assert crowded.api.log == ["status Running"]
     assert [one.cause for one in crowded.api.stored().status.restart_history] == ["Deleted"]
 
@@ -447,17 +499,23 @@ async def test_a_record_that_was_read_before_the_definition_changed_proves_nothi
     assert crowded.api.log == ["status Restarting", "create Pod mnist-worker-1"]
 
 
-async def running(crowded: Stage) -> None:
-    await crowded.go()
-    crowded.pods_become("Running", 0, 1, 2)
-    await crowded.go()
+async def running(stage: Stage) -> None:
+    """Its pods run, and it was told so."""
+    await stage.go()
+    stage.pods_become("Running", 0, 1, 2)
+    await go_when_told_at_last(stage)
+
+
+async def go_when_told_at_last(stage: Stage) -> None:
+    stage.clock.seconds += TOLD_AT_LAST
+    await stage.go()
 
 
 async def test_a_record_that_was_not_written_is_decided_anew_after_a_conflict(crowded: Stage) -> None:
     await crowded.go()
     crowded.pods_become("Running", 0, 1, 2)
     crowded.api.refuse = Conflict(409, "Conflict", "")
-    await crowded.go()
+    await go_when_told_at_last(crowded)
     crowded.api.refuse = None
     await crowded.go()
     assert crowded.api.log == ["status Running"]

@@ -3,10 +3,14 @@
 A write of a job's status costs the API server more than two pods do. Where many jobs come at once, or lose a
 pod each, what all of them wait for is the API server. Then a Record that says nothing but what the pods will
 say themselves is written with a later pass, which often has more to tell; so a job that comes up is written
-once instead of twice, and one that lost a pod when all have theirs again (docs/decisions/007).
+once instead of twice, when it runs and the others have their pods, and one that lost a pod when all have
+theirs again (docs/decisions/007).
 """
 
+import asyncio
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from argosy.reconcile.memory import Memory
 from argosy.workload.memory import told_by_pods
@@ -20,8 +24,14 @@ MANY = 8
 MOMENT = 0.1
 """Seconds within which passes over so many jobs make a crowd."""
 
+PROOF = 1.0
+"""Seconds that others wait for the first write under a definition to come back."""
+
 TOLD_WITHIN = 5.0
-"""Seconds after which a job is told about at the latest."""
+"""Seconds after which a job is told about that runs, or that has no crowd around it any more."""
+
+TOLD_AT_LAST = 10.0
+"""Seconds after which every job is told about."""
 
 
 class Crowd:
@@ -34,6 +44,8 @@ class Crowd:
         self.proven = False
         """Whether the kind's definition of now is known to keep Records. Before that nothing is made."""
         self._changed = False
+        self._proof: asyncio.Future[None] | None = None
+        """The first write under this definition, while it is under way."""
 
     def __enter__(self) -> None:
         self._passes += 1
@@ -49,6 +61,24 @@ class Crowd:
         """A job has a Record. If the definition has changed, that may have been read before."""
         self.proven = self.proven or not self._changed
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A Record is being written. While none has come back, the others wait to hear of the first."""
+        if self.proven or self._proof is not None:
+            yield
+            return
+        proof = self._proof = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            self._proof = None
+            proof.set_result(None)
+
+    async def first_written(self) -> None:
+        """Until the first write is over: many who came at once would all write before they make pods."""
+        if self._proof is not None:
+            await asyncio.wait([self._proof], timeout=PROOF)
+
     def definition_changed(self, *, jobs_were_read: bool) -> None:
         self.proven = False
         self._changed = self._changed or jobs_were_read
@@ -58,11 +88,17 @@ class Crowd:
         self._recent.append((now, memory.uid))
         if not told_by_pods(before, plan, seen):
             return False
-        if memory.unwritten is not None:
-            return memory.flush_at is not None and now < memory.flush_at
-        if plan.record == before or not self.proven or not self._is_crowd(now):
-            return False
-        memory.flush_at = now + TOLD_WITHIN
+        runs_at_last = before is not None and before.ran is None and plan.record.ran is not None
+        if memory.unwritten is None:
+            if plan.record == before or runs_at_last or not self.proven or not self._is_crowd(now):
+                return False
+            memory.flush_at, memory.flush_by = now + TOLD_WITHIN, now + TOLD_AT_LAST
+        elif memory.flush_at is None or now >= memory.flush_at:
+            if plan.record.ran is not None or now >= memory.flush_by or not self._is_crowd(now):
+                return False
+            memory.flush_at = memory.flush_by
+        elif runs_at_last:
+            return self._is_crowd(now)
         return True
 
     def _is_crowd(self, now: float) -> bool:

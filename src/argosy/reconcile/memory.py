@@ -38,6 +38,8 @@ class Memory(Struct):
     """Numbers alone are not written before this time, on the monotonic clock."""
     flush_at: float | None = None
     """Numbers alone are waiting to be written; then they are."""
+    flush_by: float = float("-inf")
+    """When a Record that is not written yet must be."""
     unwritten: Record | None = None
     """A Record that pods were made by already and that is written with a later pass. Lost, the pods tell
     it."""

@@ -119,16 +119,17 @@ class Reconciler(Generic[T]):
     async def reconcile(self, key: Key) -> Wake | None:
         if key in self.unreadable:
             return await self.unreadable.tell(key)
-        job = self.jobs.get(*key)
-        if job is None:
-            self._forget(key)
-            return None
-        try:
-            with self.crowd:
+        with self.crowd:
+            await self.crowd.first_written()
+            job = self.jobs.get(*key)
+            if job is None:
+                self._forget(key)
+                return None
+            try:
                 return await self._pass(key, job)
-        finally:
-            if self.jobs.get(*key) is None:
-                self.gone(job)  # meanwhile: what was kept of it since goes too
+            finally:
+                if self.jobs.get(*key) is None:
+                    self.gone(job)  # meanwhile: what was kept of it since goes too
 
     async def _pass(self, key: Key, job: T) -> Wake | None:
         memory = self._memory(key, job)
@@ -157,7 +158,10 @@ class Reconciler(Generic[T]):
             memory.unwritten = plan.record
         else:
             try:
-                written = await self._write(job, workload, plan.record, expected(seen, plan.actions), memory)
+                with self.crowd.writing():
+                    written = await self._write(
+                        job, workload, plan.record, expected(seen, plan.actions), memory
+                    )
             except _UnwritableError as error:
                 return self._report_unwritable(job, str(error), memory)
         if written is None:

@@ -35,14 +35,16 @@ def remember(workload: Workload, record: Record | None, seen: Observed, now: dat
 def told_by_pods(before: Record | None, plan: Plan, seen: Observed) -> bool:
     """Whether the plan's Record, if it were lost, would be remembered from pods.
 
-    So it is as long as pods are only made, for the first time or in a gap: nothing is counted for that, and
-    whether pods are missing, or run again, is there to be seen. Only who took the pod of a gap would not be
-    told.
+    So it is as long as pods are only made, for the first time or in a gap, and come up: nothing is counted
+    for that, and whether pods are missing, or run, is there to be seen. Only who took the pod of a gap would
+    not be told.
     """
     if seen.outcomes or not all(isinstance(one, _HARMLESS) for one in plan.actions):
         return False
     if before is None:
         return _first(plan.record) and not plan.record.gang_backend
+    if before.ran is None and before.attempt == 1:
+        return _before_it_ran(plan.record) == _before_it_ran(before)
     return _without_words(plan.record) == _without_words(before)
 
 
@@ -59,6 +61,13 @@ def _without_words(record: Record) -> Record:
     history = tuple(entry for entry in record.history if entry.reason != Phase.RUNNING)
     words = {"reason": "", "message": "", "waiting": None, "restarted": (), "history": history}
     return replace(record, phase=Phase.PENDING, since=None, **words)
+
+
+def _before_it_ran(record: Record) -> Record:
+    """The record without what it says of pods that come up."""
+    words = {"phase": Phase.PENDING, "since": None, "reason": "", "message": ""}
+    roles = {name: replace(role, created=0, **words) for name, role in record.roles.items()}
+    return replace(_without_words(record), ran=None, roles=roles)
 
 
 def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
