@@ -31,6 +31,7 @@ from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
 from argosy.reconcile.takeover import Takeover
+from argosy.reconcile.unfit import Unfit
 from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, end_invalid, refuse
 from argosy.workload.gangs.own import OWN
@@ -53,9 +54,6 @@ CREATED = 30.0
 UNFOUND = 3
 """Times, a second between them, that a status is not found to write, though no watch says that its job has
 gone: then its kind has none."""
-
-PRUNED_PAUSES = (2.0, 5.0, 20.0, 60.0)
-"""Seconds until a CRD that dropped the Record is tried again; a new one takes a moment to be in force."""
 
 
 class Job(Fetchable, Protocol):
@@ -110,6 +108,7 @@ class Reconciler(Generic[T]):
         self.crowd = Crowd()
         self.takeover = Takeover(client, clock, caches)
         self.unreadable = Unreadable(dialect, client, clock, recorder)
+        self.unfit = Unfit(dialect.resource, clock, recorder)
         jobs.subscribe(self._readable)
         jobs.when_undecodable(self.unreadable.note)
         self.writing = False
@@ -142,7 +141,7 @@ class Reconciler(Generic[T]):
         try:
             stored = self.dialect.record(job)
         except LaterRecordError as error:
-            return self._report_later(job, str(error), memory)
+            return self.unfit.record_is_later(job, str(error), memory)
         if stored is not None:
             self.crowd.record_was_read()
         before = memory.unwritten or stored or await self._inherited(job, lowered)
@@ -163,7 +162,7 @@ class Reconciler(Generic[T]):
                         job, workload, plan.record, expected(seen, plan.actions), memory
                     )
             except _UnwritableError as error:
-                return self._report_unwritable(job, str(error), memory)
+                return self.unfit.status_is_unwritable(job, str(error), memory)
         if written is None:
             return Wake(1.0)  # refused: the watch brings what was written in between
         if written is not job:
@@ -288,11 +287,11 @@ class Reconciler(Generic[T]):
     async def _report_pruned(
         self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
     ) -> Wake:
-        message = self._unfit("drops status.argosy")
+        message = self.unfit.definition("drops status.argosy")
         status = self.dialect.project(
             job, workload, replace(record, reason="RecordPruned", message=message), seen
         )
-        wake = self._hold(memory)
+        wake = self.unfit.hold(memory)
         try:
             await self._replace_status(job, status)
         except (Conflict, NotFound):
@@ -300,36 +299,6 @@ class Reconciler(Generic[T]):
             return Wake(1.0)
         self.recorder.event(job, "Warning", "RecordPruned", message)
         return wake
-
-    def _report_unwritable(self, job: T, why: str, memory: Memory) -> Wake:
-        """Where status cannot be written, an event must tell."""
-        self.recorder.event(job, "Warning", "StatusUnwritable", self._unfit(why))
-        return self._hold(memory)
-
-    def _report_later(self, job: T, why: str, memory: Memory) -> Wake:
-        """Its status is another's: only an event can tell."""
-        log.error("the Record is of a later operator", why=why)
-        message = (
-            f"status.argosy was written by a later operator and cannot be read ({why}); upgrade this one"
-        )
-        self.recorder.event(job, "Warning", "RecordTooNew", message)
-        return self._hold(memory)
-
-    def _unfit(self, why: str) -> str:
-        resource = self.dialect.resource
-        name = f"{resource.plural}.{resource.group}"
-        log.error("the definition does not fit", crd=name, why=why)
-        return (
-            f"the CustomResourceDefinition {name} {why}, without which nothing can be done safely; "
-            "upgrade it (argosy crds | kubectl apply --server-side -f -)"
-        )
-
-    def _hold(self, memory: Memory) -> Wake:
-        """Try the job again after a while, or as soon as its definition changes."""
-        pause = PRUNED_PAUSES[min(memory.pruned_tries, len(PRUNED_PAUSES) - 1)]
-        memory.pruned_tries += 1
-        memory.pruned_until = self.clock.monotonic() + pause
-        return Wake(pause)
 
     async def _keep_up(self, job: T, patch: Json) -> Wake:
         """Write into the object itself, unless somebody else does; the next pass looks at what came of it."""
