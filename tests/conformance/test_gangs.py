@@ -9,8 +9,10 @@ from typing import cast
 
 import pytest
 
+from argosy.testing import examples
 from argosy.testing.badday import wait_for
 from argosy.testing.builders import RunBuilder, run
+from argosy.testing.commands import REPOSITORY
 from argosy.testing.grounds import IMAGE
 from argosy.testing.tenants import Json, Tenant
 
@@ -96,6 +98,15 @@ def test_a_lost_pod_of_a_gang_is_replaced(tenant: Tenant) -> None:
 
     wait_for(replaced, lambda: tenant.kubectl("describe", "tr").stdout, 60)
     tenant.until_phase("gang", "Running")
+
+
+def test_example(tenant: Tenant) -> None:
+    said = tenant.argosy("run", str(REPOSITORY / examples.GANG)).stdout
+    assert {f"worker-{index} │ worker {index} is here with the others" for index in range(3)} <= set(
+        said.splitlines()
+    )
+    assert "Succeeded" in said.splitlines()[-1]
+    assert "placed" in cast("Json", tenant.status("gang")["argosy"]), "somebody has placed it"
 
 
 def test_an_aresjob_is_placed_as_a_gang(tenant: Tenant) -> None:

@@ -44,6 +44,8 @@ ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
 LADDER: Final = "examples/custom/ladder.yaml"
 """Fails on its way, at moments of its own: tests/conformance/test_causes.py."""
+GANG: Final = "examples/custom/gang.yaml"
+"""What it waits for is told in the words of whoever places it: tests/conformance/test_gangs.py."""
 FIRST_ARES: Final = "examples/ares/custom.yaml"
 """Runs as it stands, without anything mounted: tests/conformance/test_ares.py."""
 ARES: Final[Mapping[str, tuple[str, str]]] = {
