@@ -36,6 +36,20 @@ def test_a_run_tells_of_a_code_a_signal_and_a_deletion(tenant: Tenant) -> None:
     _described(tenant, "tr", "told", history)
 
 
+def test_a_worker_beyond_its_memory_is_told_as_that(tenant: Tenant) -> None:
+    """The kernel kills it, the node says so, and so does the run, which gives up after the second time."""
+    greedy = ["python3", "-c", "held = b'x' * (512 << 20)"]
+    template = pod_template(IMAGE, command=greedy, resources={"limits": {"memory": "64Mi"}})
+    tenant.apply(run("greedy").role("worker", template=template).limits(restarts=1))
+    tenant.until_phase("greedy", "Failed")
+    status = tenant.status("greedy")
+    history = cast("list[Json]", status["restartHistory"])
+    assert [_essence(one) for one in history] == [("worker", 0, "OutOfMemory", "Pod", 137, "SIGKILL")]
+    assert "out of memory" in str(history[0]["message"])
+    assert "out of memory" in str(status["message"])
+    _described(tenant, "tr", "greedy", history)
+
+
 def test_an_aresjob_tells_the_same(tenant: Tenant) -> None:
     """Its nodes restart containers in their place; a pod that goes is another after that."""
     tenant.apply(ares("heard"))
