@@ -6,6 +6,11 @@ from argosy.testing.normal import Normaliser
 
 UID = "0b2b9a4e-7d6f-4a52-9f0a-0123456789ab"
 
+def _item(name: str, version: str, generated: str = "") -> dict[str, object]:
+    more = {"generateName": "g-", "labels": {"made": generated}} if generated else {}
+    return {"metadata": {**more, "name": name, "resourceVersion": version}}
+
+
 CASES: dict[str, tuple[object, object]] = {
     "an id becomes its number": ({"uid": UID}, {"uid": "<uid 1>"}),
     "an id in a text too": (f"uid {UID} is gone", "uid <uid 1> is gone"),
@@ -28,6 +33,16 @@ CASES: dict[str, tuple[object, object]] = {
     "times keep their precision": (
         ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", "2026-01-01"],
         ["<time>", "<micro time>", "2026-01-01"],
+    ),
+    "in a list, objects whose names end by chance stand in the order of their versions": (
+        {"items": [_item("a", "1"), _item("g-aaaaa", "9", "second"), _item("g-zzzzz", "5", "first")]},
+        {
+            "items": [
+                _item("a", "<version 1>"),
+                _item("g-<5>", "<version 2>", "first"),
+                _item("g-<5>", "<version 3>", "second"),
+            ]
+        },
     ),
     "a generated name keeps its beginning and length": (
         [{"generateName": "ab-", "name": "ab-x2x4z"}, 'pods "ab-x2x4z" not found'],

@@ -57,6 +57,8 @@ class Normaliser:
         for name, item in sorted(value.items(), key=lambda pair: (pair[0] == "managedFields", pair[0])):
             if is_list and name in ("metadata", "object") and isinstance(item, dict):
                 item = _without_version(item)
+            if is_list and name in ("items", "rows") and isinstance(item, list):
+                item = _ordered(item)
             normal[str(self._text("", name))] = self._value(name, item)
         if value.get("kind") == "Table":
             self._settle_table(normal)
@@ -137,6 +139,33 @@ def _without_version(item: dict[str, object]) -> dict[str, object]:
     if isinstance(rows := hidden.get("rows"), list):  # a bookmark as a Table
         hidden["rows"] = [{**row, "object": _without_version(row["object"])} for row in rows]
     return hidden
+
+
+def _ordered(items: list[object]) -> list[object]:
+    """Lists stand in the order of names. Those whose names end by chance are put in that of their versions, in
+    the places that they have together."""
+    places: dict[str, list[int]] = {}
+    for place, item in enumerate(items):
+        if prefix := str(_meta(item).get("generateName", "")):
+            places.setdefault(prefix, []).append(place)
+    ordered = list(items)
+    for alike in places.values():
+        found = sorted((items[place] for place in alike), key=_version)
+        for place, item in zip(alike, found, strict=True):
+            ordered[place] = item
+    return ordered
+
+
+def _version(item: object) -> int:
+    version = str(_meta(item).get("resourceVersion", ""))
+    return int(version) if version.isdigit() else 0
+
+
+def _meta(item: object) -> dict[str, object]:
+    """The metadata of an item of a list, or of what a row of a Table is about."""
+    inner = item.get("object", item) if isinstance(item, dict) else None
+    metadata = inner.get("metadata") if isinstance(inner, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _settle_causes(status: dict[str, object]) -> None:
