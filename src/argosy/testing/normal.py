@@ -142,8 +142,8 @@ def _without_version(item: dict[str, object]) -> dict[str, object]:
 
 
 def _ordered(items: list[object]) -> list[object]:
-    """Lists stand in the order of names. Those whose names end by chance are put in that of their versions, in
-    the places that they have together."""
+    """Lists stand in the order of names. Objects whose names end by chance are put in that of their versions,
+    in the places that they have together."""
     places: dict[str, list[int]] = {}
     for place, item in enumerate(items):
         if prefix := str(_meta(item).get("generateName", "")):
