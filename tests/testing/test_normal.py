@@ -6,6 +6,7 @@ from argosy.testing.normal import Normaliser
 
 UID = "0b2b9a4e-7d6f-4a52-9f0a-0123456789ab"
 
+
 def _item(name: str, version: str, generated: str = "") -> dict[str, object]:
     more = {"generateName": "g-", "labels": {"made": generated}} if generated else {}
     return {"metadata": {**more, "name": name, "resourceVersion": version}}
