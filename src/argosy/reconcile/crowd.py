@@ -7,12 +7,10 @@ once instead of twice, when it runs and the others have their pods, and one that
 theirs again (docs/decisions/007).
 """
 
-import asyncio
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from argosy.reconcile.memory import Memory
+from argosy.reconcile.proof import Proof
 from argosy.workload.memory import told_by_pods
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
@@ -24,9 +22,6 @@ MANY = 8
 MOMENT = 0.1
 """Seconds within which passes over so many jobs make a crowd."""
 
-PROOF = 1.0
-"""Seconds that others wait for the first write under a definition to come back."""
-
 TOLD_WITHIN = 5.0
 """Seconds after which a job is told about that runs, or that has no crowd around it any more."""
 
@@ -37,51 +32,17 @@ TOLD_AT_LAST = 10.0
 class Crowd:
     """The passes under way over the jobs of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, proof: Proof) -> None:
+        self._proof = proof
         self._passes = 0
         self._recent: deque[tuple[float, str]] = deque(maxlen=MANY)
         """When the last passes decided, on the monotonic clock, and about which job."""
-        self.proven = False
-        """Whether the kind's definition of now is known to keep Records. Before that nothing is made."""
-        self._changed = False
-        self._proof: asyncio.Future[None] | None = None
-        """The first write under this definition, while it is under way."""
 
     def __enter__(self) -> None:
         self._passes += 1
 
     def __exit__(self, *_: object) -> None:
         self._passes -= 1
-
-    def record_came_back(self) -> None:
-        """A Record that was written is there whole."""
-        self.proven = True
-
-    def record_was_read(self) -> None:
-        """A job has a Record. If the definition has changed, that may have been read before."""
-        self.proven = self.proven or not self._changed
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """A Record is being written. While none has come back, the others wait to hear of the first."""
-        if self.proven or self._proof is not None:
-            yield
-            return
-        proof = self._proof = asyncio.get_running_loop().create_future()
-        try:
-            yield
-        finally:
-            self._proof = None
-            proof.set_result(None)
-
-    async def first_written(self) -> None:
-        """Until the first write is over: many who came at once would all write before they make pods."""
-        if self._proof is not None:
-            await asyncio.wait([self._proof], timeout=PROOF)
-
-    def definition_changed(self, *, jobs_were_read: bool) -> None:
-        self.proven = False
-        self._changed = self._changed or jobs_were_read
 
     def puts_off(self, before: Record | None, plan: Plan, seen: Observed, memory: Memory, now: float) -> bool:
         """Whether this plan's Record is written with a later pass; `now` is on the monotonic clock."""
@@ -90,7 +51,7 @@ class Crowd:
             return False
         runs_at_last = before is not None and before.ran is None and plan.record.ran is not None
         if memory.unwritten is None:
-            if plan.record == before or runs_at_last or not self.proven or not self._is_crowd(now):
+            if plan.record == before or runs_at_last or not self._proof.there or not self._is_crowd(now):
                 return False
             memory.flush_at, memory.flush_by = now + TOLD_WITHIN, now + TOLD_AT_LAST
         elif memory.flush_at is None or now >= memory.flush_at:

@@ -29,6 +29,7 @@ from argosy.reconcile.gangs import Waiter
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.proof import Proof
 from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
 from argosy.reconcile.takeover import Takeover
 from argosy.reconcile.unfit import Unfit
@@ -36,7 +37,7 @@ from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, end_invalid, refuse
 from argosy.workload.gangs.own import OWN
 from argosy.workload.gangs.registry import choose
-from argosy.workload.model import Json, Problems, Restart, Scope, Workload
+from argosy.workload.model import Json, Phase, Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Emit, Plan
 from argosy.workload.pods import expected
@@ -105,7 +106,8 @@ class Reconciler(Generic[T]):
         self.pods = pods
         self.statistics = statistics
         self.memories: dict[Key, Memory] = {}
-        self.crowd = Crowd()
+        self.proof = Proof()
+        self.crowd = Crowd(self.proof)
         self.takeover = Takeover(client, clock, caches)
         self.unreadable = Unreadable(dialect, client, clock, recorder)
         self.unfit = Unfit(dialect.resource, clock, recorder)
@@ -119,7 +121,7 @@ class Reconciler(Generic[T]):
         if key in self.unreadable:
             return await self.unreadable.tell(key)
         with self.crowd:
-            await self.crowd.first_written()
+            await self.proof.first_written()
             job = self.jobs.get(*key)
             if job is None:
                 self._forget(key)
@@ -143,7 +145,7 @@ class Reconciler(Generic[T]):
         except LaterRecordError as error:
             return self.unfit.record_is_later(job, str(error), memory)
         if stored is not None:
-            self.crowd.record_was_read()
+            self.proof.record_was_read()
         before = memory.unwritten or stored or await self._inherited(job, lowered)
         seen = self.caches.observe(job.metadata.uid, memory, room=self._needs_room(lowered, before))
         also_about(attempt=before.attempt if before else 1)
@@ -152,12 +154,14 @@ class Reconciler(Generic[T]):
         else:
             workload, plan = lowered, decide(lowered, before, seen, now)
             self._note_gang(key, lowered, plan)
+        if unheard := _ran_unheard(stored, memory.unwritten, plan.record):
+            plan = Plan(unheard)  # what has happened since is told by the next pass
         written: T | None = job
-        if self.crowd.puts_off(before, plan, seen, memory, self.clock.monotonic()):
+        if not unheard and self.crowd.puts_off(before, plan, seen, memory, self.clock.monotonic()):
             memory.unwritten = plan.record
         else:
             try:
-                with self.crowd.writing():
+                with self.proof.writing():
                     written = await self._write(
                         job, workload, plan.record, expected(seen, plan.actions), memory
                     )
@@ -168,7 +172,7 @@ class Reconciler(Generic[T]):
         if written is not job:
             if self.dialect.record(written) != plan.record:
                 return await self._report_pruned(written, workload, plan.record, seen, memory)
-            self.crowd.record_came_back()
+            self.proof.record_came_back()
         self.statistics.passed(self.kind, key, workload, before, plan)
         _log(before, plan.record)
         for event in self.dialect.events(job, written, plan):
@@ -178,7 +182,7 @@ class Reconciler(Generic[T]):
             performer = self._performer(remains, memory, plan.record.gang_backend)
             for event in self.dialect.deeds(written, await performer.perform(plan.actions)):
                 self.recorder.event(written, event.type, event.reason, event.message)
-        settled = plan.record == before or _settled(workload, plan, seen, now)
+        settled = not unheard and (plan.record == before or _settled(workload, plan, seen, now))
         return self._next(key, plan, seen, memory, now, settled=settled)
 
     def replaces_one(self, key: Key, role: str) -> bool:
@@ -191,7 +195,7 @@ class Reconciler(Generic[T]):
 
     def definition_changed(self) -> list[Key]:
         """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
-        self.crowd.definition_changed(jobs_were_read=self.jobs.synced)
+        self.proof.definition_changed(jobs_were_read=self.jobs.synced)
         waiting = [key for key, memory in self.memories.items() if memory.pruned_until > 0]
         for key in waiting:
             self.memories[key].pruned_until = float("-inf")
@@ -374,6 +378,13 @@ def _log(before: Record | None, after: Record) -> None:
         return
     also_about(attempt=after.attempt)
     log.info("phase changed", phase=after.phase, was=was, reason=after.reason, message=after.message)
+
+
+def _ran_unheard(stored: Record | None, unwritten: Record | None, after: Record) -> Record | None:
+    """The Record of a job that ran while nobody was told, if it does no more: nobody shall miss that."""
+    if unwritten is None or unwritten.phase is not Phase.RUNNING or after.phase is Phase.RUNNING:
+        return None
+    return unwritten if stored is None or stored.ran is None else None
 
 
 def _settled(workload: Workload | None, plan: Plan, seen: Observed, now: datetime) -> bool:
