@@ -403,6 +403,15 @@ async def test_when_the_crowd_is_gone_a_job_that_runs_is_told_of_at_once(stage: 
     assert stage.api.log == ["status Running"]
 
 
+async def test_a_job_that_waited_longer_than_others_is_told_of_as_soon_as_it_runs(crowded: Stage) -> None:
+    crowded.clock.seconds += await crowded.go() or 0.0
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    crowded.api.log.clear()
+    await crowded.go()
+    assert crowded.api.log == ["status Running"]
+
+
 async def test_in_a_crowd_pods_that_do_not_come_up_are_told_of_after_a_while(crowded: Stage) -> None:
     await crowded.go()
     await go_when_told_at_last(crowded)

@@ -59,7 +59,7 @@ class Crowd:
                 return False
             memory.flush_at = memory.flush_by
         elif runs_at_last:
-            return self._is_crowd(now)
+            return memory.flush_at < memory.flush_by and self._is_crowd(now)
         return True
 
     def _is_crowd(self, now: float) -> bool:
