@@ -434,6 +434,32 @@ async def test_a_job_that_ends_before_it_was_told_of_is_seen_to_have_run(crowded
     assert crowded.api.writes() == ["status Succeeded"]
 
 
+async def test_a_pod_that_is_done_is_told_of_at_once_though_others_still_come_up(crowded: Stage) -> None:
+    """Nothing else would remember it once the pod is gone, and it would run again."""
+    await crowded.go()
+    crowded.pods_become("Running", 1)
+    crowded.pods_become("Succeeded", 0)
+    crowded.api.log.clear()
+    await crowded.go()
+    assert crowded.api.log == ["status Starting"]
+    record = TrainingRunDialect().record(crowded.api.stored())
+    assert record is not None
+    assert record.role("worker").done == {0: 1}
+
+
+async def test_who_comes_while_the_first_record_is_written_waits_for_it(stage: Stage) -> None:
+    proof = stage.reconciler.proof
+    with proof.writing():
+        ours = asyncio.create_task(stage.go())
+        await asyncio.sleep(0.01)
+        assert stage.api.log == []
+        proof.record_came_back()
+    with crowd_around(stage):
+        await ours
+    assert stage.api.writes() == []
+    assert "create Pod mnist-worker-0" in stage.api.log
+
+
 async def test_in_a_crowd_a_refusal_is_told_at_once(crowded: Stage) -> None:
     crowded.api.quota = 1
     assert await crowded.go() == 0.0
