@@ -6,9 +6,10 @@ import pytest
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from argosy.dialects.ares import environment
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
-from argosy.testing.aresjobs import DIALECT, job, messages, played, template
+from argosy.testing.aresjobs import DIALECT, job, lowered, messages, played, template
 from argosy.testing.workloads import pod, pods
 from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
 from argosy.workload.plan import Deed
@@ -189,3 +190,23 @@ def test_a_user_variable_in_a_container_that_the_framework_leaves_alone_is_not_t
     written = {"spec": {"containers": [{"name": "tensorflow", "image": "image"}, beside]}}
     first = played(job("tensorflow", roles={"ps": {}, "worker": {"template": written}})).saw()
     assert not messages(first.events, "EnvOverwritten")
+
+
+def test_a_list_of_addresses_that_no_variable_can_hold_is_left_out_and_told_once_per_edit() -> None:
+    first = played(job(roles={"worker": {"replicas": 10_000}, "server": {}})).saw()
+    assert messages(first.events, "AddressesLeftOut") == [
+        "role worker: 10000 addresses are more than a variable can hold; pods start without worker and "
+        "ROLE_WORKER, and find all by DNS as job-worker.ns.svc.cluster.local"
+    ]
+    assert not messages(first.saw().events, "AddressesLeftOut")
+    smaller = first.edited(roleSpecs={"worker": {"replicas": 2}}).saw()
+    assert not messages(smaller.events, "AddressesLeftOut")
+
+
+@pytest.mark.parametrize("replicas", [2, 10_000])
+def test_what_is_told_as_left_out_is_what_pods_do_not_have(replicas: int) -> None:
+    workload = lowered(job(roles={"worker": {"replicas": replicas}, "server": {}}))
+    told = environment.inject(workload, workload.roles["server"], 0).env
+    gone = {name for role in environment.left_out(workload) for name in environment.list_variables(role)}
+    assert {"worker", "ROLE_WORKER", "server", "ROLE_SERVER"} - set(told) == gone
+    assert bool(gone) == (replicas > 2)

@@ -14,9 +14,12 @@ import yaml
 from click.testing import CliRunner
 
 from argosy.cli.install import install
+from argosy.testing import ownwaits
 from argosy.testing.builders import pod_template, run
 from argosy.testing.cluster import images
 from argosy.testing.cluster.running import RunningCluster, eventually
+from argosy.testing.grounds import ClusterGround
+from argosy.testing.tenants import Tenant
 
 pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -138,15 +141,16 @@ def test_in_the_network_of_its_node_a_pod_asks_by_address(applied: RunningCluste
     applied.kubectl("delete", "aj", "-n", HOME, "mpi-sample")
 
 
-def change(cluster: RunningCluster, *values: str) -> None:
+def change(cluster: RunningCluster, *values: str, file: Path | None = None) -> None:
     """The installation with these values, by `kubectl apply`, when it is in force."""
-    cluster.kubectl("apply", "-f", "-", stdin=installed("ares", "ares", *values))
+    cluster.kubectl("apply", "-f", "-", stdin=installed("ares", "ares", *values, file=file))
     rolled_out(cluster, "ares", *ALL)
 
 
-def installed(api: str, namespace: str, *values: str) -> str:
+def installed(api: str, namespace: str, *values: str, file: Path | None = None) -> str:
     """What `argosy install` would apply."""
     words = [word for value in values for word in ("--set", value)]
+    words += ["--values", str(file)] if file else []
     words += ["--api", api, "-n", namespace, "--dry-run"]
     return CliRunner().invoke(install, words, catch_exceptions=False).output
 
@@ -169,6 +173,13 @@ def test_without_tokens_and_by_a_port_on_the_nodes(applied: RunningCluster) -> N
     assert asked.startswith("nodePort://")
     assert asked.endswith(":30037")
     assert set(asked.removeprefix("nodePort://").removesuffix(":30037").split(",")) <= hosts
+
+
+def test_roles_wait_by_a_command_of_the_administrators(applied: RunningCluster, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump({"config": ownwaits.settings("python3")}))
+    change(applied, file=file)
+    ownwaits.check(Tenant(ClusterGround(applied.server.kubeconfig), HOME))
 
 
 def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:

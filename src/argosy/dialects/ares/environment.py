@@ -5,7 +5,7 @@ the same name, except those that the original did not have. Pure: a function of 
 it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -102,16 +102,25 @@ def _nothing(workload: Workload, role: Role, index: int) -> Injection:
 
 
 def _custom(workload: Workload, role: Role, index: int) -> Injection:
-    """A list with which no program could be started is left out: the service's name has all addresses."""
     env = {"MODULE": role.name, "INDEX": str(index)}
     for name, addresses in workload.addresses.items():
         joined = ",".join(addresses)
-        if len(joined) > LONGEST_LIST:
-            continue
-        if not name[0].isdigit():
-            env[name] = joined
-        env[variable_of(name)] = joined
+        if len(joined) <= LONGEST_LIST:
+            env |= dict.fromkeys(list_variables(name), joined)
     return _forced(env)
+
+
+def list_variables(role: str) -> tuple[str, ...]:
+    """In which the pods of a `custom` job find the addresses of a role; no variable begins with a digit."""
+    return (variable_of(role),) if role[0].isdigit() else (role, variable_of(role))
+
+
+def left_out(workload: Workload) -> Iterator[str]:
+    """Roles with so many addresses that no program could be started with a variable which lists them."""
+    if workload.framework == "custom":
+        for name, addresses in workload.addresses.items():
+            if len(",".join(addresses)) > LONGEST_LIST:
+                yield name
 
 
 def _pytorch(workload: Workload, role: Role, index: int) -> Injection:

@@ -34,6 +34,7 @@ def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | Non
         told += _definition(after)
     if workload is not None:
         told += islice(_overwritten(workload), _MOST)
+        told += islice(_left_out(workload), _MOST)
     return told
 
 
@@ -147,6 +148,15 @@ def _overwritten(workload: Workload) -> Iterator[Emit]:
                 if variable in injection.forced:
                     said = f"{path}.containers[{number}].env: {variable} is set by the framework"
                     yield Emit("Warning", "EnvOverwritten", said)
+
+
+def _left_out(workload: Workload) -> Iterator[Emit]:
+    """Lists of addresses that the job's programs may look for in vain."""
+    for name in environment.left_out(workload):
+        missing, service = " and ".join(environment.list_variables(name)), workload.service_address(name)
+        said = f"{workload.roles[name].replicas} addresses are more than a variable can hold"
+        instead = f"pods start without {missing}, and find all by DNS as {service}"
+        yield Emit("Warning", "AddressesLeftOut", f"role {name}: {said}; {instead}")
 
 
 def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:

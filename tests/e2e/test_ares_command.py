@@ -1,0 +1,35 @@
+"""An administrator's own command for the initializers of AresJobs, on the local control plane."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from argosy.testing import ownwaits
+from argosy.testing.controlplane import ControlPlane
+from argosy.testing.grounds import LocalGround
+from argosy.testing.tenants import Tenant
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane whose operator has a file of settings."""
+    file = tmp_path / "config.yaml"
+    asked = {"cache": {"observer": {"enabled": False}}}  # the operator itself
+    file.write_text(yaml.safe_dump({**asked, **ownwaits.settings(sys.executable)}))
+    running = ControlPlane.up("--nodes", "1", "--no-operator")
+    operator = running.start("operator", "--local", str(running.state.folder), "--config", str(file))
+    try:
+        yield running
+    finally:
+        operator.terminate()
+        operator.communicate(timeout=20)
+        running.down()
+
+
+def test_roles_wait_and_have_host_files_by_the_command_of_the_settings(plane: ControlPlane) -> None:
+    ownwaits.check(Tenant(LocalGround(plane), "default"))
