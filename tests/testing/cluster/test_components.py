@@ -52,6 +52,14 @@ def test_the_patience_with_silent_nodes_can_be_set(programs: Programs) -> None:
     assert not [flag for flag in told["kube-controller-manager"] if "grace" in flag]
 
 
+def test_nodes_are_heard_more_often_than_patience_lasts(programs: Programs, tmp_path: Path) -> None:
+    """A kubelet renews its lease four times while that lasts, and is missed when it did not for the grace."""
+    layout, settings = Layout(tmp_path, 0, NODES), Settings("1.36", node_grace=8)
+    components.write_node_files(layout, settings, "node-1", programs)
+    kubelet = json.loads((tmp_path / "node-1" / "kubelet.json").read_text())
+    assert kubelet["nodeLeaseDurationSeconds"] / 4 < settings.node_grace
+
+
 def test_gangs_are_on_where_kubernetes_has_them(programs: Programs) -> None:
     layout = Layout(Path("/c"), 0, NODES)
     for version, want in (("1.36", 3), ("1.35", 0)):
@@ -64,7 +72,7 @@ def test_nodes_have_networks_of_their_own(programs: Programs, tmp_path: Path) ->
     layout = Layout(tmp_path, 0, NODES)
     ranges = set()
     for node in NODES:
-        components.write_node_files(layout, node, programs)
+        components.write_node_files(layout, Settings("1.36"), node, programs)
         network = json.loads((tmp_path / node / "cni" / "10-argosy.conflist").read_text())
         ranges.add(network["plugins"][0]["ipam"]["ranges"][0][0]["subnet"])
         kubelet = json.loads((tmp_path / node / "kubelet.json").read_text())

@@ -112,12 +112,12 @@ def write_host_files(layout: Layout, settings: Settings) -> None:
         (layout.folder / "audit-policy.json").write_bytes(msgspec.json.encode(policy))
 
 
-def write_node_files(layout: Layout, name: str, programs: Programs) -> None:
+def write_node_files(layout: Layout, settings: Settings, name: str, programs: Programs) -> None:
     folder = layout.node_folder(name)
     (folder / "cni").mkdir(parents=True, exist_ok=True)
     (folder / "containerd.toml").write_text(_containerd_config(folder, programs))
     for path, content in (
-        ("kubelet.json", _kubelet_config(layout, name)),
+        ("kubelet.json", _kubelet_config(layout, settings, name)),
         ("kube-proxy.json", _proxy_config(layout)),
         ("cni/10-argosy.conflist", _network_config(layout, name)),
     ):
@@ -264,9 +264,12 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.image-verifier.v1
 """
 
 
-def _kubelet_config(layout: Layout, name: str) -> dict[str, object]:
+def _kubelet_config(layout: Layout, settings: Settings, name: str) -> dict[str, object]:
     keys = layout.pki
+    # A kubelet is heard four times in this many seconds, or else every ten.
+    heard = {"nodeLeaseDurationSeconds": settings.node_grace} if settings.node_grace else {}
     return {
+        **heard,
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": layout.node_address(name),

@@ -154,7 +154,7 @@ class _Start:
         if not folder.exists():
             store.take_over(stored, folder / "var" / "lib" / "containerd")
         cgroups.remove(f"{self._layout.cgroup}/{node}")
-        components.write_node_files(self._layout, node, self._programs)
+        components.write_node_files(self._layout, self._settings, node, self._programs)
         spec = folder / "machine.json"
         spec.write_text(json.dumps(self._spec(node, stored)))
         self._notes.note(node, int(self._module("machine", str(spec))))
