@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from argosy.testing import ownwaits
-from argosy.testing.controlplane import ControlPlane
+from argosy.testing.controlplane import ControlPlane, operated
 from argosy.testing.grounds import LocalGround
 from argosy.testing.tenants import Tenant
 
@@ -21,14 +21,8 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
     file = tmp_path / "config.yaml"
     asked = {"cache": {"observer": {"enabled": False}}}  # the operator itself
     file.write_text(yaml.safe_dump({**asked, **ownwaits.settings(sys.executable)}))
-    running = ControlPlane.up("--nodes", "1", "--no-operator")
-    operator = running.start("operator", "--local", str(running.state.folder), "--config", str(file))
-    try:
+    with operated("--config", str(file)) as running:
         yield running
-    finally:
-        operator.terminate()
-        operator.communicate(timeout=20)
-        running.down()
 
 
 def test_roles_wait_and_have_host_files_by_the_command_of_the_settings(plane: ControlPlane) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from argosy.testing.badday import wait_for
-from argosy.testing.controlplane import ControlPlane
+from argosy.testing.controlplane import ControlPlane, operated
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -16,14 +16,8 @@ SLOT = "example.com/slot"
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """A control plane with an operator that places gangs on its own."""
-    running = ControlPlane.up("--nodes", "1", "--no-operator")
-    operator = running.start("operator", "--local", str(running.state.folder), "--gang-backend", "own")
-    try:
+    with operated("--gang-backend", "own") as running:
         yield running
-    finally:
-        operator.terminate()
-        operator.communicate(timeout=20)
-        running.down()
 
 
 def offer(plane: ControlPlane, slots: int) -> None:

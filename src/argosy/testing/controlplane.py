@@ -2,6 +2,8 @@
 
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from argosy.local.state import State
 from argosy.testing import commands
 from argosy.testing.commands import ARGOSY, KUBECTL, REPOSITORY
 
-__all__ = ["ARGOSY", "KUBECTL", "REPOSITORY", "ControlPlane"]
+__all__ = ["ARGOSY", "KUBECTL", "REPOSITORY", "ControlPlane", "operated"]
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,16 @@ class ControlPlane:
     def down(self) -> None:
         self.argosy("down", "--delete", code=None)
         self.home.rmdir()
+
+
+@contextmanager
+def operated(*options: str) -> Iterator[ControlPlane]:
+    """A control plane of one node, with an operator of the caller's: `argosy operator` with these options."""
+    plane = ControlPlane.up("--nodes", "1", "--no-operator")
+    operator = plane.start("operator", "--local", str(plane.state.folder), *options)
+    try:
+        yield plane
+    finally:
+        operator.terminate()
+        operator.communicate(timeout=20)
+        plane.down()
