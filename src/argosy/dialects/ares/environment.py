@@ -5,7 +5,7 @@ the same name, except those that the original did not have. Pure: a function of 
 it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -104,9 +104,8 @@ def _nothing(workload: Workload, role: Role, index: int) -> Injection:
 def _custom(workload: Workload, role: Role, index: int) -> Injection:
     env = {"MODULE": role.name, "INDEX": str(index)}
     for name, addresses in workload.addresses.items():
-        joined = ",".join(addresses)
-        if len(joined) <= LONGEST_LIST:
-            env |= dict.fromkeys(list_variables(name), joined)
+        if listed := _listed(addresses):
+            env |= dict.fromkeys(list_variables(name), listed)
     return _forced(env)
 
 
@@ -116,11 +115,17 @@ def list_variables(role: str) -> tuple[str, ...]:
 
 
 def left_out(workload: Workload) -> Iterator[str]:
-    """Roles with so many addresses that no program could be started with a variable which lists them."""
+    """The roles whose addresses the pods of a `custom` job are not told."""
     if workload.framework == "custom":
         for name, addresses in workload.addresses.items():
-            if len(",".join(addresses)) > LONGEST_LIST:
+            if not _listed(addresses):
                 yield name
+
+
+def _listed(addresses: Sequence[str]) -> str:
+    """All of them, or nothing if no program could be started with a variable that long."""
+    joined = ",".join(addresses)
+    return joined if len(joined) <= LONGEST_LIST else ""
 
 
 def _pytorch(workload: Workload, role: Role, index: int) -> Injection:

@@ -266,7 +266,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.image-verifier.v1
 
 def _kubelet_config(layout: Layout, settings: Settings, name: str) -> dict[str, object]:
     keys = layout.pki
-    # A kubelet is heard four times in this many seconds, or else every ten.
+    # A kubelet renews its lease four times while it lasts; by default that is every ten seconds.
     heard = {"nodeLeaseDurationSeconds": settings.node_grace} if settings.node_grace else {}
     return {
         **heard,
