@@ -66,6 +66,10 @@ class Stage:
     def namespace(self) -> str:
         return f"bench-{next(self._numbers)}"
 
+    async def settle(self) -> None:
+        """Have the API server collect what earlier rounds have left: no round pays for another."""
+        await self.client.request("GET", "/debug/pprof/heap?gc=1")
+
     def operator(self) -> contextlib.AbstractContextManager[Operator]:
         return operator(self.server, core=self.core)
 
@@ -123,6 +127,7 @@ async def by_operator(stage: Stage, jobs: Sequence[Json], pods: int, *, end: boo
     """W1 and W2: submit all jobs at once, and wait until they run, or until they have succeeded."""
     async with scene(stage.client, stage.namespace()) as shown:
         with stage.operator() as process:
+            await stage.settle()
             before = process.reading()
             began = await shown.submit(jobs)
             await shown.until(lambda: len(shown.ran) >= pods, f"{pods} pods run")
@@ -142,6 +147,7 @@ async def by_bare_client(stage: Stage, jobs: Sequence[Json], pods: int) -> Bare:
     namespace = stage.namespace()
     async with scene(stage.client, namespace) as shown:
         with stage.bare(raw_pods(jobs, namespace)) as bare:
+            await stage.settle()
             began = time.perf_counter()
             bare.go()
             await shown.until(lambda: len(shown.ran) >= pods, f"{pods} pods run")
@@ -187,10 +193,11 @@ async def running_jobs(stage: Stage, jobs: int, workers: int) -> AsyncIterator[R
 async def repaired_by_operator(stage: Stage, there: Running, worker: int) -> Repair:
     with stage.operator() as process:
         await asyncio.to_thread(process.until_passed, there.jobs)
-        before = process.reading()
+        await stage.settle()
+        before, untold = process.reading(), _versions(there.ours)
         seconds = await _lose(there.ours, there.jobs, worker)
         await there.ours.until(
-            lambda: all(job.status.phase == "Running" for job in there.ours.runs), "all jobs are Running"
+            lambda: not _versions(there.ours) & untold, "every job has told who took its pod"
         )
         await asyncio.sleep(stage.late_seconds)
         return Repair(seconds, process.reading().since(before))
@@ -201,6 +208,7 @@ async def repaired_by_bare_client(stage: Stage, there: Running, worker: int) -> 
     lost = set(_names(there.jobs, worker))
     with stage.bare([pod for pod in pods if pod.name in lost], "--repair") as client:
         client.go()
+        await stage.settle()
         return Repair(await _lose(there.bare, there.jobs, worker))
 
 
@@ -218,6 +226,10 @@ async def _lose(shown: Scene, jobs: int, worker: int) -> tuple[float, ...]:
         lambda: all(shown.ran_at_place[name] > began for name in names), "all lost pods are replaced"
     )
     return tuple(shown.ran_at_place[name] - since for name, since in zip(names, lost, strict=True))
+
+
+def _versions(shown: Scene) -> set[str]:
+    return {job.metadata.resource_version for job in shown.runs}
 
 
 def _names(jobs: int, worker: int) -> list[str]:
@@ -286,6 +298,7 @@ async def _put_ended(shown: Scene, sample: _Ended, name: str) -> None:
 
 
 async def kept_by_operator(stage: Stage, shown: Scene, number: int, idle_seconds: float) -> Kept:
+    await stage.settle()
     began = time.perf_counter()
     with starting_operator(stage.server, core=stage.core) as process:
         await asyncio.to_thread(process.until_ready)
@@ -318,6 +331,7 @@ class Read(Struct, frozen=True):
 
 async def read_by_bare_client(stage: Stage, shown: Scene, number: int) -> Read:
     paths = [kind.resource.path(None, None) for kind in (TrainingRun, SeenPod)]
+    await stage.settle()
     began = time.perf_counter()
     with stage.bare_process("--list", *paths) as process:
         await asyncio.to_thread(BareClient(process).hear, "done")

@@ -118,7 +118,7 @@ def woken(happens: Callable[[Caches], None], *, alone: bool) -> list[tuple[Key, 
     caches = Caches(nowhere, SystemClock())
     queue, jobs = Woken(), Cache(nowhere, TrainingRun)
     reconciler = SimpleNamespace(
-        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, replaces_one=lambda *_: alone
+        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, pod_goes=lambda *_: alone
     )
     jobs.put(JOB)
     for index, phase in enumerate(("Running", "Pending", "Pending")):
@@ -150,7 +150,7 @@ def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
         jobs=jobs,
         writing=False,
         gone=gone.append,
-        replaces_one=lambda *_: False,
+        pod_goes=lambda *_: False,
     )
     caches.pods.put(pod(0, "Running"))
     Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)

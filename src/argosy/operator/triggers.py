@@ -55,7 +55,7 @@ class Triggers:
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
         resource, jobs = reconciler.dialect.resource, reconciler.jobs
         known = lambda key: jobs.get(*key) is not None  # noqa: E731
-        self._served[resource.group, resource.kind] = _Served(queue, known, reconciler.replaces_one)
+        self._served[resource.group, resource.kind] = _Served(queue, known, reconciler.pod_goes)
 
         def job(change: Change[T]) -> None:
             if change.new is not None:
@@ -79,18 +79,18 @@ class Triggers:
         if known is None or known.metadata.uid != pod.metadata.uid:
             return 0.0  # what the others make of its loss must not be seen first
         if pod.metadata.deletion_timestamp is not None:
-            return FOLLOW_PAUSE if self._replaces_one(pod) else 0.0
+            return FOLLOW_PAUSE if self._is_replaced(pod) else 0.0
         if self.caches.more_will_start(pod):
             return START_PAUSE
         return FOLLOW_PAUSE if self.caches.more_will_end(pod) else POD_PAUSE
 
-    def _replaces_one(self, pod: Pod) -> bool:
+    def _is_replaced(self, pod: Pod) -> bool:
         meta = pod.metadata
         if meta.controller is None:
             return False
         served = self._served_by(meta.controller)
         key = Key(meta.namespace, meta.controller.name)
-        return served is not None and served.replaces_one(key, meta.labels.get(labels.ROLE, ""))
+        return served is not None and served.pod_goes(key, meta.labels.get(labels.ROLE, ""))
 
     def gangs(self) -> None:
         """Something that gangs wait for has come: room, or who places them."""
@@ -133,4 +133,4 @@ class _Served(NamedTuple):
     known: Callable[[Key], bool]
     """Whether there is such a job. What happens to the children of one that is gone, or has not come yet,
     is no reason to remember its name: on a replica that stands by nobody would ever forget it."""
-    replaces_one: Callable[[Key, str], bool]
+    pod_goes: Callable[[Key, str], bool]

@@ -17,13 +17,17 @@ from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
 MANY = 8
-"""Passes that make a crowd: under way together or, since many have nothing to wait for, within a moment."""
+"""Jobs that make a crowd: passes over them are under way together or, since many have nothing to wait for,
+were within a moment, or are about to come."""
 
 MOMENT = 0.1
-"""Seconds within which passes over so many jobs make a crowd."""
+"""Seconds within which so many jobs make a crowd."""
+
+LASTS = 1.0
+"""Seconds for which there is still a crowd after it was last seen."""
 
 TOLD_WITHIN = 5.0
-"""Seconds after which a job is told about that runs, or that has no crowd around it any more."""
+"""Seconds after which a job is told about that has no crowd around it any more."""
 
 TOLD_AT_LAST = 10.0
 """Seconds after which every job is told about."""
@@ -36,7 +40,8 @@ class Crowd:
         self._proof = proof
         self._passes = 0
         self._recent: deque[tuple[float, str]] = deque(maxlen=MANY)
-        """When the last passes decided, on the monotonic clock, and about which job."""
+        """Of which jobs was last heard, and when, on the monotonic clock."""
+        self._lasts_until = float("-inf")
 
     def __enter__(self) -> None:
         self._passes += 1
@@ -44,24 +49,30 @@ class Crowd:
     def __exit__(self, *_: object) -> None:
         self._passes -= 1
 
+    def notice(self, uid: str, now: float) -> None:
+        """A pass decides about this job, or one is about to come."""
+        self._recent.append((now, uid))
+        jobs = {uid for at, uid in self._recent if now - at < MOMENT}
+        if max(self._passes, len(jobs)) >= MANY:
+            self._lasts_until = now + LASTS
+
     def puts_off(self, before: Record | None, plan: Plan, seen: Observed, memory: Memory, now: float) -> bool:
         """Whether this plan's Record is written with a later pass; `now` is on the monotonic clock."""
-        self._recent.append((now, memory.uid))
+        self.notice(memory.uid, now)
         if not told_by_pods(before, plan, seen):
             return False
         runs_at_last = before is not None and before.ran is None and plan.record.ran is not None
         if memory.unwritten is None:
-            if plan.record == before or runs_at_last or not self._proof.there or not self._is_crowd(now):
+            if plan.record == before or runs_at_last or not self._proof.there or not self._there(now):
                 return False
             memory.flush_at, memory.flush_by = now + TOLD_WITHIN, now + TOLD_AT_LAST
         elif memory.flush_at is None or now >= memory.flush_at:
-            if plan.record.ran is not None or now >= memory.flush_by or not self._is_crowd(now):
+            if now >= memory.flush_by or not self._there(now):
                 return False
             memory.flush_at = memory.flush_by
         elif runs_at_last:
-            return memory.flush_at < memory.flush_by and self._is_crowd(now)
+            return self._there(now)
         return True
 
-    def _is_crowd(self, now: float) -> bool:
-        jobs = {uid for at, uid in self._recent if now - at < MOMENT}
-        return max(self._passes, len(jobs)) >= MANY
+    def _there(self, now: float) -> bool:
+        return now < self._lasts_until

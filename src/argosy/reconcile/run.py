@@ -185,12 +185,13 @@ class Reconciler(Generic[T]):
         settled = not unheard and (plan.record == before or _settled(workload, plan, seen, now))
         return self._next(key, plan, seen, memory, now, settled=settled)
 
-    def replaces_one(self, key: Key, role: str) -> bool:
-        """Whether a pod of this role that is deleted is replaced by itself, once it is gone, and no more."""
+    def pod_goes(self, key: Key, role: str) -> bool:
+        """A pod of this role is on its way out; whether it is merely replaced by itself, once it is gone."""
         memory = self.memories.get(key)
         lowered = memory.lowered[1] if memory is not None and memory.lowered is not None else None
-        if not isinstance(lowered, Workload) or role not in lowered.roles:
+        if memory is None or not isinstance(lowered, Workload) or role not in lowered.roles:
             return False
+        self.crowd.notice(memory.uid, self.clock.monotonic())
         return lowered.rules.restart_scope is Scope.POD and lowered.roles[role].restart is not Restart.NEVER
 
     def definition_changed(self) -> list[Key]:

@@ -285,9 +285,13 @@ class Simulator:
         await self._client.patch(Node, name, {"status": status}, subresource="status")
 
     async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(self._heartbeat)
-            await _settle(self._renew(name) for name, heard in self.nodes.items() if heard)
+        """Renew the leases one after the other, as nodes do that came at different times."""
+        pause = self._heartbeat / max(len(self.nodes), 1)
+        while self.nodes:
+            for name in list(self.nodes):
+                await asyncio.sleep(pause)
+                if self.nodes[name]:
+                    await _settle([self._renew(name)])
 
     async def _renew(self, name: str) -> None:
         spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _precise(self._clock.now())}
