@@ -1,13 +1,19 @@
-"""What the flags of `argosy operator` and `argosy observer` mean, and that they win over the file."""
+"""What the flags of `argosy operator` and `argosy observer` mean, that they win over the file, and how
+both run."""
 
+import contextlib
+import multiprocessing
+import os
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from msgspec import Struct
 
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
+from argosy.cli.serving import run_operator
 from argosy.operator.settings import Settings
 from argosy.operator.whereabouts import Observers
 
@@ -90,3 +96,17 @@ def test_observer(case: Case, started: list[Settings], tmp_path: Path) -> None:
 def _words(case: Case, folder: Path) -> list[str]:
     (folder / "config.yaml").write_text(FILE)
     return [str(folder / "config.yaml") if word == FILE else word for word in case.words]
+
+
+def test_an_operator_waits_for_its_turn_on_a_core(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("spawn").Process(target=_start_in_vain, args=(tmp_path / "none",))
+    child.start()
+    child.join(60)
+    assert child.exitcode == os.SCHED_BATCH
+
+
+def _start_in_vain(kubeconfig: Path) -> None:
+    """End with the policy by which this process gets its turns."""
+    with contextlib.suppress(click.ClickException):
+        run_operator(Settings(kubeconfig=kubeconfig))
+    raise SystemExit(os.sched_getscheduler(0))

@@ -22,7 +22,7 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.crowd import LASTS, MANY, TOLD_AT_LAST, TOLD_WITHIN
+from argosy.reconcile.crowd import LASTS, MANY, MOMENT, TOLD_AT_LAST, TOLD_WITHIN
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import SETTLE, Reconciler
@@ -412,7 +412,7 @@ async def test_a_crowd_that_pauses_for_a_moment_is_still_one(stage: Stage) -> No
     stage.reconciler.proof.record_came_back()
     with crowd_around(stage):
         await stage.go()
-    stage.clock.seconds += 0.9 * LASTS
+    stage.clock.seconds += 5 * MOMENT
     stage.pods_become("Running", 0, 1, 2)
     stage.api.log.clear()
     await stage.go()

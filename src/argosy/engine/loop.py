@@ -1,4 +1,4 @@
-"""Runs a program's main coroutine on the fastest event loop there is: uvloop when installed."""
+"""How a program runs: on the fastest event loop there is (uvloop if installed), and when it gets its turn."""
 
 import asyncio
 import contextlib

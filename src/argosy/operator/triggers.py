@@ -79,12 +79,12 @@ class Triggers:
         if known is None or known.metadata.uid != pod.metadata.uid:
             return 0.0  # what the others make of its loss must not be seen first
         if pod.metadata.deletion_timestamp is not None:
-            return FOLLOW_PAUSE if self._is_replaced(pod) else 0.0
+            return FOLLOW_PAUSE if self._pod_goes(pod) else 0.0
         if self.caches.more_will_start(pod):
             return START_PAUSE
         return FOLLOW_PAUSE if self.caches.more_will_end(pod) else POD_PAUSE
 
-    def _is_replaced(self, pod: Pod) -> bool:
+    def _pod_goes(self, pod: Pod) -> bool:
         meta = pod.metadata
         if meta.controller is None:
             return False

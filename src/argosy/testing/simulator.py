@@ -39,6 +39,8 @@ RUN_SECONDS = "simulator.argosy.dev/run-seconds"
 EXIT_CODE = "simulator.argosy.dev/exit-code"
 RUN_TOGETHER = "simulator.argosy.dev/run-together"
 LEASE_NAMESPACE = "kube-node-lease"
+BEATS = 10
+"""Groups of nodes that renew their leases together."""
 
 
 class _Container(Struct, rename="camel"):
@@ -285,13 +287,11 @@ class Simulator:
         await self._client.patch(Node, name, {"status": status}, subresource="status")
 
     async def _beat(self) -> None:
-        """Renew the leases one after the other, as nodes do that came at different times."""
-        pause = self._heartbeat / max(len(self.nodes), 1)
-        while self.nodes:
-            for name in list(self.nodes):
-                await asyncio.sleep(pause)
-                if self.nodes[name]:
-                    await _settle([self._renew(name)])
+        """Renew the leases a few at a time, as nodes do that came at different times."""
+        for turn in count():
+            await asyncio.sleep(self._heartbeat / BEATS)
+            due = list(self.nodes)[turn % BEATS :: BEATS]
+            await _settle(self._renew(name) for name in due if self.nodes[name])
 
     async def _renew(self, name: str) -> None:
         spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _precise(self._clock.now())}
