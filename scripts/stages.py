@@ -253,22 +253,30 @@ def _skips(account: Path) -> list[str]:
 
 
 def _failed(account: Path) -> list[str]:
-    """The failed tests, as pytest takes them on its command line; each once, though its end may fail too."""
+    """The failed tests, as pytest takes them on its command line; each once, though its end may fail too.
+
+    One that goes on from the tests before it (its marker is `story`) proves nothing alone: its file stands
+    for it.
+    """
     root = ElementTree.parse(account).getroot()  # noqa: S314 - pytest wrote it a moment ago
     names = [
-        _node_id(case.get("classname", "").split("."), case.get("name", ""))
+        _node_id(
+            case.get("classname", "").split("."),
+            case.get("name", ""),
+            whole_file=case.find("properties/property[@name='story']") is not None,
+        )
         for case in root.iter("testcase")
         if case.find("failure") is not None or case.find("error") is not None
     ]
     return list(dict.fromkeys(names))
 
 
-def _node_id(parts: list[str], name: str) -> str:
+def _node_id(parts: list[str], name: str, *, whole_file: bool) -> str:
     """From `tests.engine.test_cache.TestPut` and a function: the file is as far as there is one."""
     for length in range(len(parts), 0, -1):
         file = "/".join(parts[:length]) + ".py"
         if (ROOT / file).exists():
-            return "::".join([file, *parts[length:], name])
+            return file if whole_file else "::".join([file, *parts[length:], name])
     return name
 
 

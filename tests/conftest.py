@@ -43,8 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that use the judge carry its marker, whether they say so or not; root tests need root."""
+    """Tests that use the judge carry its marker, whether they say so or not; root tests need root.
+
+    One that goes on from another says so in the account that `scripts/test` reads.
+    """
     for item in items:
+        if item.get_closest_marker("story"):
+            item.user_properties.append(("story", "true"))
         names = getattr(item, "fixturenames", ())
         if "real_apiserver" in names or "hurt" in names:
             item.add_marker(pytest.mark.judge)

@@ -24,6 +24,20 @@ PASSES_ONCE = """
     def test_{n}(request):
         request.path.with_suffix(".{n}").touch(exist_ok=False)
 """
+GOES_ON_ONCE_FAILS = """
+    def test_{n}(request, record_property):
+        record_property("story", "true")
+        assert request.module.told, "alone it knows nothing"
+        seen = request.path.with_suffix(".{n}")
+        if not seen.exists():
+            seen.touch()
+            raise AssertionError("the first time")
+"""
+TELLS = """
+    told = False
+    def test_{n}(request):
+        request.module.told = True
+"""
 FAILS = "    def test_{n}(): assert False\n"
 PASSES = "    def test_{n}(): pass\n"
 
@@ -61,6 +75,15 @@ def test_one_that_passes_the_second_time_is_named_and_does_not_fail_the_stage(st
 def test_only_what_failed_is_run_again(stages: ModuleType) -> None:
     """The second test would not pass twice."""
     assert outcome(stages, FAILS_ONCE, PASSES_ONCE)[0] == ""
+
+
+def test_one_that_goes_on_from_another_is_run_again_with_its_file(stages: ModuleType) -> None:
+    assert outcome(stages, TELLS, GOES_ON_ONCE_FAILS) == ("", ["tests/test_made.py"])
+
+
+@pytest.mark.story
+def test_who_goes_on_from_another_says_so_in_the_account(request: pytest.FixtureRequest) -> None:
+    assert ("story", "true") in request.node.user_properties
 
 
 def test_one_that_fails_again_fails_the_stage(stages: ModuleType) -> None:

@@ -21,7 +21,7 @@ from argosy.testing.cluster.running import RunningCluster, eventually
 from argosy.testing.grounds import ClusterGround
 from argosy.testing.tenants import Tenant
 
-pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "ares"
 APPLIED = ("build/crd/.", "build/observer.yaml", "build/operator.yaml")

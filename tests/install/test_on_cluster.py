@@ -24,7 +24,7 @@ from argosy.testing.cluster.release import Release, older_chart
 from argosy.testing.cluster.running import RunningCluster, eventually
 from argosy.testing.controlplane import ARGOSY
 
-pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
 
 HOME = "jobs"
 DEFINITION = "trainingruns.argosy.dev"

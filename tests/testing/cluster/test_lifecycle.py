@@ -22,7 +22,7 @@ from argosy.testing.cluster.running import RunningCluster, eventually
 from argosy.testing.cluster.state import strays
 from argosy.testing.controlplane import KUBECTL
 
-pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
 
 MANIFEST = f"""
 apiVersion: v1
