@@ -113,7 +113,7 @@ async def test_nothing_is_remembered_of_an_object_that_is_gone(client: Client, s
     other = Pod(metadata=ObjectMeta(name="q", namespace="default", uid="u2"))
     for pod in (POD, other):
         recorder.event(pod, "Normal", "Started", "x")
-    await eventually(lambda: len(server.objects("events")) == 2)
+    await eventually(lambda: len(recorder._written) == 2)
     recorder.forget("u1")
     assert {what.uid for what in recorder._written} == set(recorder._of) == {"u2"}
     recorder.event(other, "Normal", "Started", "x")
