@@ -63,6 +63,36 @@ async def test_objects_are_created_read_changed_and_deleted(client: Client, name
         await client.get(ConfigMap, "a", namespace)
 
 
+async def test_of_what_is_created_metadata_alone_comes_back_if_that_is_enough(
+    client: Client, namespace: str
+) -> None:
+    made = await client.create(ConfigMap, config_map("a", x="1"), namespace, brief=True)
+    there = await client.get(ConfigMap, "a", namespace)
+    assert (made.metadata, made.data, there.data) == (there.metadata, {}, {"x": "1"})
+    with pytest.raises(AlreadyExists):
+        await client.create(ConfigMap, config_map("a"), namespace, brief=True)
+    with pytest.raises(Invalid, match="name"):
+        await client.create(ConfigMap, config_map("A b"), namespace, brief=True)
+
+
+async def test_of_a_pod_that_is_known_in_brief_the_watch_brings_the_rest(
+    client: Client, namespace: str
+) -> None:
+    """A pod with a gate is told to wait when it is made, and may not change for hours."""
+    spec = {"containers": [{"name": "main", "image": "none"}], "schedulingGates": [{"name": "a.b/c"}]}
+    cache = Cache(client, Pod, namespace=namespace, timings=TIMINGS)
+    async with running(cache):
+        await cache.wait_synced()
+        made = await client.create(Pod, {"metadata": {"name": "p"}, "spec": spec}, namespace, brief=True)
+        cache.put(made, brief=True)
+        assert cache.get(namespace, "p") is not None
+        await eventually(lambda: _waits_for(cache.get(namespace, "p")) == ["SchedulingGated"])
+
+
+def _waits_for(pod: Pod | None) -> list[str]:
+    return [condition.reason for condition in pod.status.conditions] if pod is not None else []
+
+
 async def test_the_four_kinds_of_patches(client: Client, namespace: str) -> None:
     await client.create(Pod, POD, namespace)
     strategic = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
@@ -162,7 +192,7 @@ async def test_a_watch_from_the_dawn_of_time_is_gone_or_served(
 
 
 @asynccontextmanager
-async def running(cache: Cache[ConfigMap] | Cache[ServiceAccount]) -> AsyncIterator[None]:
+async def running(cache: Cache[ConfigMap] | Cache[Pod] | Cache[ServiceAccount]) -> AsyncIterator[None]:
     task = asyncio.create_task(cache.run())
     with captured_lines():
         try:

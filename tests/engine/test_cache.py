@@ -131,6 +131,28 @@ class TestPut:
         cache._take(Apply(pod("a", 13, "n2")))
         assert names(cache, "n2") == {"a"}
 
+    async def test_what_was_returned_in_brief_the_watch_completes_at_the_same_version(
+        self, client: Client
+    ) -> None:
+        cache = self.cache(client, at=10)
+        cache.put(pod("a", 12), brief=True)
+        cache._take(Apply(pod("a", 11, "n0")))
+        assert names(cache, "n0") == set(), "an older version does not come back"
+        cache._take(Apply(pod("a", 12, "n1")))
+        assert names(cache, "n1") == {"a"}
+        cache.put(pod("a", 12), brief=True)
+        assert names(cache, "n1") == {"a"}, "what is whole stays whole"
+        cache._take(Apply(pod("a", 12, "n2")))
+        assert names(cache, "n1") == {"a"}, "the same version comes once"
+
+    async def test_and_a_list_that_was_under_way_does_not_keep_it_from_that(self, client: Client) -> None:
+        cache = self.cache(client, at=10)
+        cache._take(Init())
+        cache.put(pod("a", 22), brief=True)
+        cache._take(InitDone("20"))
+        cache._take(Apply(pod("a", 22, "n1")))
+        assert names(cache, "n1") == {"a"}
+
     async def test_an_object_that_the_watch_already_saw_deleted_is_not_revived(self, client: Client) -> None:
         cache = self.cache(client, at=10)
         cache._take(Apply(pod("a", 12)))

@@ -60,9 +60,15 @@ class Api:
         self.done: list[str] = []
 
     async def create(
-        self, kind: type[Fetchable], body: dict[str, object], namespace: str, *, strict: bool = False
+        self,
+        kind: type[Fetchable],
+        body: dict[str, object],
+        namespace: str,
+        *,
+        strict: bool = False,
+        brief: bool = False,
     ) -> object:
-        assert strict == (kind is Pod)
+        assert strict == brief == (kind is Pod)
         self._say()
         if self.there is not None and kind in (Pod, Secret):
             raise AlreadyExists(409, "AlreadyExists", "it is there")
@@ -100,8 +106,8 @@ class Seen:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def saw(self, obj: Fetchable) -> None:
-        self.names.append(obj.metadata.name)
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
+        self.names.append(f"{obj.metadata.name}{' in brief' if brief else ''}")
 
 
 @dataclass
@@ -142,7 +148,7 @@ CASES = {
     "nor those of another of its name": Case(
         Remark("Pod", NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
     ),
-    "a free name is taken": Case(CREATE, want_done=[f"create Pod {NAME}"], want_seen=[NAME]),
+    "a free name is taken": Case(CREATE, want_done=[f"create Pod {NAME}"], want_seen=[f"{NAME} in brief"]),
     "a pod that is ours and meant is found": Case(CREATE, pod(), want_seen=[NAME]),
     "a pod on its way out is waited for": Case(
         CREATE,
@@ -310,10 +316,10 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
 
     class Slow(Api):
         async def create(
-            self, kind: type[Fetchable], body: dict[str, object], namespace: str, *, strict: bool = False
+            self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
         ) -> object:
             await go_on.wait()
-            return await super().create(kind, body, namespace, strict=strict)
+            return await super().create(kind, body, namespace, **options)
 
     api = Slow(None, None)
     at_work = performer(api, Memory(uid=JOB.uid), Seen())

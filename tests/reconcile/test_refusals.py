@@ -139,7 +139,7 @@ async def _told(written: Json, api: Server, namespace: str) -> str:
 
 
 class _Unseen:
-    def saw(self, obj: Fetchable) -> None: ...
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
 
 
 def _performer(client: Client, workload: Workload, memory: Memory) -> Performer:

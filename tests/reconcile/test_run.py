@@ -78,9 +78,9 @@ class Api:
         return self.stored()
 
     async def create(
-        self, kind: type[Fetchable], body: dict[str, object], namespace: str, *, strict: bool = False
+        self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
     ) -> object:
-        del namespace, strict
+        del namespace, options
         if kind is Pod and self.quota is not None:
             if self.quota == 0:
                 raise Forbidden(403, "Forbidden", "exceeded quota")

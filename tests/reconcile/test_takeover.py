@@ -50,7 +50,7 @@ class Api:
         self.patches[name] = cast("dict[str, object]", body["metadata"])
         return next(one for one in self.pods if one.metadata.name == name)
 
-    def saw(self, obj: Fetchable) -> None:
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
         self.seen.append(obj.metadata.name)
 
 

@@ -2,8 +2,9 @@
 
 A relist replaces the contents at once when it is complete; what is missing from it is reported as deleted.
 The object that our own write returned may be put in before the watch brings it: then no pass starts from a
-version older than what this process itself wrote. Reading is plain method calls, with no await in between.
-Of an object that does not fit its type the last version that did is kept, until it is deleted.
+version older than what this process itself wrote. If it was returned in brief, the watch brings the rest.
+Reading is plain method calls, with no await in between. Of an object that does not fit its type the last
+version that did is kept, until it is deleted.
 """
 
 import asyncio
@@ -56,6 +57,8 @@ class Cache(Generic[T]):
         self._seen = 0
         self._incoming: dict[Key, T] | None = None
         self._put_meanwhile: set[Key] = set()
+        self._brief: set[Key] = set()
+        """Objects of which only the metadata is there so far."""
         self._heard = float("-inf")
         self._metrics = client.metrics
 
@@ -96,8 +99,9 @@ class Cache(Generic[T]):
         """Call for each version of an object that does not fit its type: somebody may tell its owner."""
         self._undecodable.append(listener)
 
-    def put(self, obj: T) -> None:
-        """What our own write returned, unless the watch already brought that version or a later one."""
+    def put(self, obj: T, *, brief: bool = False) -> None:
+        """What our own write returned, unless the watch already brought that version or a later one. In
+        brief it is metadata alone, and the watch's own word of the same version replaces it."""
         key, version = key_of(obj), version_of(obj)
         held = self._objects.get(key)
         if held is None and version <= self._seen:
@@ -107,6 +111,8 @@ class Cache(Generic[T]):
         if self._incoming is not None:
             self._put_meanwhile.add(key)
         self._store(key, self._trim(obj))
+        if brief:
+            self._brief.add(key)
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""
@@ -133,7 +139,8 @@ class Cache(Generic[T]):
             self._seen = max(self._seen, version)
             key = key_of(obj)
             held = self._objects.get(key)
-            if held is None or version > version_of(held):
+            known = version_of(held) if held is not None else -1
+            if version > known or (version == known and key in self._brief):
                 self._store(key, self._trim(obj))
         elif isinstance(event, Delete):
             self._remove(key_of(event.object), version_of(event.object))
@@ -173,6 +180,7 @@ class Cache(Generic[T]):
             mine = self._objects.get(key)
             if mine is not None and version_of(mine) > version:
                 incoming[key] = mine
+        self._brief &= self._put_meanwhile
         self._put_meanwhile.clear()
         self._seen = version
         outgoing, self._objects = self._objects, incoming
@@ -198,6 +206,7 @@ class Cache(Generic[T]):
 
     def _store(self, key: Key, obj: T | None) -> None:
         old = self._objects.get(key)
+        self._brief.discard(key)
         if obj is None:
             self._objects.pop(key, None)
         else:

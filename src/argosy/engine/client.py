@@ -24,7 +24,7 @@ from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Fetchable, T
 from argosy.engine.scale import Scale
 from argosy.engine.sender import Sender
-from argosy.engine.targets import Query, accepted, path_of, selection, target_of
+from argosy.engine.targets import Query, accepted, partial, path_of, selection, target_of
 from argosy.engine.transport import HttpTransport, Transport
 
 
@@ -41,6 +41,9 @@ class Listed(Struct, Generic[T]):
     items: "Sequence[T]"
     resource_version: str
     undecodable: Sequence[Undecodable] = ()
+
+
+BRIEF = {"Accept": partial()}
 
 
 class Client:
@@ -132,14 +135,25 @@ class Client:
         *,
         dry_run: bool = False,
         strict: bool = False,
+        brief: bool = False,
     ) -> T:
-        """POST a new object. Strict, one with fields that the server does not know is refused."""
+        """POST a new object. Strict, one with fields that the server does not know is refused.
+
+        Brief, only its metadata comes back, and all else has its defaults: to encode a pod for whoever has
+        just sent it costs the API server a tenth of making it.
+        """
         query = f"{self._manager}&dryRun=All" if dry_run else self._manager
         if strict:
             query += "&fieldValidation=Strict"
         path = path_of(kind, None, namespace, of_one=True)
         return self._codec(kind).object(
-            await self.request("POST", path, query=query, body=encode_body(body, kind))
+            await self.request(
+                "POST",
+                path,
+                query=query,
+                body=encode_body(body, kind),
+                headers=BRIEF if brief else None,
+            )
         )
 
     async def replace(

@@ -132,7 +132,7 @@ class Recorder:
             "firstTimestamp": now,
             "lastTimestamp": now,
         }
-        await self._client.create(Event, body, what.home)
+        await self._client.create(Event, body, what.home, brief=True)
         self._keep(what, _Written(name, count))
 
     def _keep(self, what: "_What", written: "_Written") -> None:

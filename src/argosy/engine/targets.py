@@ -46,5 +46,10 @@ def selection(labels: str, fields: str) -> dict[str, str]:
 def accepted(kind: type[Fetchable], suffix: str = "") -> str:
     """A struct that holds metadata alone is asked for as metadata alone: Secrets stay where they are."""
     if getattr(kind, "__struct_fields__", None) == ("metadata",):
-        return f"application/json;as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1,application/json"
+        return partial(suffix)
     return "application/json"
+
+
+def partial(suffix: str = "") -> str:
+    """How metadata alone is asked for; all comes where that is not known."""
+    return f"application/json;as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1,application/json"

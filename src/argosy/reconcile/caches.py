@@ -94,15 +94,16 @@ class Caches:
             return False
         return any((owner, view.role) in self._going for owner in _owners(pod))
 
-    def saw(self, obj: Fetchable) -> None:
-        """Take in an object that the API returned, without waiting for the watch to bring it.
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
+        """Take in an object that the API returned, without waiting for the watch to bring it; of a pod in
+        brief the watch brings the rest.
 
         What a pass did itself is no news to those who listen for pods.
         """
         match obj:
             case Pod():
                 self._own = True
-                self.pods.put(obj)
+                self.pods.put(obj, brief=brief)
                 self._own = False
             case VolcanoGroup() | KubernetesGroup() | CoschedulingGroup():
                 self.gangs.put(obj)

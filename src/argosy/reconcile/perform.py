@@ -61,9 +61,9 @@ JOB = "Job"
 
 class Seen(Protocol):
     """Where objects go that the API returned, so that the next pass sees them whatever the watch has
-    brought."""
+    brought. Of one that was returned in brief the watch brings the rest."""
 
-    def saw(self, obj: Fetchable) -> None: ...
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
 
 
 class Performer:
@@ -187,7 +187,8 @@ class Performer:
         name, namespace = deed.name, self.workload.namespace
         body = self.render(action, name)
         try:
-            self.seen.saw(await self.client.create(Pod, body, namespace, strict=True))
+            made = await self.client.create(Pod, body, namespace, strict=True, brief=True)
+            self.seen.saw(made, brief=True)
             self.deeds.append(deed)
             return Result.DONE
         except AlreadyExists:
