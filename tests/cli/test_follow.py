@@ -80,6 +80,27 @@ async def test_a_container_that_ran_unseen_is_heard_and_not_mistaken_for_its_suc
     ]
 
 
+async def test_the_last_lines_of_a_pod_come_before_the_first_of_its_successor() -> None:
+    """Its node was away when it ended, so they are late."""
+    said: list[str] = []
+    async with FakeServer() as server:
+        await server.put("trainingruns", {**_ended_run(), "status": {"phase": "Running"}})
+        first = _uid(await server.put("pods", _ended_pod()))
+        server.faults = [Fault(503, times=3, match=lambda seen: seen.path.endswith(f"/log/{first}"))]
+        server.logs_by_uid = {(first, "0"): [_stamped("the first")]}
+        async with Client(server.connection()) as client:
+            following = asyncio.create_task(Follower(client, "default", "a", Printer(said.append)).outcome())
+            asked = lambda: _already(any(f"/log/{first}" in one.path for one in server.requests))  # noqa: E731
+            await until(asked, "the first pod is asked for its lines")
+            await server.remove("pods", "default", "a-worker-0")
+            second = _uid(await server.put("pods", _ended_pod()))
+            server.logs_by_uid[second, "0"] = [_stamped("the second")]
+            await server.put("trainingruns", _ended_run())
+            await following
+    heard = [click.unstyle(line) for line in said[1:-1]]
+    assert heard == ["worker-0 │ the first", "worker-0 │ the second"]
+
+
 async def _already(truth: bool) -> bool:
     return truth
 

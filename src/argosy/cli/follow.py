@@ -99,6 +99,8 @@ class Follower:
         self._told = ("", "")
         self._last_words: tuple[str, str] | None = None
         self._transcripts: dict[tuple[str, str], Transcript] = {}
+        self._newest: dict[str, Transcript] = {}
+        """Of each source."""
         self._broken_at = 0.0
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -191,12 +193,13 @@ class Follower:
         if key not in self._transcripts:
             several = len(pod.spec.containers) > 1
             source = source_of(pod.metadata.labels, container if several else "")
-            self._transcripts[key] = Transcript(
+            self._transcripts[key] = self._newest[source] = Transcript(
                 self._client,
                 Origin(self._namespace, pod.metadata.name, pod.metadata.uid, container),
                 lambda text: self._printer.line(source, text),
                 self._break,
                 self._tail,
+                before=self._newest.get(source),
             )
         return self._transcripts[key]
 

@@ -3,7 +3,8 @@
 Streams break when a part of the control plane goes; they are opened again and go on after the last line. A
 pod may be replaced meanwhile by one of the same name, so the log is asked for by the pod's uid, and Argosy's
 own API server still has it for a while after the pod is gone. A server that knows no logs by uid is asked by
-name, for as long as the pod is there. Runs of a container that restarts are read in their order.
+name, for as long as the pod is there. Runs of a container that restarts are read in their order, and a pod
+that has taken the place of another speaks after it: its last lines may be late, if its node was away.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, BadRequest, Gone, NotFound
 
 _PAUSE = 0.2
+_LAST_WORDS = 5.0
+"""Seconds that a pod waits for the last lines of the one before it."""
 
 
 class Origin(Struct, frozen=True):
@@ -34,12 +37,15 @@ class Transcript:
         say: Callable[[str], None],
         broken: Callable[[], None],
         tail: int | None = None,
+        before: "Transcript | None" = None,
     ) -> None:
         self._client = client
         self._origin = origin
         self._say = say
         self._broken = broken
         self._tail = tail
+        self._before = before
+        """Of the pod that had its place until it was gone."""
         self._place = Place()
         self._next: int | None = None
         self._newest = -1
@@ -69,12 +75,18 @@ class Transcript:
             self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
+        await self._let_finish()
         if self._next is None:
             self._next = 0 if self._tail is None else max(0, self._newest)
         while self._next <= self._newest or self._gone:
             if not await self._read_run(self._next) and self._next > self._newest:
                 return
             self._next += 1
+
+    async def _let_finish(self) -> None:
+        before, self._before = self._before, None
+        if before is not None and before._gone and (last_words := before.reading):
+            await asyncio.wait((last_words,), timeout=_LAST_WORDS)
 
     async def _read_run(self, run: int) -> bool:
         """Whether there was anything to read of that run."""
