@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import USUAL, role, workload
 from argosy.testing.world import World
-from argosy.workload.causes import Why
+from argosy.workload.causes import CONTAINER, Why
 from argosy.workload.model import (
     Cleanup,
     Elastic,
@@ -262,7 +262,12 @@ class Life(RuleBasedStateMachine):
             return
         told = Counter(one.cause for one in record.restarted)
         assert told.total() <= RESTARTS
-        assert told[Why.EXIT] + told[Why.SIGNAL] <= len(self.world.failed) + self.in_place
+        ended = [one for one in record.restarted if one.cause in (Why.EXIT, Why.SIGNAL)]
+        by_nodes = sum(one.rung == CONTAINER for one in ended)
+        assert by_nodes <= self.in_place
+        # A pod that is given up for it is restarted too: by its node, and then by being replaced.
+        given_up = self.in_place if self._wanted().limits.ladder.container is not None else 0
+        assert len(ended) - by_nodes <= len(self.world.failed) + given_up
         taken = [one for one in record.restarted if one.cause in (Why.DELETED, Why.PREEMPTED)]
         deleted = Counter((role, index) for role, index, _ in self.world.deleted)
         assert Counter((one.role, one.index) for one in taken) <= deleted
