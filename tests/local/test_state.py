@@ -1,6 +1,7 @@
 """The state folder: where it is, who may read it, and what happens when it cannot be used."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,16 @@ def test_two_cannot_hold_the_lock_and_it_is_free_again_afterwards(tmp_path: Path
         pass
     with state.locked():
         pass
+
+
+def test_several_who_look_whether_the_folder_can_be_written_do_not_disturb_each_other(tmp_path: Path) -> None:
+    state = State(tmp_path / "s")
+
+    def create() -> None:
+        for _ in range(100):
+            state.create()
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(create) for _ in range(4)]:
+            done.result()
+    assert state.problem() == ""

@@ -67,7 +67,7 @@ class State(Struct, frozen=True):
     def _probe(self) -> None:
         probe = self.folder / ".writable"
         probe.write_bytes(b"x" * 4096)
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another process may look at the same time
 
     @property
     def pki(self) -> Path:
