@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import argosy.helper
 from argosy.engine.client import Client
@@ -18,12 +19,14 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.operator import endpoint
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.readings import BREATH, Changes, JobReading, Readings
+from argosy.operator.readings import BREATH, MAX_UNKNOWN_WAITS, ROLE_PHASES, Changes, JobReading, Readings
 from argosy.operator.trust import Trust, make_trust
 from argosy.reconcile.caches import Caches
 from argosy.testing.eventually import eventually
 from argosy.wire.client import Client as HttpClient
+from argosy.wire.messages import Request
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 from argosy.workload.model import Phase
@@ -37,9 +40,16 @@ class Jobs:
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], JobReading] = {}
+        self.read: list[str] = []
+
+    def uid(self, namespace: str, name: str) -> str:
+        job = self.found.get((namespace, name))
+        return job.uid if job else ""
 
     def find(self, namespace: str, name: str) -> JobReading | None:
-        return self.found.get((namespace, name))
+        self.read.append(name)
+        job = self.found.get((namespace, name))
+        return replace(job, answers={}) if job else None
 
     def set(self, name: str, phase: Phase, **roles: Phase) -> None:
         record = Record(phase=phase, roles={role: RoleRecord(phase=at) for role, at in roles.items()})
@@ -115,6 +125,20 @@ async def serving(stage: Stage) -> AsyncIterator[None]:
         yield
     finally:
         await server.close(0.1)
+
+
+async def ask(stage: Stage, path: str, query: str = "", token: str | None = None) -> tuple[int, bytes]:
+    """The endpoint's answer to a GET with the token of the job `mnist`, or with another one."""
+    given = stage.trust.token("uid-of-mnist") if token is None else token
+    request = Request("GET", path, query, [(b"authorization", f"Bearer {given}".encode())])
+    response = await Endpoint(stage.readings, stage.trust, stage.missing).answer(request)
+    assert isinstance(response.body, bytes)
+    return response.status, response.body
+
+
+def entries(readings: Readings) -> int:
+    """How many answers and jobs the endpoint remembers."""
+    return sum(1 + len(job.answers) for jobs in readings._known.values() for job in jobs.values())
 
 
 @pytest.fixture
@@ -224,6 +248,49 @@ async def test_without_a_token_nobody_learns_which_jobs_there_are(
     finally:
         await client.close()
     assert (answer.status, answer.body) == (401, b'{"message":"there is no token"}')
+
+
+async def test_questions_with_invented_phases_and_roles_leave_nothing_in_memory(stage: Stage) -> None:
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    for number in range(2000):
+        status, body = await ask(stage, "/v1/jobs/default/mnist/roles/worker", f"phase={number}{'x' * 999}")
+        assert status == 400
+        assert b"must be one of Pending, Starting, Running, Succeeded, Failed" in body
+        assert len(body) < 200
+        assert (await ask(stage, f"/v1/jobs/default/mnist/roles/boss-{number}"))[0] == 404
+        assert (await ask(stage, "/v1/jobs/default/mnist/hosts", f"role=boss-{number}"))[0] == 404
+        assert (await ask(stage, "/v1/jobs/default/mnist/hosts", f"role=worker&x={number}"))[0] == 200
+    for phase in ROLE_PHASES:
+        assert (await ask(stage, "/v1/jobs/default/mnist/roles/worker", f"phase={phase}"))[0] == 200
+    assert entries(stage.readings) == 1 + len(ROLE_PHASES)
+
+
+async def test_a_job_is_read_only_for_those_with_its_token(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Translating a job may take long; a stranger must not be able to cause it."""
+    monkeypatch.setattr(endpoint, "UNKNOWN_GRACE", 0.01)
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    status, _ = await ask(stage, "/v1/jobs/default/mnist/hosts", token="wrong")
+    assert (status, stage.jobs.read, entries(stage.readings)) == (401, [], 0)
+    assert (await ask(stage, "/v1/jobs/default/mnist/hosts"))[0] == 200
+    assert stage.jobs.read == ["mnist"]
+
+
+async def test_wrong_tokens_beyond_the_bound_are_not_held(stage: Stage) -> None:
+    held = [
+        asyncio.create_task(ask(stage, f"/v1/jobs/default/job-{number}/hosts", token="wrong"))
+        for number in range(MAX_UNKNOWN_WAITS)
+    ]
+    await eventually(lambda: len(stage.readings._waiting) == MAX_UNKNOWN_WAITS)
+    for number in range(500):
+        status, body = await ask(stage, f"/v1/jobs/default/one-more-{number}/hosts", token="wrong")
+        assert (status, b"ask again" in body) == (503, True)
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    assert (await ask(stage, "/v1/jobs/default/mnist/hosts"))[0] == 200
+    assert len(stage.readings._waiting) == MAX_UNKNOWN_WAITS
+    assert {status for status, _ in await asyncio.gather(*held)} == {401}
+    assert not stage.readings._waiting
 
 
 async def test_an_unknown_role_is_told(stage: Stage) -> None:

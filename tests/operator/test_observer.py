@@ -5,6 +5,7 @@ import json
 import os
 import ssl
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.operator import endpoint, observer
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.readings import JobReading, Readings
+from argosy.operator.readings import MAX_UNKNOWN_WAITS, JobReading, Readings
 from argosy.operator.trust import make_trust
 from argosy.reconcile.caches import Caches
 from argosy.testing.eventually import eventually
@@ -47,8 +48,13 @@ class Scene:
         self.ports: dict[str, int] = {}
         self._versions = 0
 
+    def uid(self, namespace: str, name: str) -> str:
+        job = self.find(namespace, name)
+        return job.uid if job else ""
+
     def find(self, namespace: str, name: str) -> JobReading | None:
-        return self.jobs.get(name) if namespace == "ns" else None
+        job = self.jobs.get(name) if namespace == "ns" else None
+        return replace(job, answers={}) if job else None
 
     def set(self, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
         self.put("job", "uid", phase, **roles)
@@ -165,6 +171,9 @@ class Namesake:
     def __init__(self, found: JobReading) -> None:
         self.found = replace(found, uid="run-uid", record=Record())
 
+    def uid(self, namespace: str, name: str) -> str:
+        return self.find(namespace, name).uid
+
     def find(self, namespace: str, name: str) -> JobReading:
         del namespace, name
         return self.found
@@ -199,10 +208,19 @@ async def test_the_same_answer_to_many_is_made_once(scene: Scene, monkeypatch: p
     assert (json.loads(answer.body)["worker"]["ips"], made) == (["10.0.0.0"], ["worker", "worker"])
 
 
+async def test_questions_about_unknown_jobs_beyond_the_bound_are_refused_at_once(scene: Scene) -> None:
+    scene.set(worker=Phase.RUNNING)
+    questions = [scene.get(f"/cache/keys/ns.unknown-{i}") for i in range(MAX_UNKNOWN_WAITS + 1)]
+    answers = await asyncio.gather(*questions)
+    statuses = Counter(answer.status for answer in answers)
+    assert statuses == {404: MAX_UNKNOWN_WAITS, 500: 1}
+    assert not scene.readings._waiting
+
+
 async def test_a_mistake_is_told_in_the_words_of_this_api(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scene.readings, "find", lambda namespace, name: 1 / 0)
+    monkeypatch.setattr(scene.readings, "find", lambda namespace, name, admits: 1 / 0)
     answer = await scene.get("/cache/keys/ns.job")
     assert (answer.status, json.loads(answer.body)["code"]) == (500, 230500)
 

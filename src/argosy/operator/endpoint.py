@@ -16,9 +16,18 @@ import msgspec
 from argosy.kinds.quantity import parse_duration
 from argosy.operator import webhooks
 from argosy.operator.observer import Observer
-from argosy.operator.readings import NEWS, Host, JobReading, Readings, RoleReading
+from argosy.operator.readings import (
+    NEWS,
+    ROLE_PHASES,
+    Host,
+    JobReading,
+    Readings,
+    RoleReading,
+    TooManyWaitsError,
+)
 from argosy.operator.trust import Trust
 from argosy.wire.messages import HttpError, Request, Response, text_response
+from argosy.workload.model import Phase
 
 LONGEST_WAIT = 60.0
 UNKNOWN_GRACE = 5.0
@@ -55,10 +64,12 @@ class Endpoint:
                     return await self.observer.answer(request, path)
             raise HttpError(404, f"{request.method} {request.path} is not served here")
         except HttpError as refusal:
-            return Response(msgspec.json.encode({"message": str(refusal)}), refusal.status)
+            return _refusal(refusal.status, str(refusal))
+        except TooManyWaitsError as busy:
+            return _refusal(503, str(busy))
 
     async def _role_answer(self, request: Request, namespace: str, name: str, role: str) -> Response:
-        wanted = request.parameter("phase", "Running")
+        wanted = _phase(request)
         seen = request.parameter("seen")
         deadline = _now() + _wait(request)
         await self._job(request, namespace, name)
@@ -87,13 +98,12 @@ class Endpoint:
             raise HttpError(400, f"format {form}: write one of {', '.join(HOST_FORMATS)}, json")
         return text_response(200, host_list(hosts, form))
 
-    def _role(self, job: JobReading | None, role: str, wanted: str) -> RoleReading:
+    def _role(self, job: JobReading | None, role: str, wanted: Phase) -> RoleReading:
         if job is None:
             raise HttpError(404, "the job is gone")
-        reading = self.readings.role(job, role, wanted)
-        if reading is None:
+        if not job.has_role(role):
             raise HttpError(404, f"the job has no role {role}")
-        return reading
+        return self.readings.role(job, role, wanted)
 
     async def _job(self, request: Request, namespace: str, name: str) -> JobReading:
         if missing := self.not_ready():
@@ -103,15 +113,15 @@ class Endpoint:
         deadline = _now() + UNKNOWN_GRACE
         with self.readings.changes(namespace, name) as changes:
             while (job := self._allowed(request, namespace, name)) is None:
-                if not await changes.happen(deadline):
+                if not await self.readings.may_appear(changes, deadline):
                     # Whether there is such a job is nobody's business but its own.
                     raise HttpError(401, f"the token is not that of a job {namespace}/{name}")
         return job
 
     def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:
         token = request.header(b"authorization").removeprefix("Bearer ")
-        found = self.readings.find(namespace, name)
-        return next((job for job in found if self.trust.admits(token, job.uid)), None)
+        found = self.readings.find(namespace, name, lambda uid: self.trust.admits(token, uid))
+        return next(iter(found), None)
 
 
 HOST_FORMATS: dict[str, Callable[[Host], str]] = {
@@ -139,6 +149,17 @@ def server_tls(trust: Trust) -> ssl.SSLContext:
     finally:
         Path(name).unlink()
     return context
+
+
+def _refusal(status: int, message: str) -> Response:
+    return Response(msgspec.json.encode({"message": message}), status)
+
+
+def _phase(request: Request) -> Phase:
+    text = request.parameter("phase", Phase.RUNNING)
+    if text not in ROLE_PHASES:
+        raise HttpError(400, f"phase: unknown value {text[:32]!r}; must be one of {', '.join(ROLE_PHASES)}")
+    return Phase(text)
 
 
 def _wait(request: Request) -> float:

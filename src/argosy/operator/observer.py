@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from argosy.engine.lines import Log
 from argosy.kinds.aresjob import AresJob
-from argosy.operator.readings import NEWS, JobReading, Readings, index_of
+from argosy.operator.readings import NEWS, JobReading, Readings, TooManyWaitsError, index_of
 from argosy.operator.trust import Trust
 from argosy.wire.messages import Request, Response
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
@@ -85,6 +85,8 @@ class Observer:
                     return _error(500, missing) if missing else Response(b'"pong"')
                 case "GET", ["keys", key]:
                     return await self._job_answer(request, key)
+        except TooManyWaitsError as busy:
+            return _error(500, str(busy))
         except Exception:  # told in the words of this API; who asks will ask again
             log.exception("a question was not answered", path=request.path)
             return _error(500, "the observer made a mistake")
@@ -106,7 +108,7 @@ class Observer:
                 if job is None:
                     if self.tokens and not request.header(b"authorization"):
                         return _error(401, "there is no token")
-                    if await changes.happen(grace):
+                    if await self.readings.may_appear(changes, grace):
                         continue
                     return _error(401, "the token is not of such a job") if self.tokens else _error(404, key)
                 told = self._told(job)
@@ -123,11 +125,11 @@ class Observer:
         return self.readings.once(job, "all roles", lambda: _Told.of(self._roles(job), shown(job.record)))
 
     def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:
-        found = [job for job in self.readings.find(namespace, name) if job.kind == AresJob.resource.kind]
-        if not self.tokens:
-            return next(iter(found), None)
         token = request.header(b"authorization").removeprefix("Bearer ")
-        return next((job for job in found if self.trust.admits(token, job.uid)), None)
+        found = self.readings.find(
+            namespace, name, lambda uid: not self.tokens or self.trust.admits(token, uid)
+        )
+        return next((job for job in found if job.kind == AresJob.resource.kind), None)
 
     def _roles(self, job: JobReading) -> dict[str, RoleAnswer]:
         answers: dict[str, RoleAnswer] = {}

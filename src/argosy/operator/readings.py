@@ -1,10 +1,11 @@
 """What a pod may ask about its own job, answered from the caches that every replica keeps, leader or not."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 
 from argosy.dialects.base import Dialect
@@ -20,6 +21,10 @@ from argosy.workload.record import LaterRecordError, Record
 R = TypeVar("R")
 
 _ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
+ROLE_PHASES = (*_ORDER, Phase.FAILED)
+
+Question: TypeAlias = tuple[str, Phase] | Literal["all roles"]
+"""What an answer is remembered under: a role of the job and a phase, never text that a client chose."""
 
 
 class RoleReading(Struct, frozen=True, omit_defaults=True):
@@ -48,17 +53,26 @@ class Host(Struct, frozen=True):
 
 
 class JobReading(Struct, frozen=True):
-    """One job as its pods may see it."""
+    """One job as its pods may see it, until something about it changes."""
 
     kind: str
     uid: str
     namespace: str
     record: Record
     slots: dict[str, int]
+    answers: dict[Question, object] = msgspec.field(default_factory=dict)
+    """Answers made from this reading; they are forgotten with it."""
+
+    def has_role(self, role: str) -> bool:
+        return role in self.slots or role in self.record.roles
 
 
 class Source(Protocol):
     """Finds jobs of one dialect."""
+
+    def uid(self, namespace: str, name: str) -> str:
+        """Return the job's uid, or an empty string if there is no such job."""
+        ...
 
     def find(self, namespace: str, name: str) -> JobReading | None: ...
 
@@ -67,6 +81,10 @@ class DialectSource(Generic[T]):
     def __init__(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
         self.dialect = dialect
         self.jobs = jobs
+
+    def uid(self, namespace: str, name: str) -> str:
+        job = self.jobs.get(namespace, name)
+        return job.metadata.uid if job is not None else ""
 
     def find(self, namespace: str, name: str) -> JobReading | None:
         job = self.jobs.get(namespace, name)
@@ -96,6 +114,14 @@ once; each answer that is something else brings a new question, from every pod t
 
 BREATH = 0.2
 """Seconds from a change of pods to the look at what it means: they come in groups."""
+
+
+MAX_UNKNOWN_WAITS = 64
+"""Questions without a valid token that are held at once, in case their job has only not been seen yet."""
+
+
+class TooManyWaitsError(Exception):
+    """As many questions about unknown jobs are held as may be; the client should ask again later."""
 
 
 class Changes:
@@ -132,10 +158,10 @@ class Readings:
         self.cluster_domain = cluster_domain
         self.sources: list[Source] = []
         self._waiting: dict[tuple[str, str], set[Changes]] = {}
-        self._known: dict[tuple[str, str], list[JobReading]] = {}
-        """Jobs as last read, until something about them changes: a thousand pods may ask the same thing."""
-        self._made: dict[str, dict[str, object]] = {}
-        """Answers made from them, by the job's uid and what was asked."""
+        self._known: dict[tuple[str, str], dict[str, JobReading]] = {}
+        """Jobs as last read, by name and uid, until something about them changes: a thousand pods may ask the
+        same thing. Only jobs that exist are in it, and only once somebody with their token has asked."""
+        self._unknown_waits = 0
         self.closing = False
         """Questions are held back no longer."""
         caches.pods.subscribe(self._pod_changed)
@@ -151,15 +177,27 @@ class Readings:
         self.sources.append(DialectSource(dialect, jobs))
         jobs.subscribe(self._job_changed)
 
-    def find(self, namespace: str, name: str) -> Sequence[JobReading]:
-        """The jobs of that name: at most one of each kind."""
-        known = self._known.get((namespace, name))
-        if known is None:
-            found = (source.find(namespace, name) for source in self.sources)
-            known = [job for job in found if job is not None]
-            if known:
-                self._known[namespace, name] = known
-        return known
+    def find(self, namespace: str, name: str, admits: Callable[[str], bool]) -> Sequence[JobReading]:
+        """Return the jobs of that name whose uid is admitted: at most one of each kind.
+
+        The others are not looked at: translating a job takes time that only its own pods may ask for.
+        """
+        return [job for source in self.sources if (job := self._read(source, namespace, name, admits))]
+
+    def _read(
+        self, source: Source, namespace: str, name: str, admits: Callable[[str], bool]
+    ) -> JobReading | None:
+        uid = source.uid(namespace, name)
+        if not uid or not admits(uid):
+            return None
+        known = self._known.get((namespace, name), {})
+        if uid not in known:
+            job = source.find(namespace, name)
+            if job is None:
+                return None
+            self._known.setdefault((namespace, name), {})[uid] = job
+            return job
+        return known[uid]
 
     @contextmanager
     def changes(self, namespace: str, name: str) -> Iterator[Changes]:
@@ -174,20 +212,32 @@ class Readings:
             if not waiting:
                 self._waiting.pop((namespace, name), None)
 
-    def once(self, job: JobReading, asked: str, make: Callable[[], R]) -> R:
+    async def may_appear(self, changes: Changes, deadline: float) -> bool:
+        """Wait, for a client whose job is not known, whether something changes before the deadline.
+
+        Raises `TooManyWaitsError` at once when too many do: anybody may ask about jobs that do not exist.
+        """
+        if self._unknown_waits >= MAX_UNKNOWN_WAITS:
+            raise TooManyWaitsError(
+                f"{MAX_UNKNOWN_WAITS} questions about unknown jobs are waiting; ask again"
+            )
+        self._unknown_waits += 1
+        try:
+            return await changes.happen(deadline)
+        finally:
+            self._unknown_waits -= 1
+
+    def once(self, job: JobReading, question: Question, make: Callable[[], R]) -> R:
         """An answer, made once for all who ask the same until something about the job changes."""
-        made = self._made.setdefault(job.uid, {})
-        if asked not in made:
-            made[asked] = make()
-        return cast("R", made[asked])
+        if question not in job.answers:
+            job.answers[question] = make()
+        return cast("R", job.answers[question])
 
-    def role(self, job: JobReading, role: str, wanted: str) -> RoleReading | None:
-        """None if the job has no such role."""
-        return self.once(job, f"{role}={wanted}", lambda: self._role(job, role, wanted))
+    def role(self, job: JobReading, role: str, wanted: Phase) -> RoleReading:
+        """Where a role is that the job has (`has_role`)."""
+        return self.once(job, (role, wanted), lambda: self._role(job, role, wanted))
 
-    def _role(self, job: JobReading, role: str, wanted: str) -> RoleReading | None:
-        if role not in job.slots and role not in job.record.roles:
-            return None
+    def _role(self, job: JobReading, role: str, wanted: Phase) -> RoleReading:
         record, pods = job.record.role(role), self.pods(job, role)
         running = sum(pod.status.phase == "Running" for pod in pods)
         reached = _reached(wanted, record.phase)
@@ -249,8 +299,7 @@ class Readings:
             self._wake(job.metadata.namespace, job.metadata.name, told=True)
 
     def _wake(self, namespace: str, name: str, *, told: bool) -> None:
-        for job in self._known.pop((namespace, name), ()):
-            self._made.pop(job.uid, None)
+        self._known.pop((namespace, name), None)
         for changes in self._waiting.get((namespace, name), ()):
             changes.happened(told=told)
 
@@ -259,9 +308,8 @@ def index_of(pod: Pod) -> int:
     return int(pod.metadata.labels[labels.INDEX])
 
 
-def _reached(wanted: str, phase: Phase) -> bool:
+def _reached(wanted: Phase, phase: Phase) -> bool:
     """A later phase is as good as the wanted one, but only Failed is Failed."""
     if wanted == phase:
         return True
-    known: Iterable[str] = _ORDER
-    return wanted in known and phase in _ORDER and _ORDER.index(Phase(wanted)) < _ORDER.index(phase)
+    return wanted in _ORDER and phase in _ORDER and _ORDER.index(wanted) < _ORDER.index(phase)
