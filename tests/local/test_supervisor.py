@@ -69,5 +69,44 @@ def test_a_supervisor_whose_components_cannot_run_still_stops_when_told(tmp_path
     assert read_run(state.run) is None
 
 
+_ALWAYS_FAILING = """
+import sys
+from pathlib import Path
+from argosy.local import supervisor
+from argosy.local.processes import Options
+from argosy.local.state import State
+
+supervisor.components = lambda state, options: (supervisor.Component("failing", ("false",)),)
+supervisor.stop_pods = lambda state: None
+supervisor.supervise(State(Path(sys.argv[1])), Options())
+"""
+
+
+def test_a_supervisor_stopped_for_longer_than_it_waits_goes_on_when_continued(tmp_path: Path) -> None:
+    """Its only component fails at once, so it waits for the next start for a few seconds at a time."""
+    state = State(tmp_path / "s")
+    state.create()
+    process = subprocess.Popen([sys.executable, "-c", _ALWAYS_FAILING, str(state.folder)])
+    try:
+        _wait_for_failures(process, state, 4)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(5.5)  # the stop itself: the longest wait is five seconds
+        process.send_signal(signal.SIGCONT)
+        _wait_for_failures(process, state, 6)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for_failures(process: subprocess.Popen[bytes], state: State, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while _text(state.logs / "failing.log").count("ended with 1") < count:
+        assert process.poll() is None, "the supervisor ended though nobody told it to"
+        assert time.monotonic() < deadline, f"the component did not fail {count} times"
+        time.sleep(0.05)
+
+
 def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""

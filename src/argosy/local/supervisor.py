@@ -7,6 +7,7 @@ matters: killed, it leaves its components running; the next `argosy up` replaces
 import argparse
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 from msgspec import Struct
@@ -93,7 +95,6 @@ class _Child:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_unblock_signals,  # noqa: PLW1509 - this process has one thread
                 cwd="/",
             )
 
@@ -120,17 +121,44 @@ class _Child:
             self.process.wait()
 
 
+class _Signals:
+    """Waits for a child's end or an order to stop; only the handler of SIGTERM and SIGINT gives that order.
+
+    Not `signal.sigtimedwait`: stopped (SIGSTOP, a suspended machine) for longer than its timeout and
+    continued, it returns whatever is in its memory as the signal received.
+    """
+
+    def __init__(self) -> None:
+        self.stop = False
+        self._woken, wakes = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(wakes, False)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # ignored, its byte would not be written
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._order_stop)
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+    def _order_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.stop = True
+
+    def wait(self, seconds: float) -> None:
+        """Return at the next signal, or when the time is over."""
+        select.select([self._woken], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, select.PIPE_BUF)
+
+
 def supervise(state: State, options: Options) -> None:
     """Run until told to stop by SIGTERM or SIGINT; then stop everything, pods included."""
-    watched = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    signals = _Signals()
     children = [
         _Child(component, state.logs / f"{component.name}.log") for component in components(state, options)
     ]
     state.api_socket.unlink(missing_ok=True)
     myself = Process.of(os.getpid())
     changed = False
-    while True:
+    while not signals.stop:
         now = time.monotonic()
         for child in children:
             changed |= child.reap(now)
@@ -144,9 +172,7 @@ def supervise(state: State, options: Options) -> None:
             alive = {c.component.name: Process.of(c.process.pid) for c in children if c.process is not None}
             changed = not _saved(Run(options, myself, alive), state.run)
         patience = _next_start(children, time.monotonic())
-        received = signal.sigtimedwait(watched, min(patience, _FULL_DISK) if changed else patience)
-        if received is not None and received.si_signo != signal.SIGCHLD:
-            break
+        signals.wait(min(patience, _FULL_DISK) if changed else patience)
     for child in reversed(children):
         child.stop(_GRACE)
         if child.component.name == "node":
@@ -200,10 +226,6 @@ def _next_start(children: Sequence[_Child], now: float) -> float:
     waiting = [child.due - now for child in children if child.process is None]
     held = any(child.process is None and child.started_at == 0.0 for child in children)
     return max(0.0, min([_GLANCE if held else 60.0, *waiting]))
-
-
-def _unblock_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
 def _main() -> None:
