@@ -3,15 +3,17 @@
 import json
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from argosy.local.processes import Process
 from argosy.testing.badday import kill, kill_everything, leftovers, processes, running, wait_for
 from argosy.testing.controlplane import ControlPlane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(240)]
 
 _COUNT = "i=0; while true; do i=$((i + 1)); echo $i; sleep 0.1; done"
 
@@ -67,6 +69,36 @@ def test_up_after_the_supervisor_died_replaces_its_parts_and_keeps_its_pods(coun
     assert new.options.port == old.options.port
     _counts_on(counting)
     assert _container(counting) == before
+    assert _programs(counting) == sorted(_PROGRAMS)
+
+
+def _supervisor_only(plane: ControlPlane) -> list[Process]:
+    return [running(plane).supervisor]
+
+
+STOPPED = {
+    "the supervisor alone": _supervisor_only,
+    "every process, as when a laptop sleeps": processes,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stopped", STOPPED.values(), ids=STOPPED.keys())
+def test_a_stop_of_more_than_a_minute_harms_neither_pods_nor_nodes(
+    counting: ControlPlane, stopped: Callable[[ControlPlane], list[Process]]
+) -> None:
+    before, ready = _container(counting), _ready_since(counting)
+    victims = stopped(counting)
+    for process in victims:
+        process.signal(signal.SIGSTOP)
+    time.sleep(70)  # the stop itself: longer than the supervisor waits and than a node may be silent
+    for process in victims:
+        process.signal(signal.SIGCONT)
+    _counts_on(counting)
+    _lease_renewed(counting)
+    assert _container(counting) == before
+    assert _ready_since(counting) == ready
+    assert "NodeNotReady" not in counting.kubectl("get", "events", "-A").stdout
     assert _programs(counting) == sorted(_PROGRAMS)
 
 
@@ -165,6 +197,20 @@ def _container(plane: ControlPlane) -> tuple[object, ...]:
     status = json.loads(plane.kubectl("get", "pod", "counter", "-o", "json").stdout)["status"]
     one = status["containerStatuses"][0]
     return one["containerID"], one["state"]["running"]["startedAt"], one["restartCount"], status["podIP"]
+
+
+def _ready_since(plane: ControlPlane) -> list[str]:
+    """Since when the node and the pod are Ready."""
+    ready = '{.status.conditions[?(@.type=="Ready")]'
+    form = f"jsonpath={ready}.status}} {ready}.lastTransitionTime}}"
+    return [plane.kubectl("get", name, "-o", form).stdout for name in ("node/node-1", "pod/counter")]
+
+
+def _lease_renewed(plane: ControlPlane) -> None:
+    """Wait for the node's next word: until then nobody could have found it silent."""
+    words = ("get", "lease", "node-1", "-n", "kube-node-lease", "-o", "jsonpath={.spec.renewTime}")
+    before = plane.kubectl(*words).stdout
+    wait_for(lambda: plane.kubectl(*words).stdout != before, "the node renews its lease", 60)
 
 
 def _counts_on(plane: ControlPlane) -> None:

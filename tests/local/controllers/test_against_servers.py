@@ -497,6 +497,23 @@ async def test_a_silent_node_loses_its_pods_and_comes_back(client: Client, names
         await until(lambda: gone(client, Pod, "guest", namespace), "its evicted pod ends there")
 
 
+async def test_nodes_have_their_grace_after_everything_was_stopped(client: Client) -> None:
+    async with cluster(client, nodes=1) as simulator:
+        node = next(iter(simulator.nodes))
+
+        async def ready() -> bool:
+            conditions = (await client.get(Node, node)).status.conditions
+            return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+        await until(ready, "the node is ready")
+        simulator.silence(node)
+        await asyncio.sleep(1)  # until its last word has been heard
+        time.sleep(FAST.node_grace + 1)  # noqa: ASYNC251 - stops controllers and nodes, as SIGSTOP does
+        await asyncio.sleep(1)  # the time that the node takes until it is heard again
+        assert await ready()
+        await simulator.revive(node)
+
+
 async def test_the_pods_of_a_deleted_node_are_removed(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=1) as simulator:
         await client.create(Pod, pod("guest"), namespace)

@@ -9,6 +9,7 @@ from argosy.kinds.placing import Toleration
 from argosy.local.controllers.kinds import Node, Taint
 from argosy.local.controllers.nodes.eviction import leaves_at
 from argosy.local.controllers.nodes.health import listen, lost_conditions, taints_for
+from argosy.local.controllers.nodes.runtime import RunningTime
 from argosy.testing.objects import START, pod
 
 
@@ -62,6 +63,12 @@ def test_silence_counts_from_the_last_change_that_was_seen() -> None:
     assert listen(first, START, None, 20.0).at == 10.0
     assert listen(first, START + timedelta(seconds=1), None, 20.0).at == 20.0
     assert listen(first, START, START, 20.0).at == 20.0
+
+
+def test_a_stop_of_the_process_does_not_count_as_running_time() -> None:
+    readings = iter([0.0, 1.0, 2.0, 3600.0, 3601.0])
+    running = RunningTime(lambda: next(readings), step=1.0)
+    assert [running.seconds() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
 
 
 def test_a_silent_node_is_marked_once() -> None:

@@ -5,6 +5,7 @@ next pod must leave; a healthy node costs nothing in between.
 """
 
 import asyncio
+import time
 from datetime import datetime
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Wake
-from argosy.engine.errors import Conflict, NotFound
+from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.lines import Log
 from argosy.kinds.kubernetes import Lease
 from argosy.local.controllers.kinds import Node, NodeCondition, Pod, Taint
@@ -25,9 +26,13 @@ from argosy.local.controllers.nodes.health import (
     ready_status,
     taints_for,
 )
+from argosy.local.controllers.nodes.runtime import RunningTime
 from argosy.local.controllers.shared import Shared, each
 
 GRACE = 40.0
+PROMPT_SECONDS = 1.0
+"""An API server that takes longer than this to answer may not have heard the nodes either."""
+
 LEASES = "kube-node-lease"
 
 log = Log(__name__)
@@ -41,13 +46,16 @@ class NodeController:
         self._grace = grace
         self._longest = longest_toleration
         self._heard: dict[str, Heard] = {}
+        self._running = RunningTime(time.monotonic)
         self._controller: Controller[str] = Controller("nodes", self._pass)
         shared.nodes.subscribe(self._node_changed)
         shared.leases.subscribe(self._lease_changed)
         shared.pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
-        await self._controller.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._running.run())
+            tasks.create_task(self._controller.run())
 
     def _node_changed(self, change: Change[Node]) -> None:
         if change.new is not None:
@@ -72,23 +80,42 @@ class NodeController:
         name = node.metadata.name
         lease = self._shared.leases.get(LEASES, name)
         renewed = lease.spec.renew_time if lease is not None else None
-        heard = self._heard[name] = listen(self._heard.get(name), renewed, heartbeat_of(node), _awake())
+        known, now = self._heard.get(name), self._running.seconds()
+        heard = self._heard[name] = listen(known, renewed, heartbeat_of(node), now)
         return heard
 
+    def _silence(self, node: Node) -> float:
+        """Seconds of running time since the node was last heard of."""
+        return self._running.seconds() - self._listen(node).at
+
     async def _still_silent(self, node: Node) -> bool:
-        """Asks the API server itself: we may have been stopped, and not have read what has come since."""
+        """Ask the API server itself: its answer may be ahead of our watch.
+
+        If it does not answer promptly, the node may have been unable to reach it, and its silence starts
+        anew.
+        """
+        name, asked = node.metadata.name, time.monotonic()
         try:
-            self._shared.leases.put(await self._shared.client.get(Lease, node.metadata.name, LEASES))
+            self._shared.leases.put(await self._shared.client.get(Lease, name, LEASES))
         except NotFound:
             pass
-        return _awake() - self._listen(node).at >= self._grace
+        except ApiError:
+            self._restart_silence(node)
+            raise
+        if time.monotonic() - asked > PROMPT_SECONDS:
+            self._restart_silence(node)
+        return self._silence(node) >= self._grace
+
+    def _restart_silence(self, node: Node) -> None:
+        heard = msgspec.structs.replace(self._listen(node), at=self._running.seconds())
+        self._heard[node.metadata.name] = heard
 
     async def _pass(self, name: str) -> Wake | None:
         node = self._shared.nodes.get("", name)
         if node is None or node.metadata.deletion_timestamp is not None:
             return None
         now = self._shared.clock.now().replace(microsecond=0)
-        left = self._grace - (_awake() - self._listen(node).at)
+        left = self._grace - self._silence(node)
         try:
             if left <= 0 and (changed := lost_conditions(node, now)) and await self._still_silent(node):
                 log.warning("node is silent", node=name)
@@ -102,7 +129,7 @@ class NodeController:
         if ready_status(node) != "True":
             await self._unready(pods, now)
         next_leave = await self._evict(node, pods)
-        left = self._grace - (_awake() - self._listen(node).at)
+        left = self._grace - self._silence(node)
         waits = [seconds for seconds in (left if left > 0 else None, next_leave) if seconds is not None]
         return Wake(after=min(waits)) if waits else None
 
@@ -185,11 +212,6 @@ class NodeController:
         except (NotFound, Conflict):
             return
         self._shared.pods.put(written)
-
-
-def _awake() -> float:
-    """Seconds that do not pass while the machine sleeps: its nodes sleep with it."""
-    return asyncio.get_running_loop().time()
 
 
 def _evicting(taints: list[Taint]) -> bool:

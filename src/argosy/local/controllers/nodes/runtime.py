@@ -1,0 +1,32 @@
+"""Measures for how long this process has been running, as opposed to how much time has passed.
+
+A process that is stopped (SIGSTOP) or whose machine sleeps hears nothing, and usually the nodes slept with
+it. Silence counted in running time therefore leaves them their grace period after everybody has woken up.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+STEP_SECONDS = 1.0
+
+
+class RunningTime:
+    """Adds up the time between readings; a gap of more than two steps counts as two."""
+
+    def __init__(self, monotonic: Callable[[], float], step: float = STEP_SECONDS) -> None:
+        self._monotonic = monotonic
+        self._step = step
+        self._read_at = monotonic()
+        self._total = 0.0
+
+    def seconds(self) -> float:
+        now = self._monotonic()
+        self._total += min(now - self._read_at, 2 * self._step)
+        self._read_at = now
+        return self._total
+
+    async def run(self) -> None:
+        """Read often enough that only a stop can make a gap."""
+        while True:
+            self.seconds()
+            await asyncio.sleep(self._step)
