@@ -22,6 +22,17 @@ SECRETS = "/api/v1/namespaces/$ns/secrets"
 EVENTS = "/api/v1/namespaces/$ns/events"
 
 CASES: dict[str, list[Step]] = {
+    "the finalizers of a namespace are checked when they are finalized": [
+        put(
+            "/api/v1/namespaces/$ns/finalize",
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": "$ns"},
+                "spec": {"finalizers": ["not qualified"]},
+            },
+        ),
+    ],
     "a created object comes back with its metadata, and reads the same": [
         post(CONFIG_MAPS, config_map(labels={"a": "1"}, annotations={"b": "2"})),
         get(f"{CONFIG_MAPS}/a"),

@@ -197,7 +197,7 @@ class App:
                 return pod_log
             case "serviceaccounts", "token":
                 return lambda call: request_token(call, self._signer)
-            case _, "status" | "ephemeralcontainers" | "resize" | "approval":
+            case _, "status":
                 return self._handlers[verb]
         raise page_not_found()
 

@@ -23,7 +23,7 @@ from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import now_text, text_of
 from argosy.local.apiserver.tokens import ISSUER, Signer
 from argosy.local.apiserver.update import answer, update
-from argosy.local.schema.errors import FieldError, invalid, required
+from argosy.local.schema.errors import FieldError, invalid, not_supported, required
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import number, part, text
 from argosy.local.schema.selectors import selector_from
@@ -59,9 +59,12 @@ async def bind(call: Call) -> Response:
     """Assign a pod to a node, once."""
     binding = await read_object(call.request, "Binding")
     dry_run = bool(write_options(call.request, "CreateOptions").dry_run)
-    node = text(binding, "target", "name")
+    node, kind = text(binding, "target", "name"), text(binding, "target", "kind")
+    errors = [] if kind in ("", "Node") else [not_supported("target.kind", kind, ("Node", "<empty>"))]
     if not node:
-        raise invalid_error("", "Binding", call.target.name, [required("target.name")])
+        errors.append(required("target.name"))
+    if errors:
+        raise invalid_error("", "Binding", call.target.name, errors)
     pods = call.api.registry.find("", "v1", "pods")
     assert pods is not None
     name = call.target.name or text(binding, "metadata", "name")

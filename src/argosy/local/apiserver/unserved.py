@@ -8,7 +8,11 @@ from argosy.local.apiserver.status import StatusError
 from argosy.local.apiserver.target import Target
 
 _EXEC = "run a program beside the one that listens, with kubectl exec"
+_RESIZE = "create the pod again with other resources"
+_DEBUG = "kubectl exec runs a program in a container of the pod"
 _INSTEAD = {
+    ("pods", "resize"): f"the local control plane does not resize running pods: {_RESIZE}",
+    ("pods", "ephemeralcontainers"): f"the local control plane has no ephemeral containers: {_DEBUG}",
     ("pods", "portforward"): f"the local control plane does not forward ports: {_EXEC}",
     ("pods", "proxy"): f"the local control plane is no proxy: {_EXEC}",
     ("services", "proxy"): f"the local control plane is no proxy: {_EXEC}",

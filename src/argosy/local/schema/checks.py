@@ -59,12 +59,15 @@ def validate_builtin(
     namespaced: bool = True,
     subresource: str = "",
 ) -> list[FieldError]:
-    """Everything wrong with a built-in object, or with the change from `old` to it."""
+    """Everything wrong with a built-in object, or with the change from `old` to it.
+
+    Only subresources that change nothing but their own part (`update._keep`) are spared the other checks.
+    """
     errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
     if subresource == "status" and old is not None:
-        errors += _status_errors(group, kind, new, old)
-    if subresource:
-        return errors
+        return [*errors, *_status_errors(group, kind, new, old)]
+    if subresource == "finalize":
+        return [*errors, *_finalized_namespace(new)]
     if old is None and (group, kind) == ("", "Pod"):
         errors += new_pod_errors(new)
     check = _CHECKS.get((group, kind))
@@ -102,11 +105,19 @@ def _namespace_status(obj: Json) -> Iterator[FieldError]:
 
 def _namespace(obj: Json) -> Iterator[FieldError]:
     for name in texts(obj, "spec", "finalizers"):
-        for problem in qualified_name_problems(name):
-            yield invalid("spec.finalizers", name, problem)
-        if "/" not in name and name not in STANDARD_FINALIZERS:
-            told = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid("spec.finalizers", name, told)
+        yield from _finalizer_name(name, "spec.finalizers")
+
+
+def _finalized_namespace(obj: Json) -> Iterator[FieldError]:
+    for index, name in enumerate(texts(obj, "spec", "finalizers")):
+        yield from _finalizer_name(name, f"spec.finalizers[{index}]")
+
+
+def _finalizer_name(name: str, path: str) -> Iterator[FieldError]:
+    for problem in qualified_name_problems(name):
+        yield invalid(path, name, problem)
+    if "/" not in name and name not in STANDARD_FINALIZERS:
+        yield invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 def _pod(obj: Json) -> Iterator[FieldError]:

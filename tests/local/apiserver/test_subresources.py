@@ -1,0 +1,70 @@
+"""A subresource changes what it is for and nothing else; what is not served says so."""
+
+import secrets
+from typing import NamedTuple
+
+import pytest
+
+from argosy.testing.differential import STRATEGIC, Caller, get, patch, post, preparation
+from argosy.testing.manifests import pod
+from argosy.testing.paths import dig
+from argosy.testing.servers import Server
+
+REWRITTEN = {
+    "spec": {
+        "hostNetwork": True,
+        "activeDeadlineSeconds": -1,
+        "containers": [{"name": "main", "command": ["rewritten"], "resources": {"limits": {"cpu": "1"}}}],
+        "ephemeralContainers": [{"name": "debug", "image": "x"}],
+    }
+}
+
+
+class Case(NamedTuple):
+    subresource: str
+    want_code: int
+    want_message: str = ""
+
+
+CASES = {
+    "status takes no part of the spec": Case("status", 200),
+    "resize is refused with what to do instead": Case("resize", 501, "create the pod again"),
+    "ephemeral containers are refused with what to do instead": Case(
+        "ephemeralcontainers", 501, "kubectl exec"
+    ),
+    "approval is not a subresource of pods": Case("approval", 404),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_subresource_does_not_rewrite_the_spec_of_a_pod(local_apiserver: Server, case: Case) -> None:
+    namespace = f"t{secrets.token_hex(4)}"
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with Caller(local_apiserver) as caller:
+        for step in preparation(namespace):
+            caller.send(step)
+        before = caller.send(post(path, pod())).body
+        answer = caller.send(patch(f"{path}/a/{case.subresource}", REWRITTEN, STRATEGIC))
+        after = caller.send(get(f"{path}/a")).body
+    assert answer.code == case.want_code
+    assert case.want_message in str(dig(answer.body, "message"))
+    assert dig(after, "spec") == dig(before, "spec")
+
+
+BINDINGS = {
+    "a binding to another kind than Node is refused": ({"kind": "Pod", "name": "n1"}, "target.kind"),
+    "a binding without a name is refused": ({"kind": "Node"}, "target.name"),
+}
+
+
+@pytest.mark.parametrize("case", BINDINGS.values(), ids=BINDINGS)
+def test_a_pod_is_bound_to_a_node_only(local_apiserver: Server, case: tuple[dict[str, str], str]) -> None:
+    target, want_field = case
+    namespace = f"t{secrets.token_hex(4)}"
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with Caller(local_apiserver) as caller:
+        for step in preparation(namespace):
+            caller.send(step)
+        caller.send(post(path, pod()))
+        answer = caller.send(post(f"{path}/a/binding", {"metadata": {"name": "a"}, "target": target}))
+    assert (answer.code, dig(answer.body, "details.causes.0.field")) == (422, want_field)
