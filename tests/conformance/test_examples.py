@@ -1,7 +1,7 @@
 """Every example runs to its end, and its status tells the same story wherever it runs.
 
-The stories are in `transcripts/`. After a change that is meant, `ARGOSY_WRITE_TRANSCRIPTS=1` writes them
-anew; they must then hold on the other ground too.
+The stories are in `transcripts/`; a state that a run only passes through may be missing. After an intended
+change `ARGOSY_WRITE_TRANSCRIPTS=1` writes them again; they must then hold on the other ground too.
 """
 
 import difflib
@@ -14,7 +14,7 @@ import yaml
 from argosy.testing import examples
 from argosy.testing.commands import REPOSITORY
 from argosy.testing.tenants import Tenant
-from argosy.testing.transcripts import transcribing
+from argosy.testing.transcripts import differences, transcribing
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 
@@ -39,6 +39,9 @@ def _compare(wanted: Path, told: str, ground: str) -> None:
     if os.environ.get("ARGOSY_WRITE_TRANSCRIPTS") == "1":
         wanted.parent.mkdir(exist_ok=True)
         wanted.write_text(told)
-    before = wanted.read_text().splitlines()
-    if diff := list(difflib.unified_diff(before, told.splitlines(), wanted.name, f"told by {ground}", n=99)):
-        pytest.fail("another story:\n" + "\n".join(diff), pytrace=False)
+    before = wanted.read_text()
+    if problems := differences(before, told):
+        diff = difflib.unified_diff(
+            before.splitlines(), told.splitlines(), wanted.name, f"observed on {ground}", n=99, lineterm=""
+        )
+        pytest.fail("\n".join(["another story:", *problems, *diff]), pytrace=False)

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.trainingrun import (
     RoleStatus,
@@ -12,7 +14,7 @@ from argosy.kinds.trainingrun import (
 )
 from argosy.testing import examples
 from argosy.testing.commands import REPOSITORY
-from argosy.testing.transcripts import Transcript
+from argosy.testing.transcripts import Transcript, differences
 
 THEN, LATER = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -55,6 +57,55 @@ def test_what_changes_is_told_once_and_in_its_order() -> None:
         "  True Running",
         "  False Succeeded",
     ]
+
+
+EXPECTED = """\
+run
+  Starting PodsStarting
+  Running
+  Succeeded
+role worker
+  Starting
+  Running
+"""
+COMPARED = {
+    "the same transcript: no difference": (EXPECTED, []),
+    "subjects in another order: no difference": (
+        "role worker\n  Starting\n  Running\nrun\n  Starting PodsStarting\n  Running\n  Succeeded\n",
+        [],
+    ),
+    "a role that is first seen Running: no difference": (
+        EXPECTED.replace("worker\n  Starting", "worker"),
+        [],
+    ),
+    "a state in the middle that was never shown: no difference": (EXPECTED.replace("  Running\n", "", 1), []),
+    "another last line": (
+        EXPECTED.replace("Succeeded", "Running"),
+        [
+            "run: 'Running' is not expected, or not at this point",
+            "run: must end with 'Succeeded', not 'Running'",
+        ],
+    ),
+    "the last line is missing": (
+        EXPECTED.replace("  Succeeded\n", ""),
+        ["run: must end with 'Succeeded', not 'Running'"],
+    ),
+    "a line that was never there": (
+        EXPECTED.replace("  Succeeded", "  Restarting\n  Succeeded"),
+        ["run: 'Restarting' is not expected, or not at this point"],
+    ),
+    "two lines in another order": (
+        EXPECTED.replace("  Starting PodsStarting\n  Running", "  Running\n  Starting PodsStarting"),
+        ["run: 'Starting PodsStarting' is not expected, or not at this point"],
+    ),
+    "a subject is missing": (EXPECTED[: EXPECTED.index("role")], ["role worker: missing"]),
+    "a subject more": (EXPECTED + "role other\n  Starting\n", ["role other: not expected"]),
+}
+
+
+@pytest.mark.parametrize(("observed", "want"), COMPARED.values(), ids=COMPARED)
+def test_a_transcript_compared_with_the_expected_one(observed: str, want: list[str]) -> None:
+    assert differences(EXPECTED, observed) == want
 
 
 def test_times_and_numbers_are_left_out() -> None:

@@ -1,8 +1,9 @@
 """The story of a run as its status told it: phases, conditions and reasons in their order, times left out.
 
 The same run must have the same story on whatever it runs. Left out is what nobody can promise: how many pods
-were up at a moment, and the order in which two roles reach their phases. What is over sooner than anybody
-looks is not told either: a kubelet looks at its containers once a second.
+were up at a moment, and the order in which two roles reach their phases. Status writes are merged when
+several changes happen at once, so a state that a subject only passes through may never be shown to a watcher:
+`differences` allows any line to be missing except the last of each subject.
 
 `python -m argosy.testing.transcripts NAME` prints the story of a run that is yet to be made, from its
 beginning to its end.
@@ -52,6 +53,37 @@ class Transcript:
             lines.append(subject)
             lines += [f"  {line}" for line in told]
         return "\n".join(lines) + "\n"
+
+
+def differences(expected: str, observed: str) -> list[str]:
+    """Return what an observed transcript says that the expected one rules out; empty if it is the same story.
+
+    Every subject must end in the same line, and may show the lines before it only in the expected order.
+    """
+    wanted, found = _subjects(expected), _subjects(observed)
+    problems = [f"{subject}: missing" for subject in wanted.keys() - found.keys()]
+    problems += [f"{subject}: not expected" for subject in found.keys() - wanted.keys()]
+    for subject in wanted.keys() & found.keys():
+        lines = iter(wanted[subject])
+        for line in found[subject]:
+            if line not in lines:  # this also consumes the expected lines up to the one that is equal
+                problems.append(f"{subject}: {line!r} is not expected, or not at this point")
+                break
+        if found[subject][-1:] != wanted[subject][-1:]:
+            problems.append(f"{subject}: must end with {wanted[subject][-1]!r}, not {found[subject][-1]!r}")
+    return sorted(problems)
+
+
+def _subjects(transcript: str) -> dict[str, list[str]]:
+    """Return the lines of a transcript by their subject."""
+    subjects: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in transcript.splitlines():
+        if line.startswith("  "):
+            lines.append(line.strip())
+        else:
+            lines = subjects.setdefault(line, [])
+    return subjects
 
 
 @contextmanager
