@@ -1,4 +1,4 @@
-"""`scripts/test` runs a few failed tests once more, and says so."""
+"""`scripts/test`: failed tests are run once more, budgets are warned about, a hard limit ends a stage."""
 
 import importlib.util
 import sys
@@ -63,7 +63,9 @@ def outcome(stages: ModuleType, *bodies: str, seconds: float = 60) -> tuple[str,
     (stages.ROOT / "tests" / "test_made.py").write_text("import pytest, time\n" + text)
     command = stages.Command(("-m", "pytest", "-q", "-m", "not long"), is_pytest=True, where=("tests",))
     unsteady: list[str] = []
-    return stages._run_tests(command, time.monotonic() + seconds, Counter(), unsteady), unsteady
+    deadline = time.monotonic() + seconds
+    account = stages._results() / "made.xml"
+    return stages._run_tests(command, account, deadline, Counter(), unsteady), unsteady
 
 
 def test_one_that_passes_the_second_time_is_named_and_does_not_fail_the_stage(stages: ModuleType) -> None:
@@ -94,6 +96,44 @@ def test_many_failures_get_no_second_look(stages: ModuleType) -> None:
     assert outcome(stages, *[FAILS_ONCE] * 6) == ("-m pytest ended with 1", [])
 
 
-def test_over_time_is_a_failure(stages: ModuleType) -> None:
-    slow = "    def test_{n}(): time.sleep(60)\n"
-    assert outcome(stages, slow, seconds=1)[0] == "over its budget by half: ended"
+def made(stages: ModuleType, minutes: float, body: str) -> object:
+    """Return a stage of this budget with one file of tests, `tests/test_made.py`."""
+    (stages.ROOT / "tests" / "test_made.py").write_text("import time\n" + body)
+    command = stages.Command(("-m", "pytest", "-q"), is_pytest=True, where=("tests",))
+    stage: object = stages.Stage("made", minutes, (command,))
+    return stage
+
+
+def test_a_stage_over_its_budget_passes_with_a_warning(
+    stages: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stages, "HARD_LIMIT", 1e6)
+    result = stages._run(made(stages, 0.0001, "def test_a(): pass\n"), Counter())
+    assert result.failures == []
+    stages._report([result], Counter(), [], "")
+    assert "warning: stage made took longer than its budget of 0.0001 min" in capsys.readouterr().err
+
+
+def test_a_stage_within_its_budget_has_no_warning(
+    stages: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages._report([stages.Result(made(stages, 1, ""), seconds=59)], Counter(), [], "")
+    told = capsys.readouterr().err
+    assert "59.0 s of 60 s  passed" in told
+    assert "warning" not in told
+
+
+def test_a_stage_is_ended_after_three_times_its_budget(stages: ModuleType) -> None:
+    stage = made(stages, 1 / 60, "def test_a(): time.sleep(600)\n")
+    result = stages._run(stage, Counter())
+    assert result.failures == ["ended after 3 times its budget"]
+    assert result.seconds >= 3
+
+
+def test_results_are_kept_and_the_slowest_files_named(
+    stages: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = stages._run(made(stages, 10, "def test_a(): pass\n"), Counter())
+    assert (stages.ROOT / "build" / "test-results" / "made-0.xml").exists()
+    stages._report([result], Counter(), [], "")
+    assert " s tests/test_made.py" in capsys.readouterr().err
