@@ -12,7 +12,7 @@ import msgspec
 
 from bench.figures import Figure
 
-MODULES = ("people", "api", "engine", "decide", "prompt", "operator", "kubernetes")
+MODULES = ("people", "api", "engine", "decide", "helper", "prompt", "operator", "kubernetes")
 
 
 def main() -> int:

@@ -149,7 +149,7 @@ def cluster(cluster_programs: Programs) -> Iterator[RunningCluster]:
             lifecycle.down(folder)
         assert not folder.exists()
         # A killed process is in its namespace of processes until the machine's first process has noticed.
-        eventually(lambda: left(seen) == Inside({}, frozenset()), 20)
+        eventually(lambda: left(seen) == Inside({}, frozenset()), 60)
         assert traces() == before
         lifecycle.down(folder)
 

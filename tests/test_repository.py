@@ -56,6 +56,19 @@ def test_no_file_holds_a_path_of_a_machine() -> None:
     assert not found
 
 
+def test_no_test_asserts_how_long_something_takes() -> None:
+    """That depends on the machine: see CONTRIBUTING.md, Tests."""
+    cpu = r"process_time|thread_time|perf_counter|getrusage"
+    elapsed = r"assert [^\n]*time\(\) - \w+ <=? *[\d.]+"
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path != Path(__file__)
+        for match in re.finditer(f"{cpu}|{elapsed}", path.read_text())
+    ]
+    assert not found
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_can_be_run(script: Path) -> None:
     assert os.access(script, os.X_OK)

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,10 @@ _STUBBORN = "trap '' TERM INT; echo begun; while true; do sleep 0.2; done"
 def test_an_interrupt_takes_the_run_and_its_pods_away(tenant: Tenant) -> None:
     running = tenant.start("run", "--name", "short", "--replicas", "2", "--", "sh", "-c", _PATIENT)
     _wait_for_pods(tenant, "short", 2)
-    began = time.monotonic()
     running.send_signal(signal.SIGINT)
     out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     assert out.splitlines()[-1] == "interrupted: deleting short …"
-    assert time.monotonic() - began < 60
     assert _left(tenant, "short") == []
     assert "not found" in tenant.kubectl("get", "tr", "short", code=1).stderr
 

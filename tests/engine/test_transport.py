@@ -112,7 +112,7 @@ async def server(tmp_path: Path, authority: Authority) -> AsyncIterator[TlsServe
 
 
 async def who(connection: Connection) -> str:
-    async with Client(connection, timeout=5) as client:
+    async with Client(connection, timeout=60) as client:
         return (await client.get(ConfigMap, "x", "default")).metadata.name
 
 
@@ -349,7 +349,7 @@ def test_a_body_whose_length_is_not_told_is_whole_only_with_a_farewell(
     async def follow(end: Literal["farewell", "cut"]) -> bytes:
         ending, gone = await converse(server.context, b"HTTP/1.1 200 OK\r\n\r\nhalf", end)
         try:
-            async with ending, asyncio.timeout(5), Client(trusting(ending, authority)) as client:
+            async with ending, asyncio.timeout(60), Client(trusting(ending, authority)) as client:
                 return b"".join([chunk async for chunk in client.logs("p", "default")])
         finally:
             await gone.wait()
@@ -365,7 +365,7 @@ async def test_a_stream_that_is_left_ends_without_waiting_for_its_peer(
 ) -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
     silent, gone = await converse(server.context, answer, "silence")
-    async with silent, asyncio.timeout(5), Client(trusting(silent, authority)) as client:
+    async with silent, asyncio.timeout(60), Client(trusting(silent, authority)) as client:
         logs = client.logs("p", "default", follow=True)
         assert await anext(logs) == b"one"
         await logs.aclose()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import ssl
 import subprocess
 import sys
@@ -170,28 +169,30 @@ def tls(trust: Trust, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def test_it_starts_quickly(tmp_path: Path) -> None:
-    """It runs in every pod: its start may cost a few times that of a Python that does nothing."""
-    copy = [str(SCRIPT), "remote-start", "--to", str(tmp_path), "--kubectl", sys.executable]
-    commands = {
-        "nothing": ["-c", "pass"],
-        "copying": copy,
-        "asking": [str(SCRIPT), "wait", "worker=Running"],
-    }
+HEAVY = {"asyncio", "concurrent.futures", "dataclasses", "inspect", "logging", "subprocess", "urllib.request"}
+STARTS = {
+    "copying kubectl loads nothing that speaks to the operator": (
+        ("remote-start", "--kubectl", sys.executable, "--to"),
+        HEAVY | {"http.client", "json", "socket", "ssl"},
+    ),
+    "waiting for a role loads no heavy modules": (("wait", "worker=Running", "--deadline", "0.1"), HEAVY),
+    "the initializer loads no heavy modules": (
+        ("cache", "--key", "a.b", "--cacheURI", "https://127.0.0.1:1", "--max-retries", "0", "--roles", "a"),
+        HEAVY,
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "unwanted"), STARTS.values(), ids=STARTS)
+def test_the_helper_starts_in_every_pod(tmp_path: Path, arguments: Sequence[str], unwanted: set[str]) -> None:
+    """What its start costs is mostly what it imports; `bench/helper.py` measures it."""
+    where = [str(tmp_path)] if arguments[-1] == "--to" else []
     with endpoint(lambda *_: (200, {"reached": True})) as environment:
-        least = dict.fromkeys(commands, float("inf"))
-        for _ in range(6):
-            for name, command in commands.items():
-                least[name] = min(least[name], cpu_of(command, environment))
-    assert least["copying"] < 5 * least["nothing"]
-    assert least["asking"] < 8 * least["nothing"]
-
-
-def cpu_of(command: Sequence[str], environment: Mapping[str, str]) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-I", *command], env=dict(environment), capture_output=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        command = [sys.executable, "-I", "-X", "importtime", str(SCRIPT), *arguments, *where]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if "|" in line}
+    assert {"argparse", "argosy.helper.commands"} <= imported, result.stderr
+    assert not imported & unwanted
 
 
 def test_outside_a_pod_it_says_what_is_missing() -> None:

@@ -2,13 +2,11 @@
 
 import json
 import os
-import resource
 import signal
 import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -316,9 +314,7 @@ def test_an_observer_that_does_not_hold_questions_back_is_not_pressed() -> None:
 def test_after_an_observer_that_lets_go_the_next_is_asked_at_once() -> None:
     answers = [Told({"a": COMING}, tag='"1"'), Told(b"", 304, tag='"1"'), Told({"a": UP}, tag='"2"')]
     with observer(lambda n: answers[n - 1]) as (port, _):
-        began = time.monotonic()
-        assert cache(port, "--roles", "a", "--interval", "1m").returncode == 0
-    assert time.monotonic() - began < 20
+        assert cache(port, "--roles", "a", "--interval", "1h").returncode == 0
 
 
 def test_the_timeout_ends_a_question_that_is_held_back() -> None:
@@ -326,15 +322,13 @@ def test_the_timeout_ends_a_question_that_is_held_back() -> None:
 
     def holding(number: int) -> Told:
         if number > 1:
-            over.wait(30)
+            over.wait(90)
         return Told({"a": COMING}, tag='"1"')
 
     with observer(holding) as (port, asked):
-        began = time.monotonic()
         done = cache(port, "--roles", "a", "--timeout", "500ms")
-        took = time.monotonic() - began
         over.set()
-    assert (done.returncode, took < 10) == (1, True), took
+    assert done.returncode == 1
     assert "not released within 0.5 s" in done.stderr
     assert "?wait=1 " in asked[1]
 
@@ -357,21 +351,6 @@ def test_it_ends_when_it_is_told_to() -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-
-
-def test_it_takes_less_than_a_tenth_of_a_second_of_the_processor_to_start() -> None:
-    """Until its first question over TLS; the least of several, for others work here too."""
-    authority = make_trust(["localhost"], datetime.now(UTC)).authority
-    flags = ("cache", "--key", "ns.job", "--cacheURI", "https://127.0.0.1:1", "--max-retries", "0")
-
-    def spent() -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = initializer(*flags, "--roles", "a", ARGOSY_CA=authority)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert "Connection refused" in done.stderr
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    assert min(spent() for _ in range(8)) < 0.1
 
 
 def test_by_address_the_authority_of_the_pod_is_enough(tmp_path: Path) -> None:

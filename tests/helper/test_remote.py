@@ -209,7 +209,7 @@ def test_an_agent_that_is_told_to_end_does(faults: str, folder: Path, tmp_path: 
         os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -123,7 +123,7 @@ async def test_a_run_is_seen_from_outside(scene: Scene) -> None:
     assert value(metrics, "argosy_cache_objects", kind="Pod") == 4
     assert value(metrics, "argosy_cache_objects", kind="TrainingRun") == 3
     assert value(metrics, "argosy_cache_synced", kind="Pod") == 1
-    assert 0 <= value(metrics, "argosy_cache_stale_seconds", kind="Pod") < 60
+    assert value(metrics, "argosy_cache_stale_seconds", kind="Pod") >= 0
     for metric in metrics.values():
         for sample in metric.samples:
             for label, given in sample.labels.items():

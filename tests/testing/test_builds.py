@@ -71,7 +71,7 @@ async def test_a_killed_build_leaves_no_half_program(calls: Path, tmp_path: Path
     with subprocess.Popen(  # noqa: ASYNC220 - it is killed by its group
         [sys.executable, "-c", code], env=hanging, start_new_session=True, stdout=subprocess.DEVNULL
     ) as building:
-        await eventually((tmp_path / "hangs").exists, 20)
+        await eventually((tmp_path / "hangs").exists, 60)
         os.killpg(building.pid, signal.SIGKILL)
     assert _programs() == []
     builds.build(Programs(), lambda _: None, judge_only=True)

@@ -34,7 +34,7 @@ class Wire:
 
     async def answer(self, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
         """The next answer: its status, its headers and its body."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             headers = dict(line.split(": ", 1) for line in lines)
             if method == "HEAD":
@@ -52,7 +52,7 @@ class Wire:
         return body
 
     async def rest(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.reader.read()
 
     async def close(self) -> None:
@@ -100,7 +100,7 @@ async def echo(request: Request) -> Response:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
 
@@ -434,7 +434,7 @@ async def test_a_client_that_waits_for_leave_to_send_is_given_it_when_the_body_i
     async with serving(echo) as site:
         wire = await site.connect()
         await wire.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         await wire.send(b"abc")
         assert (await wire.answer())[2] == b"POST / [] abc"
@@ -498,7 +498,7 @@ async def test_a_client_that_goes_in_the_middle_of_its_body_ends_the_waiting_for
         wire = await site.connect()
         await wire.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 10\r\n\r\nabc")
         await wire.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await ended.wait()
         await until(lambda: site.server.connections == 0)
 
@@ -599,7 +599,7 @@ async def test_a_stream_ends_when_its_client_goes(how: str) -> None:
             wire.writer.transport.abort()
         else:
             wire.writer.write_eof()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stream.ended.wait()
         await until(lambda: site.server.connections == 0)
 
@@ -709,7 +709,7 @@ async def test_an_end_finishes_what_is_being_answered_and_closes_what_is_idle() 
         go_on.set()
         status, headers, body = await busy.answer()
         assert (status, headers["connection"], body) == (200, "close", b"done")
-        await asyncio.wait_for(closing, 2)
+        await asyncio.wait_for(closing, 60)
 
 
 async def test_an_end_waits_no_longer_than_its_grace_and_ends_streams_at_once() -> None:
@@ -731,7 +731,7 @@ async def test_an_end_waits_no_longer_than_its_grace_and_ends_streams_at_once() 
         await waiting.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
         await until(lambda: stream.sent > 0)
         closing = asyncio.create_task(site.server.close(0.3))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await stream.ended.wait()
             assert not stuck.is_set()
             await closing
@@ -793,7 +793,7 @@ async def test_a_websocket_is_told_when_the_server_ends() -> None:
         await wire.send(WEBSOCKET + b"\r\n")
         assert (await wire.answer())[0] == 101
         closing = asyncio.create_task(site.server.close(2))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await wire.reader.readexactly(4) == b"\x88\x02\x03\xe9"
             await wire.close()
             await closing

@@ -19,7 +19,7 @@ from argosy.testing.controlplane import ControlPlane
 from argosy.testing.lookout import watching
 
 
-def wait_for(condition: Callable[[], object], why: str | Callable[[], str], seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], object], why: str | Callable[[], str], seconds: float = 60.0) -> None:
     """Until the condition holds; fails with the reason, asked for then, when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Until the condition holds; fails when it does not in time."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -137,7 +137,7 @@ def stage(folder: Path) -> Iterator[Stage]:
         running.close()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Poll until the answer is something true."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -146,7 +146,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
         time.sleep(0.005)
 
 
-def finished(folder: Path, seconds: float = 15.0) -> report.Report:
+def finished(folder: Path, seconds: float = 60.0) -> report.Report:
     """Wait for a pod to end and give its last report."""
 
     def over() -> bool:

@@ -22,7 +22,7 @@ async def until(what: Callable[[], Awaitable[R | None]], why: str, seconds: floa
         await asyncio.sleep(0.05)
 
 
-async def connections_closed(seconds: float = 5.0) -> None:
+async def connections_closed(seconds: float = 30.0) -> None:
     """Until the loop has no sockets left.
 
     A request that is cancelled says goodbye to its TLS peer and waits for the answer; a loop that ends before

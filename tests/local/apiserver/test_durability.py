@@ -94,7 +94,7 @@ async def test_a_watch_resumes_across_a_restart(restartable: Restartable) -> Non
     query = {"watch": "true", "resourceVersion": version}
     async with plain_client(restartable.server) as session:
         await create(session, "after")
-        async with asyncio.timeout(10), session.stream(CONFIG_MAPS, query) as stream:
+        async with asyncio.timeout(60), session.stream(CONFIG_MAPS, query) as stream:
             events = [json.loads(await stream.line()) for _ in range(2)]
     assert [event["object"]["metadata"]["name"] for event in events] == ["before", "after"]
 
@@ -106,7 +106,7 @@ async def test_a_version_that_left_the_history_is_gone(restartable: Restartable)
         for number in range(20):
             await create(session, f"c{number}")
         query = {"watch": "true", "resourceVersion": "2"}
-        async with asyncio.timeout(10), session.stream(CONFIG_MAPS, query) as stream:
+        async with asyncio.timeout(60), session.stream(CONFIG_MAPS, query) as stream:
             event = json.loads(await stream.line())
     assert event["type"] == "ERROR"
     assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")

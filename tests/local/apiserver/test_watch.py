@@ -25,7 +25,7 @@ async def relabel(session: Plain, path: str, name: str, colour: str) -> None:
 
 
 async def read(stream: Stream, count: int) -> list[dict[str, object]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [json.loads(await stream.line()) for _ in range(count)]
 
 
@@ -78,7 +78,7 @@ async def test_a_watch_ends_when_it_was_told_to(local_apiserver: Server) -> None
     async with plain_client(local_apiserver) as session:
         path = await fresh_namespace(session)
         async with (
-            asyncio.timeout(10),
+            asyncio.timeout(60),
             session.stream(path, {"watch": "1", "timeoutSeconds": "1"}) as stream,
         ):
             assert await stream.chunk() == b""

@@ -38,7 +38,7 @@ async def test_the_process_works_until_it_is_told_to_end(local_apiserver: Server
 
             await until(has_slice, "the service gets its slice")
         process.send_signal(signal.SIGTERM)
-        _, errors = await asyncio.wait_for(process.communicate(), 20)
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, errors.decode()
         # uvloop may complain of TLS connections that were cut; no line of ours may.
         assert b"src/argosy/" not in errors, errors.decode()

@@ -307,7 +307,7 @@ def _folders(here: Machine) -> list[str]:
     return sorted(path.name for path in (here.state / "pods").iterdir() if path.is_dir())
 
 
-async def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+async def _until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     for _ in range(int(seconds / 0.05)):
         if condition():
             return

@@ -196,7 +196,7 @@ def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down(cluster_program
             lifecycle.down(folder)
             assert not folder.exists()
             assert not strays(folder)
-        eventually(lambda: not _mentioning(folder), 20)
+        eventually(lambda: not _mentioning(folder), 60)
 
 
 def test_a_cluster_ends_with_the_process_that_wanted_it(cluster_programs: Programs) -> None:
@@ -213,7 +213,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         ended = subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
         assert ended.returncode == -signal.SIGKILL
         eventually(lambda: not folder.exists())
-        eventually(lambda: not _mentioning(folder), 20)
+        eventually(lambda: not _mentioning(folder), 60)
 
 
 @pytest.mark.long
