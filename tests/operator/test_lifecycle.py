@@ -233,7 +233,7 @@ async def test_keys_are_made_once(scene: Scene) -> None:
         except NotFound:
             return False
 
-    async with scene.operator(), scene.operator(identity="other"):
+    async with scene.operator(), scene.operator():
         await scene.until("the keys are there", there)
     before = await key()
     async with scene.operator():

@@ -23,14 +23,12 @@ from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.crowd import LASTS, MANY, MOMENT, TOLD_AT_LAST, TOLD_WITHIN
-from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.run import SETTLE, Reconciler
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import RunBuilder, run
 from argosy.testing.manualclock import ManualClock
 from argosy.workload.model import Workload
-from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
@@ -52,9 +50,11 @@ class Api:
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.version = 100
+        self.version = self.run_version = 100
         self.takes = 0.0
         """Seconds that a write takes."""
+        self.began_at = 0
+        """The version at which this replica began to lead."""
         self.quota: int | None = None
         """How many more pods may be made."""
         self.log: list[str] = []
@@ -72,7 +72,10 @@ class Api:
         wire = msgspec.json.decode(msgspec.json.encode(body))
         if self.prunes:
             wire["status"].pop("argosy")
+        if wire["metadata"]["resourceVersion"] != str(self.run_version):
+            raise Conflict(409, "Conflict", "the object has been modified")
         self.version += 1
+        self.run_version = self.version
         self.run = {**self.run, "status": wire["status"]}
         self.log.append(f"status {wire['status'].get('phase')}")
         return self.stored()
@@ -95,11 +98,16 @@ class Api:
         del namespace, options
         self.log.append(f"delete {kind.resource.kind} {name}")
 
+    async def latest_version(self, kind: type[Fetchable], namespace: str | None) -> int:
+        del kind, namespace
+        return self.began_at
+
     def writes(self) -> list[str]:
         return [line for line in self.log if line.startswith("status")]
 
     def stored(self) -> TrainingRun:
-        metadata = {**cast("dict[str, object]", self.run["metadata"]), "resourceVersion": str(self.version)}
+        metadata = cast("dict[str, object]", self.run["metadata"])
+        metadata = {**metadata, "resourceVersion": str(self.run_version)}
         return msgspec.convert({**self.run, "metadata": metadata}, TrainingRun)
 
 
@@ -493,7 +501,7 @@ async def test_passes_that_follow_each_other_at_once_are_a_crowd_too(stage: Stag
     crowd = stage.reconciler.crowd
     await running(stage)
     for number in range(MANY - 1):
-        crowd.puts_off(None, Plan(Record()), Observed(), Memory(uid=f"job {number}"), stage.clock.monotonic())
+        crowd.notice(f"job {number}", stage.clock.monotonic())
     stage.pod_goes(1)
     await stage.go()
     assert stage.api.log == ["create Pod mnist-worker-1"]

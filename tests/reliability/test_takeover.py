@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -41,10 +42,15 @@ TAKEOVER = 15.0
 """Seconds from the end of one leader to the work of the next, at most."""
 
 
+@pytest.mark.parametrize("jobs", [2, 12], ids=["alone", "in a burst"])
 async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_nothing_after(
-    hurt: HurtServer, scene: Scene
+    hurt: HurtServer, scene: Scene, jobs: int
 ) -> None:
-    """Each operator is a user of its own, so that the API server's audit log tells them apart."""
+    """Each operator is a user of its own, so that the API server's audit log tells them apart.
+
+    The first loses the lease while jobs come up, lives on, and leads again once they have succeeded and their
+    pods are gone: none of them runs a second time.
+    """
     users = {user.name: user for user in (READER, STRANGER)}
     processes = {}
     try:
@@ -75,10 +81,14 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         async def led_by_first() -> bool:
             return cast("Lease", await lease()).spec.holder_identity == first
 
-        making = asyncio.create_task(_make(scene, "busy", 12))
+        names = [f"busy-{number}" for number in range(jobs)]
+        making = asyncio.create_task(_make(scene, names))
+
+        async def only_stays() -> bool:
+            return {pod.metadata.uid for pod in (await scene.pods()).values()} == before
 
         async def busy() -> bool:
-            return len(await scene.pods()) > 5
+            return len(await scene.pods()) > len(before) + 3
 
         await scene.until("it is busy", busy)
         processes[first].send_signal(signal.SIGSTOP)
@@ -87,8 +97,9 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         taken = cast("Lease", await lease()).spec.acquire_time
         assert taken is not None
         processes[first].send_signal(signal.SIGCONT)
-        await scene.apply(short("after-a-stall"))
-        await succeeded(scene, "after-a-stall", *(f"busy-{number}" for number in range(12)))
+        await succeeded(scene, *names)
+        await scene.until("all but the one that stays is cleaned up", only_stays)
+        finished = await _versions(scene, names)
         changes = [one for one in hurt.audited() if one.changed]
         own = [one.stage_timestamp for one in changes if one.user.username == first]
         assert own, "it was seen at work"
@@ -101,6 +112,9 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         await scene.apply(short("after-a-death"))
         await succeeded(scene, "after-a-death")
         assert await running(scene, "stays") == before
+        assert await _versions(scene, names) == finished, "finished jobs are left as they were"
+        late = [one for one in hurt.audited() if one.user.username == first and one.stage_timestamp > taken]
+        assert not [one for one in late if one.changed and one.object_ref.name.startswith("busy-")]
         assert processes[first].returncode is None
     finally:
         for process in processes.values():
@@ -110,5 +124,9 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
             await process.wait()
 
 
-async def _make(scene: Scene, name: str, number: int) -> None:
-    await asyncio.gather(*(scene.apply(short(f"{name}-{one}", 3)) for one in range(number)))
+async def _make(scene: Scene, names: Sequence[str]) -> None:
+    await asyncio.gather(*(scene.apply(short(name, 3).having(cleanup="All")) for name in names))
+
+
+async def _versions(scene: Scene, names: Sequence[str]) -> dict[str, str]:
+    return {name: (await scene.run(name)).metadata.resource_version for name in names}

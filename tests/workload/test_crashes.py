@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from argosy.testing.workloads import role, workload
 from argosy.testing.world import World
 from argosy.workload.causes import Why
-from argosy.workload.model import Gang, Ladder, Limits, Resize, Restart, Rules, Scope, Workload
+from argosy.workload.model import Gang, Ladder, Limits, Phase, Resize, Restart, Rules, Scope, Workload
 from argosy.workload.record import Record, decode
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
@@ -146,6 +146,45 @@ def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], World], crowd
     world.settle()
     assert end_of(world) == end_of(undisturbed)
     assert told_of(world) <= told_of(undisturbed)
+
+
+@CROWDED
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
+def test_a_lease_lost_at_every_request_and_won_back_changes_nothing(
+    scene: Callable[[], World], crowded: bool
+) -> None:
+    """The first leader lives on, keeps its old caches, and leads again when the other has done the rest."""
+    undisturbed = scene()
+    undisturbed.settle()
+    for requests in range(REQUESTS):
+        world = scene()
+        world.crowded = crowded
+        world.sync()
+        world.lose_lease(requests)
+        world.settle()
+        world.crowded = crowded
+        world.change_leader()
+        world.run()
+        world.settle()
+        assert end_of(world) == end_of(undisturbed), f"after {requests} requests"
+        assert told_of(world) <= told_of(undisturbed), f"after {requests} requests"
+
+
+@CROWDED
+def test_a_job_without_restarts_that_ran_and_lost_its_pod_is_not_run_again_after_a_crash(
+    crowded: bool,
+) -> None:
+    world = World(workload(role("worker", 1, Restart.NEVER), rules=RULES))
+    world.crowded = crowded
+    world.run()
+    world.tick()
+    world.sync()
+    world.run()
+    world.remove(world.pods["job-worker-0"])
+    world.restart(0)
+    world.settle()
+    assert record_of(world).phase is Phase.FAILED
+    assert not world.pods
 
 
 def told_of(world: World) -> Counter[tuple[str, str, int]]:

@@ -100,7 +100,7 @@ def test_pods_of_a_suspended_job_go_though_its_record_was_lost_and_the_view_is_o
     world.settle()
     world.edit(replace(job, suspended=True))
     world.wipe()
-    world.known_job, world.known_pods = world.job, {}
+    world.leader.known_job, world.leader.known_pods = world.job, {}
     world.run()
     world.settle()
     assert not world.pods

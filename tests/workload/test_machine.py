@@ -110,6 +110,43 @@ class Life(RuleBasedStateMachine):
         self.world.restart(age)
         self.world.run()
 
+    @rule(after=st.integers(0, 6), up_to_date=st.booleans())
+    def the_leader_loses_the_lease_and_lives_on(self, after: int, up_to_date: bool) -> None:
+        """The one that takes over may lose it to the first again."""
+        if up_to_date:
+            self.world.sync()
+        self.world.lose_lease(after)
+
+    @rule()
+    def leadership_changes_between_passes(self) -> None:
+        self.world.change_leader()
+
+    @rule(after=st.integers(1, 6), ends=st.booleans())
+    def the_other_leads_for_a_while_in_a_burst(self, after: int, ends: bool) -> None:
+        world = self.world
+        world.crowded = True
+        world.sync()
+        world.lose_lease(after)
+        self._work(2)
+        for pod in world.live("Running") if ends else ():
+            world.update(replace(pod, phase="Succeeded", exit_code=0))
+        self._work(4)
+        world.crowded = True
+        world.change_leader()
+        world.run()
+
+    def _work(self, passes: int) -> None:
+        self.world.crowded = False
+        for _ in range(passes):
+            self.world.sync()
+            self.world.run()
+            self.world.tick()
+
+    @rule()
+    def another_operator_serves_the_api_by_mistake(self) -> None:
+        self.world.act_as_the_other()
+        self.world.run()
+
     @rule()
     def a_crowd_of_jobs_comes_or_goes(self) -> None:
         self.world.crowded = not self.world.crowded

@@ -18,7 +18,7 @@ from argosy.cli.serving import Common, configured_by, run_operator, serving_opti
     help="Serve this API; all of them by default. May be given several times.",
 )
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
-@click.option("--identity", help="Name of this replica in the election; host name and process by default.")
+@click.option("--identity", help="Name of this replica in the Lease; host name and a random part by default.")
 @click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote start.")
 @click.option("--advertise-url", default="", help="Under which URL pods reach the endpoint.")
 @click.option(

@@ -45,6 +45,7 @@ class Cache(Generic[T]):
         called: str = "",
     ) -> None:
         self.kind = kind
+        self.namespace = namespace
         self._called = called or kind.resource.kind
         """In metrics, where two caches may hold objects of one kind."""
         self.watcher = Watcher(client, kind, namespace, labels, fields, timings=timings)
@@ -68,6 +69,11 @@ class Cache(Generic[T]):
         if self._heard == float("-inf"):
             return 0.0
         return asyncio.get_running_loop().time() - self._heard
+
+    @property
+    def seen(self) -> int:
+        """The version up to which the watch has brought all changes."""
+        return self._seen
 
     @property
     def synced(self) -> bool:

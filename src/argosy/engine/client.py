@@ -21,7 +21,7 @@ from argosy.engine.errors import Gone
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.metrics import Metrics
-from argosy.engine.objects import Fetchable, T
+from argosy.engine.objects import Fetchable, T, version_number
 from argosy.engine.scale import Scale
 from argosy.engine.sender import Sender
 from argosy.engine.targets import Query, accepted, partial, path_of, selection, target_of
@@ -112,6 +112,16 @@ class Client:
         except Gone:
             # The continue token was too old for a list this long: take it in one piece.
             return await self._pages(kind, namespace, query)
+
+    async def latest_version(self, kind: type[T], namespace: str | None = None) -> int:
+        """Return a version at or above that of every write made so far to objects of this kind.
+
+        One consistent read of at most one object: asked without a version the API server does not answer
+        from a cache that lags.
+        """
+        path, headers = path_of(kind, None, namespace), {"Accept": accepted(kind, "List")}
+        body = await self.request("GET", path, query={"limit": "1"}, headers=headers)
+        return version_number(self._codec(kind).page(body).metadata.resource_version)
 
     async def _pages(self, kind: type[T], namespace: str | None, query: dict[str, str]) -> Listed[T]:
         codec, path = self._codec(kind), path_of(kind, None, namespace)

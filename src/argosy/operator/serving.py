@@ -72,6 +72,7 @@ class Serving:
         self._kinds = [_Kind(cache.kind.resource, cache) for cache in self.caches.gangs.caches.values()]
         self.caches.gangs.defined = lambda name: self._blind() or self._has(name)
         self.definitions.subscribe(lambda _: self.triggers.gangs())
+        self._reconcilers: list[_Terms] = []
         self._remote_start = remote_start
         self._observing = observing
         self._also = also
@@ -93,6 +94,7 @@ class Serving:
         )
         self.triggers.add(reconciler, controller)
         self.readings.add(dialect, jobs)
+        self._reconcilers.append(reconciler)
         self._kinds.append(_Kind(dialect.resource, jobs, controller))
 
         def definition(change: Change[CustomResourceDefinition]) -> None:
@@ -118,6 +120,7 @@ class Serving:
     async def lead(self) -> None:
         """Work until cancelled; then let the passes under way come to their end."""
         await self.wait_ready()
+        await asyncio.gather(*(reconciler.begin_term() for reconciler in self._reconcilers))
         self.gate.open()
         controllers = [asyncio.create_task(kind.work()) for kind in self._kinds]
         try:
@@ -128,6 +131,8 @@ class Serving:
             for controller in controllers:
                 controller.cancel()
             await asyncio.gather(*controllers, return_exceptions=True)
+            for reconciler in self._reconcilers:
+                reconciler.end_term()
             self.statistics.clear()
         for controller in controllers:
             controller.result()
@@ -252,6 +257,13 @@ class Gate:
                     self._empty.set()
 
         return guarded
+
+
+class _Terms(Protocol):
+    """A reconciler of whatever kind, as far as leadership goes."""
+
+    async def begin_term(self) -> None: ...
+    def end_term(self) -> None: ...
 
 
 class _AnyWatcher(Protocol):

@@ -4,7 +4,7 @@ The command line maps onto it, and so does the file of AresOperator's administra
 write the same settings, of which the command line wins.
 """
 
-import os
+import secrets
 import socket
 import sys
 import sysconfig
@@ -58,8 +58,9 @@ class Settings:
     leader_elect: bool = True
     """Take part in the election of the one replica that acts. Without it this replica acts at once."""
 
-    identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{os.getpid()}")
-    """The name of this replica in the Lease."""
+    identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{secrets.token_hex(8)}")
+    """The name of this replica in the Lease. Random in part: replicas that share a host name and a process id
+    (host networking, one container a pod) must not take each other's lease for their own."""
 
     endpoint: str = "0.0.0.0:8443"
     """Host and port of the endpoint for helpers in pods; empty: none."""

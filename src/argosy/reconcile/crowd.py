@@ -12,6 +12,7 @@ from collections import deque
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.proof import Proof
 from argosy.workload.memory import told_by_pods
+from argosy.workload.model import Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
@@ -56,13 +57,21 @@ class Crowd:
         if max(self._passes, len(jobs)) >= MANY:
             self._lasts_until = now + LASTS
 
-    def puts_off(self, before: Record | None, plan: Plan, seen: Observed, memory: Memory, now: float) -> bool:
+    def puts_off(
+        self,
+        workload: Workload,
+        before: Record | None,
+        plan: Plan,
+        seen: Observed,
+        memory: Memory,
+        now: float,
+    ) -> bool:
         """Whether this plan's Record is written with a later pass; `now` is on the monotonic clock."""
         self.notice(memory.uid, now)
-        if not told_by_pods(before, plan, seen):
+        if memory.record_first or not told_by_pods(workload, before, plan, seen):
             return False
         runs_at_last = before is not None and before.ran is None and plan.record.ran is not None
-        if memory.unwritten is None:
+        if memory.deferred is None:
             if plan.record == before or runs_at_last or not self._proof.there or not self._there(now):
                 return False
             memory.flush_at, memory.flush_by = now + TOLD_WITHIN, now + TOLD_AT_LAST

@@ -21,6 +21,17 @@ class Retry(Struct):
     at: float
 
 
+class Deferred(Struct, frozen=True):
+    """A Record that is written with a later pass, though its actions have been carried out.
+
+    Lost, it is rebuilt from the labels of the pods.
+    """
+
+    record: Record
+    resource_version: str
+    """The version of the job on which it was decided. It says nothing about any other version."""
+
+
 class Memory(Struct):
     uid: str
     """Of the job that this is about; a job made anew under an old name starts afresh."""
@@ -40,9 +51,11 @@ class Memory(Struct):
     """Numbers alone are waiting to be written; then they are."""
     flush_by: float = float("-inf")
     """When a Record that is not written yet must be."""
-    unwritten: Record | None = None
-    """A Record that pods were made by already and that is written with a later pass. Lost, the pods tell
-    it."""
+    deferred: Deferred | None = None
+    current: bool = False
+    """The cached job is known to show all that was written to it before this term of leadership."""
+    record_first: bool = False
+    """Somebody else writes to this job: its Records are no longer deferred."""
     look_at: float | None = None
     """Something seen is in doubt; look again then."""
     pruned_until: float = float("-inf")
@@ -50,6 +63,11 @@ class Memory(Struct):
     pruned_tries: int = 0
     unfound: int = 0
     """Times in a row that there was no status to write to."""
+
+    def drop_outdated(self, resource_version: str) -> None:
+        """Drop a Record that was deferred at another version of the job: it would overwrite newer ones."""
+        if self.deferred is not None and self.deferred.resource_version != resource_version:
+            self.deferred, self.record_first = None, True
 
     def note(self, outcome: Outcome, now: float) -> None:
         """Remember an answer that was not success, and hold the next try back: twice as long each time."""

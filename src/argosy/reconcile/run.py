@@ -26,12 +26,13 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.crowd import Crowd
 from argosy.reconcile.gangs import Waiter
-from argosy.reconcile.memory import Memory
+from argosy.reconcile.memory import Deferred, Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.proof import Proof
 from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
 from argosy.reconcile.takeover import Takeover
+from argosy.reconcile.term import Term
 from argosy.reconcile.unfit import Unfit
 from argosy.reconcile.unreadable import Unreadable
 from argosy.workload.decide import decide, end_invalid, refuse
@@ -108,6 +109,7 @@ class Reconciler(Generic[T]):
         self.memories: dict[Key, Memory] = {}
         self.proof = Proof()
         self.crowd = Crowd(self.proof)
+        self.term = Term(client, jobs)
         self.takeover = Takeover(client, clock, caches)
         self.unreadable = Unreadable(dialect, client, clock, recorder)
         self.unfit = Unfit(dialect.resource, clock, recorder)
@@ -146,7 +148,9 @@ class Reconciler(Generic[T]):
             return self.unfit.record_is_later(job, str(error), memory)
         if stored is not None:
             self.proof.record_was_read()
-        before = memory.unwritten or stored or await self._inherited(job, lowered)
+        memory.drop_outdated(job.metadata.resource_version)
+        deferred = memory.deferred.record if memory.deferred else None
+        before = deferred or stored or await self._inherited(job, lowered)
         seen = self.caches.observe(job.metadata.uid, memory, room=self._needs_room(lowered, before))
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
@@ -154,11 +158,11 @@ class Reconciler(Generic[T]):
         else:
             workload, plan = lowered, decide(lowered, before, seen, now)
             self._note_gang(key, lowered, plan)
-        if unheard := _ran_unheard(stored, memory.unwritten, plan.record):
+        if unheard := _ran_unheard(stored, deferred, plan.record):
             plan = Plan(unheard)  # what has happened since is told by the next pass
         written: T | None = job
-        if not unheard and self.crowd.puts_off(before, plan, seen, memory, self.clock.monotonic()):
-            memory.unwritten = plan.record
+        if not unheard and await self._may_defer(job, workload, before, plan, seen, memory):
+            memory.deferred = Deferred(plan.record, job.metadata.resource_version)
         else:
             try:
                 with self.proof.writing():
@@ -169,6 +173,10 @@ class Reconciler(Generic[T]):
                 return self.unfit.status_is_unwritable(job, str(error), memory)
         if written is None:
             return Wake(1.0)  # refused: the watch brings what was written in between
+        if written is job and plan.actions and not memory.current:
+            memory.current = await self.term.confirm(job)
+            if not memory.current:
+                return Wake(1.0)  # decided on an old version: the watch brings what was written since
         if written is not job:
             if self.dialect.record(written) != plan.record:
                 return await self._report_pruned(written, workload, plan.record, seen, memory)
@@ -184,6 +192,15 @@ class Reconciler(Generic[T]):
                 self.recorder.event(written, event.type, event.reason, event.message)
         settled = not unheard and (plan.record == before or _settled(workload, plan, seen, now))
         return self._next(key, plan, seen, memory, now, settled=settled)
+
+    async def begin_term(self) -> None:
+        """This replica leads from now on."""
+        await self.term.begin()
+
+    def end_term(self) -> None:
+        """Forget what was decided and not written: it must not be written in a later term."""
+        self.memories.clear()
+        self.term.end()
 
     def pod_goes(self, key: Key, role: str) -> bool:
         """A pod of this role is on its way out; whether it is merely replaced by itself, once it is gone."""
@@ -251,13 +268,30 @@ class Reconciler(Generic[T]):
             return lowered
         return replace(lowered, domain=self.pods.site.cluster_domain)
 
+    async def _may_defer(
+        self,
+        job: T,
+        workload: Workload | None,
+        before: Record | None,
+        plan: Plan,
+        seen: Observed,
+        memory: Memory,
+    ) -> bool:
+        """Return True if the Record may be written with a later pass, after the actions of this one."""
+        monotonic = self.clock.monotonic()
+        if workload is None or not self.crowd.puts_off(workload, before, plan, seen, memory, monotonic):
+            return False
+        if not memory.current:
+            memory.current = await self.term.shows_earlier_writes(job)
+        return memory.current and self.jobs.get(*key_of(job)) is job
+
     async def _write(
         self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
     ) -> T | None:
         """The job with its status up to date, or None if somebody wrote in between."""
         status = self.dialect.project(job, workload, record, seen)
         if status == job.status:
-            memory.flush_at = memory.unwritten = None
+            memory.flush_at = memory.deferred = None
             return job
         if self.clock.monotonic() < memory.counts_from and not urgent(job.status, status):
             memory.flush_at = memory.counts_from
@@ -265,7 +299,7 @@ class Reconciler(Generic[T]):
         try:
             written = await self._replace_status(job, status)
         except Conflict:
-            memory.unwritten = None
+            memory.deferred, memory.record_first = None, True
             return None
         except NotFound:
             memory.unfound += 1
@@ -275,7 +309,7 @@ class Reconciler(Generic[T]):
         except Invalid as error:
             raise _UnwritableError(f"refuses the status ({error.message})") from None
         memory.unfound = 0
-        memory.unwritten = None
+        memory.deferred, memory.current = None, True
         memory.counts_from = self.clock.monotonic() + COUNTS_EVERY
         memory.flush_at = None
         return written
@@ -381,11 +415,11 @@ def _log(before: Record | None, after: Record) -> None:
     log.info("phase changed", phase=after.phase, was=was, reason=after.reason, message=after.message)
 
 
-def _ran_unheard(stored: Record | None, unwritten: Record | None, after: Record) -> Record | None:
+def _ran_unheard(stored: Record | None, deferred: Record | None, after: Record) -> Record | None:
     """The Record of a job that ran while nobody was told, if it does no more: nobody shall miss that."""
-    if unwritten is None or unwritten.phase is not Phase.RUNNING or after.phase is Phase.RUNNING:
+    if deferred is None or deferred.phase is not Phase.RUNNING or after.phase is Phase.RUNNING:
         return None
-    return unwritten if stored is None or stored.ran is None else None
+    return deferred if stored is None or stored.ran is None else None
 
 
 def _settled(workload: Workload | None, plan: Plan, seen: Observed, now: datetime) -> bool:

@@ -53,6 +53,20 @@ def _goes_on(before: Record, record: Record, now: datetime) -> None:
         assert record == on_this_clock(before, now), "terminal is terminal"
 
 
+def never_regresses(stored: Record, record: Record) -> None:
+    """What is written over a Record forgets nothing that must happen once only."""
+    assert not stored.finished or record.finished, "a finished job runs again"
+    assert record.attempt >= stored.attempt, "an attempt is forgotten"
+    assert record.restarts >= stored.restarts, "restarts are forgotten"
+    assert record.disruptions >= stored.disruptions, "disruptions are forgotten"
+    if record.attempt != stored.attempt:
+        return
+    for name, role in stored.roles.items():
+        after = record.role(name).replaced
+        forgotten = [index for index, count in role.replaced.items() if after.get(index, 0) < count]
+        assert not forgotten, f"replacements of {name} {forgotten} are forgotten"
+
+
 def check_pods(workload: Workload, inject: Inject) -> None:
     """The first and last pod of every role can be rendered and sent."""
     pods = PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid).of(workload, inject)

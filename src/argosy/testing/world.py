@@ -6,11 +6,13 @@ that can be seen at the moment it happens is an assertion here.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.reconcile.memory import Deferred, Memory
 from argosy.testing import invariants
 from argosy.testing.workloads import NOW
 from argosy.workload.decide import decide, refuse
@@ -48,6 +50,23 @@ class Job(Struct, frozen=True):
     status: dict[str, object] | None = None
 
 
+class Replica:
+    """One operator process: its caches, and what it remembers between passes."""
+
+    def __init__(self, job: Job | None) -> None:
+        self.known_job = job
+        self.known_pods: dict[str, ObservedPod] = {}
+        self.absent: set[tuple[str, int]] = set()
+        self.departed: dict[str, ObservedPod] = {}
+        """Pods that the caches saw go, until there is another of their name."""
+        self.memory = Memory(uid="job")
+        self.term_began_at = 0
+        """The version of the job when this replica began to lead."""
+
+    def end_term(self) -> None:
+        self.memory = Memory(uid="job")
+
+
 class World:
     def __init__(self, workload: Workload) -> None:
         self.now: datetime = NOW
@@ -58,7 +77,6 @@ class World:
         self.nodes_down: set[str] = set()
         self.crowded = False
         """Many jobs are worked on at once: what pods tell is written later."""
-        self.unwritten: Record | None = None
         self.prunes = False
         self.forgot = False
         """A Record that was written is lost."""
@@ -71,82 +89,102 @@ class World:
         """Uids of pods that failed by themselves."""
         self.counted: set[str] = set()
         """Those of them for which a restart was recorded."""
-        self.known_job: Job | None = self.job
-        self.known_pods: dict[str, ObservedPod] = {}
+        self.leader, self.standby = Replica(self.job), Replica(self.job)
         self.past: list[dict[str, ObservedPod]] = [{}]
-        self.absent: set[tuple[str, int]] = set()
-        self.departed: dict[str, ObservedPod] = {}
-        """Pods that the caches saw go, until there is another of their name."""
         self.deleted: set[tuple[str, int, str]] = set()
         """Role, index and uid of pods that were deleted, by the operator or by others."""
 
     # What the operator does.
 
     def run(self, crash_after: int | None = None) -> Plan | None:
-        """One pass. With `crash_after` the operator dies after that many requests of it."""
-        job = self.known_job
+        """One pass of the leader. With `crash_after` it dies after that many requests of it."""
+        try:
+            return self._pass(crash_after)
+        except Crash:
+            self.restart(0)
+            return None
+
+    def lose_lease(self, after: int) -> None:
+        """The leader passes, loses the lease after that many requests, and lives on as the standby."""
+        with suppress(Crash):
+            self._pass(after)
+        self.change_leader()
+
+    def change_leader(self) -> None:
+        self.leader.end_term()
+        self.leader, self.standby = self.standby, self.leader
+        self.leader.term_began_at = self.job.version if self.job else 0
+
+    def act_as_the_other(self) -> None:
+        """Both replicas believe that they lead, as with two installations that serve one API."""
+        self.leader, self.standby = self.standby, self.leader
+        self.leader.known_job = self.job
+
+    def _pass(self, requests_left: int | None) -> Plan | None:
+        leader = self.leader
+        job = leader.known_job
         if job is None:
             return None
         seen = self.observe()
-        before = self.unwritten or decode(job.status)
+        leader.memory.drop_outdated(str(job.version))
+        deferred = leader.memory.deferred
+        before = deferred.record if deferred else decode(job.status)
         if self.broken:
             plan = refuse(before, _BROKEN, job.workload.generation, self.now)
             assert not [action for action in plan.actions if not isinstance(action, Emit)]
         else:
             plan = decide(job.workload, before, seen, self.now)
             self._check(job.workload, before, plan, seen)
-        self.absent.clear()
+        leader.absent.clear()
         requests = 0
 
         def request() -> None:
             nonlocal requests
-            if crash_after is not None and requests >= crash_after:
+            if requests_left is not None and requests >= requests_left:
                 raise Crash
             requests += 1
 
-        try:
-            if self._puts_off(before, plan, seen):
-                self.unwritten = plan.record
-            elif encode(plan.record) != job.status:
-                request()
-                self.unwritten = None
-                if not self._write(job, plan.record):
-                    return None
-                self._check_count(before, plan.record, seen)
-            for action in plan.actions:
-                request()
-                self._perform(action)
-        except Crash:
-            self.restart(0)
+        if self._defers(job, before, plan, seen):
+            leader.memory.deferred = Deferred(plan.record, str(job.version))
+        elif encode(plan.record) != job.status:
+            request()
+            leader.memory.deferred = None
+            if not self._write(job, plan.record):
+                return None
+            self._check_count(before, plan.record, seen)
+        elif plan.actions and not self._confirm(job):
             return None
+        for action in plan.actions:
+            request()
+            self._perform(action)
         return plan
 
     def observe(self) -> Observed:
+        leader = self.leader
         return Observed(
-            pods=tuple(self.known_pods.values()),
+            pods=tuple(leader.known_pods.values()),
             nodes_down=frozenset(self.nodes_down),
             children=dict(self.children),
             group=self.group,
-            absent=frozenset(self.absent),
-            departed=tuple(pod for name, pod in self.departed.items() if name not in self.known_pods),
+            absent=frozenset(leader.absent),
+            departed=tuple(pod for name, pod in leader.departed.items() if name not in leader.known_pods),
         )
 
     def sync(self) -> None:
-        """The caches catch up."""
-        self.known_job = self.job
-        known, self.known_pods = self.known_pods, dict(self.pods)
-        self.departed |= {
+        """The leader's caches catch up."""
+        leader = self.leader
+        leader.known_job = self.job
+        known, leader.known_pods = leader.known_pods, dict(self.pods)
+        leader.departed |= {
             name: replace(pod, terminating=True) for name, pod in known.items() if name not in self.pods
         }
-        self.departed = {name: pod for name, pod in self.departed.items() if name not in self.pods}
+        leader.departed = {name: pod for name, pod in leader.departed.items() if name not in self.pods}
 
     def restart(self, age: int) -> None:
-        """The operator comes back with nothing but a list of pods, which may be some versions old."""
-        self.unwritten = None
-        self.known_job = self.job
-        self.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
-        self.absent.clear()
-        self.departed.clear()
+        """The leader comes back with nothing but a list of pods, which may be some versions old."""
+        self.leader = Replica(self.job)
+        self.leader.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
+        self.leader.term_began_at = self.job.version if self.job else 0
 
     # What users and the cluster do.
 
@@ -218,24 +256,38 @@ class World:
             if plan is not None and plan.wake_at and plan.wake_at - self.now < timedelta(hours=1):
                 self.now = max(self.now, plan.wake_at)
                 continue
-            if not busy and not self.absent and before == (self.job, self.pods, self.children):
+            if not busy and not self.leader.absent and before == (self.job, self.pods, self.children):
                 return plan
         raise AssertionError(f"not settled after {most} passes: {self.job} {self.pods}")
 
     # What happens inside.
 
-    def _puts_off(self, before: Record | None, plan: Plan, seen: Observed) -> bool:
-        asked = bool(plan.actions or self.unwritten)
-        return self.crowded and not self.prunes and asked and told_by_pods(before, plan, seen)
+    def _defers(self, job: Job, before: Record | None, plan: Plan, seen: Observed) -> bool:
+        memory = self.leader.memory
+        wanted = bool(plan.actions or memory.deferred)
+        if not self.crowded or self.prunes or not wanted or memory.record_first:
+            return False
+        current = memory.deferred is not None or job.version >= self.leader.term_began_at
+        return current and told_by_pods(job.workload, before, plan, seen)
+
+    def _confirm(self, job: Job) -> bool:
+        """A pass that writes nothing before it acts asks for the job, unless the cache is of this term."""
+        if job.version < self.leader.term_began_at and job is not self.job:
+            self.leader.known_job = self.job
+            return False
+        return True
 
     def _write(self, job: Job, record: Record) -> bool:
         assert decode(encode(record)) == record, "a Record must survive being stored"
         if self.job is None or self.job.version != job.version:
+            self.leader.memory.record_first = True
             return False
+        if (stored := decode(self.job.status)) is not None:
+            invariants.never_regresses(stored, record)
         self.writes += 1
         self.forgot = self.forgot or self.prunes
         self._store(replace(self.job, status=None if self.prunes else encode(record)))
-        self.known_job = self.job
+        self.leader.known_job = self.job
         return survived(record, self.job.status)
 
     def _store(self, job: Job) -> None:
@@ -249,17 +301,17 @@ class World:
             there = self.pods.get(action.name)
             if there and there.uid == action.uid:
                 if action.version and action.version != there.version:
-                    self.known_pods[there.name] = there
+                    self.leader.known_pods[there.name] = there
                 elif action.grace == 0:
                     self.remove(there)
-                    self.known_pods.pop(there.name, None)
+                    self.leader.known_pods.pop(there.name, None)
                 elif not there.terminating:
                     self.terminate(there)
-                    self.known_pods[there.name] = self.pods[there.name]
+                    self.leader.known_pods[there.name] = self.pods[there.name]
         elif isinstance(action, ConfirmPod):
             name = f"job-{action.role}-{action.index}"
             if name not in self.pods:
-                self.absent.add((action.role, action.index))
+                self.leader.absent.add((action.role, action.index))
         elif isinstance(action, EnsureService):
             self.children["Service", action.name] = ""
         elif isinstance(action, EnsureChild):
@@ -276,6 +328,8 @@ class World:
     def _create(self, action: CreatePod) -> None:
         if self.job is None:
             return  # the garbage collector takes what has an owner that is gone
+        stored = decode(self.job.status)
+        assert stored is None or not stored.finished, "a pod is made for a job that has finished"
         name = f"job-{action.role}-{action.index}"
         there = self.pods.get(name)
         if there is None:
@@ -291,7 +345,7 @@ class World:
                 node=NODES[self.count % len(NODES)],
             )
             self.update(there)
-        self.known_pods[name] = self.pods[name]
+        self.leader.known_pods[name] = self.pods[name]
 
     def _remember_past(self) -> None:
         self.past = [*self.past[-5:], dict(self.pods)]

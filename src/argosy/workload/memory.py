@@ -32,13 +32,16 @@ def remember(workload: Workload, record: Record | None, seen: Observed, now: dat
     return _counted_in_place(record, replace(record, roles=roles), seen, now)
 
 
-def told_by_pods(before: Record | None, plan: Plan, seen: Observed) -> bool:
+def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> bool:
     """Whether the plan's Record, if it were lost, would be remembered from pods.
 
     So it is as long as pods are only made, for the first time or in a gap, and come up: nothing is counted
     for that, and whether pods are missing, or run, is there to be seen. Only who took the pod of a gap would
-    not be told.
+    not be told. A role that is never restarted is the exception: once it has run, only the Record tells a pod
+    that is lost from one that was not made yet.
     """
+    if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
+        return False
     if seen.outcomes or not all(isinstance(one, _HARMLESS) for one in plan.actions):
         return False
     if before is None:
@@ -48,6 +51,15 @@ def told_by_pods(before: Record | None, plan: Plan, seen: Observed) -> bool:
     return _without_words(plan.record) == _without_words(before)
 
 
+def _must_be_recorded(role: Role, before: Record | None, after: Record) -> bool:
+    """Return True for a role without restarts whose pods have just come up."""
+    if role.restart is not Restart.NEVER:
+        return False
+    was = before.role(role.name).phase if before else Phase.PENDING
+    return was in _COMING_UP and after.role(role.name).phase not in _COMING_UP
+
+
+_COMING_UP = (Phase.PENDING, Phase.STARTING)
 _HARMLESS = (CreatePod, EnsureService, EnsureChild, Emit)
 
 
@@ -146,7 +158,7 @@ def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], seen: Obser
 
 
 def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
-    if role.restart is not Restart.NEVER or last.phase in (Phase.PENDING, Phase.STARTING):
+    if role.restart is not Restart.NEVER or last.phase in _COMING_UP:
         return last.gone
     lost = [
         index

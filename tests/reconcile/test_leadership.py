@@ -1,0 +1,279 @@
+"""Two operators over one API server: what one of them decided while it led is never written later.
+
+The reconcilers are real, each with caches of its own; the API server is a store that checks resourceVersions.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import cast
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.errors import AlreadyExists, Conflict, LeaseExpired, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Fetchable, Key
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.statistics import JobStatistics
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.crowd import MANY, TOLD_AT_LAST
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.run import Reconciler
+from argosy.reconcile.site import Helper, Site
+from argosy.testing.builders import run
+from argosy.testing.manualclock import ManualClock
+
+KEY = Key("default", "mnist")
+Json = dict[str, object]
+
+
+class Api:
+    """A store of one job and its pods; a status is written only at the version that is stored."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.run = run().role("worker", 2).having(cleanup="All").build()
+        self.metadata: Json = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
+        self._touch()
+        self.pods: dict[str, Json] = {}
+        self.lease_is_lost = False
+        """No pod can be created any more: the lease of whoever asks has run out."""
+        self.log: list[str] = []
+
+    def _next(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    def _touch(self) -> None:
+        self.metadata = {**self.metadata, "resourceVersion": self._next()}
+        self.run = {**self.run, "metadata": self.metadata}
+
+    @property
+    def status(self) -> Json:
+        return cast("Json", self.run["status"])
+
+    async def latest_version(self, kind: type[Fetchable], namespace: str | None) -> int:
+        del kind, namespace
+        return self.version
+
+    async def replace(
+        self, kind: type[TrainingRun], body: Mapping[str, object], namespace: str, *, subresource: str
+    ) -> TrainingRun:
+        del namespace, subresource
+        sent = msgspec.json.decode(msgspec.json.encode(body))
+        if sent["metadata"]["resourceVersion"] != self.metadata["resourceVersion"]:
+            raise Conflict(409, "Conflict", "the object has been modified")
+        self.run = {**self.run, "status": sent["status"]}
+        self._touch()
+        self.log.append(f"PUT {sent['status']['phase']}")
+        return msgspec.convert(self.run, kind)
+
+    async def create(self, kind: type[Fetchable], body: Json, namespace: str, **options: bool) -> object:
+        del namespace, options
+        metadata = cast("Json", body["metadata"])
+        name = str(metadata["name"])
+        fresh = {"resourceVersion": self._next(), "creationTimestamp": "2026-01-01T00:00:00Z"}
+        fresh["uid"] = f"uid-{self.version}"
+        made = {**body, "metadata": {**metadata, **fresh}}
+        if kind is Pod:
+            if self.lease_is_lost:
+                raise LeaseExpired
+            if name in self.pods:
+                raise AlreadyExists(409, "AlreadyExists", name)
+            self.pods[name] = made
+            self.log.append(f"POST {name}")
+        return msgspec.convert(made, kind)
+
+    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+        del kind, namespace, options
+        self.pods.pop(name, None)
+        self.log.append(f"DELETE {name}")
+
+    async def get(self, kind: type[Fetchable], name: str, namespace: str) -> object:
+        del namespace
+        if kind is TrainingRun:
+            return msgspec.convert(self.run, TrainingRun)
+        if kind is not Pod or name not in self.pods:
+            raise NotFound(404, "NotFound", name)
+        return msgspec.convert(self.pods[name], kind)
+
+    def edit(self) -> None:
+        """Somebody changes the job's annotations."""
+        self.metadata = {**self.metadata, "annotations": {"note": "looked at"}}
+        self._touch()
+
+    def pods_become(self, phase: str) -> None:
+        for name, pod in self.pods.items():
+            metadata = {**cast("Json", pod["metadata"]), "resourceVersion": self._next()}
+            self.pods[name] = {**pod, "metadata": metadata, "status": {"phase": phase}}
+
+
+class Silent:
+    def event(self, *_: object) -> None: ...
+    def forget(self, uid: str) -> None: ...
+
+
+class Replica:
+    """One operator process."""
+
+    def __init__(self, api: Api, clock: ManualClock) -> None:
+        self.api = api
+        nowhere = Client(Connection(server="https://127.0.0.1:1"))
+        self.caches = Caches(nowhere, clock)
+        self.jobs = Cache(nowhere, TrainingRun)
+        self.reconciler = Reconciler(
+            TrainingRunDialect(),
+            self.jobs,
+            self.caches,
+            cast("Client", api),
+            clock,
+            cast("Recorder", Silent()),
+            PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
+            JobStatistics(CollectorRegistry()),
+        )
+        self.reconciler.proof.record_came_back()
+
+    def watch(self) -> None:
+        """The caches catch up."""
+        self.jobs.put(msgspec.convert(self.api.run, TrainingRun))
+        for name in {pod.metadata.name for pod in self.caches.pods} - set(self.api.pods):
+            self.caches.pods._store(Key("default", name), None)
+        for pod in self.api.pods.values():
+            self.caches.pods.put(msgspec.convert(pod, Pod))
+
+    async def lead(self) -> None:
+        await self.reconciler.begin_term()
+
+    async def go(self, *, burst: bool = False) -> list[str]:
+        """One reconcile on current caches; what it wrote."""
+        self.watch()
+        return await self.go_on_old_caches(burst=burst)
+
+    async def go_on_old_caches(self, *, burst: bool = False) -> list[str]:
+        self.api.log.clear()
+        with self._burst() if burst else ExitStack():
+            await self.reconciler.reconcile(KEY)
+        return list(self.api.log)
+
+    @contextmanager
+    def _burst(self) -> Iterator[None]:
+        with ExitStack() as others:
+            for _ in range(MANY):
+                others.enter_context(self.reconciler.crowd)
+            yield
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.api, self.clock = Api(), ManualClock()
+        self.first, self.second = Replica(self.api, self.clock), Replica(self.api, self.clock)
+
+    async def create_pods_in_a_burst(self, replica: Replica) -> None:
+        """A new job among many: its pods come before its Record."""
+        await replica.lead()
+        self.api.edit()  # as a job that was created after this term began
+        assert await replica.go(burst=True) == ["POST mnist-worker-0", "POST mnist-worker-1"]
+        assert replica.reconciler.memories[KEY].deferred is not None
+
+    async def finish_job(self, replica: Replica) -> None:
+        """The job runs and succeeds, and its pods are cleaned up, with this replica as the leader."""
+        for phase in ("Running", "Succeeded"):
+            self.api.pods_become(phase)
+            for _ in range(4):
+                await replica.go()
+                self.clock.advance(2.0)
+        assert self.api.status["phase"] == "Succeeded"
+        assert not self.api.pods
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.mark.parametrize("burst", [False, True], ids=["alone", "in a burst"])
+async def test_a_job_that_finished_under_another_leader_is_not_run_again(
+    cluster: Cluster, burst: bool
+) -> None:
+    await cluster.create_pods_in_a_burst(cluster.first)
+    cluster.first.reconciler.end_term()
+    await cluster.second.lead()
+    await cluster.finish_job(cluster.second)
+    cluster.second.reconciler.end_term()
+    await cluster.first.lead()
+    cluster.clock.advance(TOLD_AT_LAST)
+    assert await cluster.first.go(burst=burst) == []
+    assert cluster.api.status["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize("burst", [False, True], ids=["alone", "in a burst"])
+async def test_a_job_that_finished_under_a_second_installation_is_not_run_again(
+    cluster: Cluster, burst: bool
+) -> None:
+    """Both lead all the time, each by a Lease of its own."""
+    await cluster.second.lead()
+    await cluster.create_pods_in_a_burst(cluster.first)
+    await cluster.finish_job(cluster.second)
+    cluster.clock.advance(TOLD_AT_LAST)
+    assert await cluster.first.go(burst=burst) == []
+    assert cluster.api.status["phase"] == "Succeeded"
+
+
+async def test_a_new_leader_whose_caches_lag_makes_no_pods_for_a_job_that_has_finished(
+    cluster: Cluster,
+) -> None:
+    cluster.second.watch()  # and nothing more, while the first works
+    await cluster.create_pods_in_a_burst(cluster.first)
+    await cluster.finish_job(cluster.first)
+    await cluster.second.lead()
+    assert await cluster.second.go_on_old_caches(burst=True) == []
+    assert not cluster.api.pods
+
+
+async def test_a_leader_that_recorded_pods_and_lost_the_lease_does_not_make_them_after_the_job_has_finished(
+    cluster: Cluster,
+) -> None:
+    """Its Record needs no write, so nothing but the confirmed version keeps it from acting."""
+    await cluster.first.lead()
+    cluster.api.lease_is_lost = True
+    with pytest.raises(LeaseExpired):
+        await cluster.first.go()
+    assert cluster.api.status["phase"] == "Starting"
+    cluster.api.lease_is_lost = False
+    cluster.first.reconciler.end_term()
+    await cluster.second.lead()
+    await cluster.second.go()
+    await cluster.finish_job(cluster.second)
+    await cluster.first.lead()
+    assert await cluster.first.go_on_old_caches() == []
+    assert await cluster.first.go_on_old_caches() == []
+    assert not cluster.api.pods
+
+
+async def test_a_record_that_was_deferred_is_decided_again_after_the_job_was_edited(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_pods_in_a_burst(cluster.first)
+    cluster.api.edit()
+    cluster.api.pods_become("Running")
+    assert await cluster.first.go(burst=True) == ["PUT Running"]
+    assert cluster.first.reconciler.memories[KEY].record_first
+
+
+async def test_records_of_a_job_are_deferred_again_in_the_next_term(cluster: Cluster) -> None:
+    await cluster.create_pods_in_a_burst(cluster.first)
+    cluster.api.edit()
+    await cluster.first.go(burst=True)
+    cluster.first.reconciler.end_term()
+    await cluster.first.lead()
+    cluster.api.pods_become("Running")
+    await cluster.first.go()
+    cluster.api.edit()
+    del cluster.api.pods["mnist-worker-1"]
+    assert await cluster.first.go(burst=True) == ["POST mnist-worker-1"]
