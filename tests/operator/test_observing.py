@@ -7,6 +7,7 @@ from argosy.engine.dynamic import dynamic
 from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
+from argosy.operator.whereabouts import Observers
 from argosy.testing.aresjobs import job
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import free_port
@@ -14,7 +15,11 @@ from argosy.wire.client import Answer, Client
 from argosy.wire.origin import Origin
 
 Stored = dynamic(AresJob.resource)
-ARES: dict[str, object] = {"apis": frozenset({"ares"}), "observer_tokens": False}
+ARES: dict[str, object] = {
+    "apis": frozenset({"ares"}),
+    "observers": Observers(tokens=False),
+    "observer_tokens": False,
+}
 
 
 async def ask(port: int, path: str, **headers: str) -> Answer | None:

@@ -17,6 +17,7 @@ from argosy.engine.dynamic import dynamic
 from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
+from argosy.operator.whereabouts import Observers
 from argosy.testing.aresjobs import template
 from argosy.testing.scene import Scene
 from argosy.testing.servers import free_port
@@ -92,7 +93,7 @@ async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting
     await scene.client.create(dynamic(AresJob.resource), body, scene.namespace)
     async with AsyncExitStack() as stack:
         if who == "observer":
-            await stack.enter_async_context(scene.operator(remote_start=False))
+            await stack.enter_async_context(scene.operator(remote_start=False, observers=Observers()))
         asked = Answerer(scene, who)
         stack.callback(asked.kill)
 

@@ -1,12 +1,15 @@
 """The webhooks of AresJobs as a real API server asks them: over TLS, by an authority that we tell it."""
 
 import secrets
+from base64 import b64encode
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import cast
 
 import pytest
 
 from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import Invalid
 from argosy.engine.kubeconfig import Connection
@@ -15,6 +18,9 @@ from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+from argosy.operator import credentials, webhooks
+from argosy.operator.credentials import Store, rotate
+from argosy.operator.trust import SECRET
 from argosy.testing.aresjobs import job
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import Server, free_port
@@ -58,6 +64,13 @@ def body(namespace: str, **roles: Json) -> Json:
     return {"metadata": {"name": "job", "namespace": namespace}, "spec": job(roles=roles).spec}
 
 
+async def bundles(stage: Scene, name: str) -> set[str]:
+    """The authorities by which the API server knows the webhooks."""
+    mutating = await stage.client.get(MutatingWebhookConfiguration, name)
+    validating = await stage.client.get(ValidatingWebhookConfiguration, name)
+    return {one.client_config.ca_bundle for one in (*mutating.webhooks, *validating.webhooks)}
+
+
 async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
     scene: tuple[Scene, int],
 ) -> None:
@@ -66,9 +79,7 @@ async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
     async with stage.operator(endpoint=f"127.0.0.1:{port}", webhooks=name, apis=frozenset({"ares"})):
 
         async def known() -> bool:
-            mutating = await stage.client.get(MutatingWebhookConfiguration, name)
-            validating = await stage.client.get(ValidatingWebhookConfiguration, name)
-            return all(one.client_config.ca_bundle for one in (*mutating.webhooks, *validating.webhooks))
+            return all(await bundles(stage, name))
 
         await stage.until("the webhooks know our authority", known)
         wrong = body(stage.namespace, worker={"replicas": 0})
@@ -83,3 +94,35 @@ async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
         with pytest.raises(Invalid, match="-1 is not possible"):
             await stage.client.patch(Stored, "job", edit, stage.namespace)
         await stage.client.delete(Stored, "job", stage.namespace)
+
+
+async def test_no_job_is_refused_while_the_authority_is_rotated_twice(
+    scene: tuple[Scene, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server asks whichever replica, whether that has reloaded or not."""
+    monkeypatch.setattr(credentials, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(credentials, "TOKEN_KEY_DELAY", timedelta(0))
+    monkeypatch.setattr(webhooks, "LOOK_SECONDS", 0.05)
+    stage, port = scene
+    name = f"{stage.namespace}-home"
+    store = Store(stage.client, stage.namespace, SECRET)
+    common: dict[str, object] = {"webhooks": name, "apis": frozenset({"ares"}), "leader_elect": True}
+    async with (
+        stage.operator(**common, identity="leader", endpoint=f"127.0.0.1:{port}"),
+        stage.operator(**common, identity="standby"),
+    ):
+
+        async def known() -> bool:
+            """Writes a job each time: one that the webhook cannot be asked about raises."""
+            trust, _ = await store.read()
+            told = await bundles(stage, name)
+            if trust is None or "" in told:
+                return False
+            await stage.client.create(Stored, body(stage.namespace, worker={}), stage.namespace)
+            await stage.client.delete(Stored, "job", stage.namespace)
+            return told == {b64encode(trust.authority.encode()).decode()}
+
+        await stage.until("the webhooks know our authority", known)
+        for _ in range(2):
+            await rotate(store, SystemClock(), authority=True)
+            await stage.until("the webhooks know the new authority", known)

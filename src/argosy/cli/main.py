@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "install": ("argosy.cli.install:install", "Install the operator on a cluster."),
     "upgrade": ("argosy.cli.install:upgrade", "Change an installation: version and values."),
     "uninstall": ("argosy.cli.install:uninstall", "Take the operator away; jobs stay."),
+    "rotate-keys": ("argosy.cli.keys:rotate_keys", "Replace the keys that pods and the operator trust."),
     "operator": ("argosy.cli.operator:operator", "Run the operator against any cluster."),
     "observer": ("argosy.cli.observer:observer", "Answer pods of AresJobs that wait for other roles."),
     "completion": ("argosy.cli.completion:completion", "Print shell completion, to be sourced."),

@@ -91,7 +91,10 @@ class Client:
         await self._transport.close()
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
-        return self._codec(kind).object(await self.request("GET", path_of(kind, name, namespace)))
+        headers = {"Accept": accepted(kind)}
+        return self._codec(kind).object(
+            await self.request("GET", path_of(kind, name, namespace), headers=headers)
+        )
 
     async def list(
         self,

@@ -131,6 +131,14 @@ class Secret(Struct):
     data: dict[str, str] = field(default_factory=dict)
 
 
+class SecretMetadata(Struct):
+    """A Secret as it is asked for where its content is nobody's business."""
+
+    resource: ClassVar[Resource] = Secret.resource
+
+    metadata: ObjectMeta
+
+
 class ServiceAccount(Struct):
     resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 

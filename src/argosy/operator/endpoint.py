@@ -25,7 +25,7 @@ from argosy.operator.readings import (
     RoleReading,
     TooManyWaitsError,
 )
-from argosy.operator.trust import Trust
+from argosy.operator.trust import TokenVerifier, Trust
 from argosy.wire.messages import HttpError, Request, Response, text_response
 from argosy.workload.model import Phase
 
@@ -38,7 +38,7 @@ class Endpoint:
     def __init__(
         self,
         readings: Readings,
-        trust: Trust,
+        trust: TokenVerifier,
         not_ready: Callable[[], str],
         *,
         tokens: bool = True,
@@ -138,9 +138,17 @@ def host_list(hosts: Sequence[Host], form: str) -> str:
 
 
 def server_tls(trust: Trust) -> ssl.SSLContext:
-    """Python loads certificates from files only: they exist for that moment, readable by us alone."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificate(context, trust)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, trust: Trust) -> None:
+    """Present this certificate on connections made from now on.
+
+    Python loads certificates from files only: they exist for that moment, readable by us alone.
+    """
     handle, name = tempfile.mkstemp()
     try:
         with os.fdopen(handle, "w") as file:
@@ -148,7 +156,6 @@ def server_tls(trust: Trust) -> ssl.SSLContext:
         context.load_cert_chain(name)
     finally:
         Path(name).unlink()
-    return context
 
 
 def _refusal(status: int, message: str) -> Response:

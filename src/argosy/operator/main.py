@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -14,23 +15,24 @@ from argosy.dialects.trainingrun import TrainingRunDialect
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
-from argosy.engine.errors import Throttled, Unavailable
+from argosy.engine.errors import NotFound, Throttled, Unavailable
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
 from argosy.engine.lines import Log, write_lines
 from argosy.engine.memory import give_back_large_blocks
 from argosy.engine.metrics import Metrics
-from argosy.kinds.kubernetes import Service
+from argosy.kinds.kubernetes import Lease, Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
 from argosy.operator import webhooks
 from argosy.operator.checks import live_checks, ready_checks
-from argosy.operator.endpoint import Endpoint, server_tls
+from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make
+from argosy.operator.endpoint import Endpoint
 from argosy.operator.health import Shown, health_handler
 from argosy.operator.serving import Serving
 from argosy.operator.settings import NAME, Settings
 from argosy.operator.statistics import JobStatistics
-from argosy.operator.trust import Trust, endpoint_names, ensure_trust, found_trust
+from argosy.operator.trust import endpoint_names
 from argosy.operator.whereabouts import Whereabouts
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.site import Site
@@ -43,6 +45,8 @@ LEASE = NAME
 GRACE_SECONDS = 1.0
 
 R = TypeVar("R")
+Upkeep = Callable[[], Coroutine[None, None, None]]
+"""Something that the leader keeps in order, beside its work on jobs, until cancelled."""
 
 
 async def run(settings: Settings) -> None:
@@ -78,8 +82,10 @@ async def operate(settings: Settings) -> None:
         client = await stack.enter_async_context(
             Client(connection, metrics=metrics, deadline=deadline, limits=settings.limits)
         )
-        trust = await _trusted(own, settings, clock)
+        credentials = await _credentials(own, settings, clock)
         whereabouts = await stack.enter_async_context(_whereabouts(connection, settings))
+        pods = PodMaker(_site(settings, credentials, whereabouts), credentials.token)
+        credentials.subscribe(lambda trust: pods.use_authority(trust.authority))
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
         serving = Serving(
@@ -87,7 +93,7 @@ async def operate(settings: Settings) -> None:
             namespace=settings.namespace,
             clock=clock,
             recorder=recorder,
-            pods=PodMaker(_site(settings, trust, whereabouts), trust.token),
+            pods=pods,
             statistics=JobStatistics(metrics.registry),
             cluster_domain=settings.cluster_domain,
             concurrency=settings.concurrency,
@@ -101,22 +107,32 @@ async def operate(settings: Settings) -> None:
         if "ares" in settings.apis:
             serving.add(AresJobDialect(settings.ares_ttl_after_succeeded))
         elected = leader if settings.leader_elect else None
-        await stack.enter_async_context(_listening(settings, serving, elected, trust, metrics))
+        await stack.enter_async_context(_listening(settings, serving, elected, credentials, metrics))
         if settings.publish_service:
             await _patiently(lambda: publish_service(own, settings.operator_namespace))
         if settings.observing:
-            await serving.watch()
+            await asyncio.gather(serving.watch(), credentials.follow())
             return
+        upkeep = _upkeep(client, settings, credentials, clock)
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(serving.watch())]
-            if settings.webhooks:
-                told = webhooks.keep_announced(own, settings.webhooks, trust.authority)
-                background.append(tasks.create_task(told))
+            background = [tasks.create_task(serving.watch()), tasks.create_task(credentials.follow())]
             try:
-                await (leader.run(serving.lead) if settings.leader_elect else serving.lead())
+                lead = partial(_lead, serving, upkeep)
+                await (leader.run(lead) if settings.leader_elect else lead())
             finally:
                 for task in background:
                     task.cancel()
+
+
+async def _lead(serving: Serving, upkeep: Sequence[Upkeep]) -> None:
+    """Work on jobs, and look after what only the leader writes, until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        beside = [tasks.create_task(start()) for start in upkeep]
+        try:
+            await serving.lead()
+        finally:
+            for task in beside:
+                task.cancel()
 
 
 async def publish_service(client: Client, namespace: str) -> None:
@@ -141,17 +157,47 @@ async def _patiently(step: Callable[[], Awaitable[R]]) -> R:
     raise AssertionError("counting does not end")
 
 
-async def _trusted(client: Client, settings: Settings, clock: Clock) -> Trust:
-    """The keys of this installation. Observers wait until the operator has made them."""
-    home, secret = settings.operator_namespace, f"{settings.name}-trust"
+async def _credentials(client: Client, settings: Settings, clock: Clock) -> Credentials:
+    """The credentials of this installation. Observers wait until the operator has made theirs."""
+    home, lease = settings.operator_namespace, settings.name
+
+    async def is_led() -> bool:
+        try:
+            holder = (await client.get(Lease, lease, home)).spec.holder_identity
+        except NotFound:
+            return False
+        return settings.leader_elect and holder not in ("", settings.identity)
+
     if settings.observing:
-        return await _patiently(lambda: found_trust(client, home, secret))
-    observers = settings.observers.host if settings.observers else settings.service
-    names = [settings.service, observers]
-    places = [(name, rest.partition(".")[0]) for name, _, rest in (one.partition(".") for one in names)]
-    known = [one for place in places for one in endpoint_names(*place, settings.cluster_domain)]
-    once = list(dict.fromkeys([*known, observers]))
-    return await _patiently(lambda: ensure_trust(client, home, once, clock.now(), secret))
+        store = Store(client, home, settings.observer_secret, observing=True)
+        return await _patiently(lambda: load(store, clock))
+    store, names = Store(client, home, settings.secret), _names(settings, settings.service)
+    return await _patiently(lambda: load_or_make(store, names, clock, is_led))
+
+
+def _upkeep(client: Client, settings: Settings, credentials: Credentials, clock: Clock) -> list[Upkeep]:
+    home, observers = settings.operator_namespace, settings.observers
+    maintenance = Maintenance(
+        credentials,
+        Store(client, home, settings.secret),
+        _names(settings, settings.service),
+        Store(client, home, settings.observer_secret, observing=True) if observers else None,
+        _names(settings, observers.host) if observers else (),
+        clock,
+    )
+    upkeep: list[Upkeep] = [maintenance.run]
+    if settings.webhooks:
+        upkeep.append(
+            lambda: webhooks.keep_announced(client, settings.webhooks, lambda: credentials.trust.authority)
+        )
+    return upkeep
+
+
+def _names(settings: Settings, host: str) -> list[str]:
+    """The DNS names of a Service, of which NAME.NAMESPACE or more is known."""
+    service, _, rest = host.partition(".")
+    known = endpoint_names(service, rest.partition(".")[0], settings.cluster_domain)
+    return list(dict.fromkeys([*known, host]))
 
 
 def _connect(settings: Settings) -> Connection:
@@ -173,11 +219,11 @@ async def _whereabouts(connection: Connection, settings: Settings) -> AsyncItera
         yield Whereabouts(client, settings.url, service, settings.observers)
 
 
-def _site(settings: Settings, trust: Trust, whereabouts: Whereabouts | None) -> Site:
+def _site(settings: Settings, credentials: Credentials, whereabouts: Whereabouts | None) -> Site:
     return Site(
         helper=settings.helper,
         url=settings.url,
-        authority=trust.authority,
+        authority=credentials.trust.authority,
         cluster_domain=settings.cluster_domain,
         initializers=settings.initializers,
         whereabouts=whereabouts.asked if whereabouts else None,
@@ -186,22 +232,21 @@ def _site(settings: Settings, trust: Trust, whereabouts: Whereabouts | None) -> 
 
 @asynccontextmanager
 async def _listening(
-    settings: Settings, serving: Serving, leader: Leader | None, trust: Trust, metrics: Metrics
+    settings: Settings, serving: Serving, leader: Leader | None, credentials: Credentials, metrics: Metrics
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         answers = Endpoint(
             serving.readings,
-            trust,
+            credentials,
             serving.not_ready,
             tokens=settings.observer_tokens,
             reviews=webhooks.ARES if settings.webhooks else None,
         )
         endpoint = await stack.enter_async_context(_serving(answers.answer))
-        tls = server_tls(trust)
         if settings.endpoint_socket is not None:
-            await endpoint.listen_unix(settings.endpoint_socket, tls)
+            await endpoint.listen_unix(settings.endpoint_socket, credentials.tls)
         elif settings.endpoint:
-            await endpoint.listen_tcp(*_address(settings.endpoint), tls)
+            await endpoint.listen_tcp(*_address(settings.endpoint), credentials.tls)
         if settings.plain_endpoint:
             await endpoint.listen_tcp(*_address(settings.plain_endpoint))
         for address in {settings.metrics, settings.probes} - {""}:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from argosy.engine.lines import Log
 from argosy.kinds.aresjob import AresJob
 from argosy.operator.readings import NEWS, JobReading, Readings, TooManyWaitsError, index_of
-from argosy.operator.trust import Trust
+from argosy.operator.trust import TokenVerifier
 from argosy.wire.messages import Request, Response
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase
@@ -69,7 +69,7 @@ class _Told(Struct, frozen=True):
 
 class Observer:
     def __init__(
-        self, readings: Readings, trust: Trust, not_ready: Callable[[], str], *, tokens: bool = True
+        self, readings: Readings, trust: TokenVerifier, not_ready: Callable[[], str], *, tokens: bool = True
     ) -> None:
         self.readings = readings
         self.trust = trust

@@ -44,7 +44,8 @@ class Settings:
     """Where the operator keeps what is its own: Lease, keys, Service."""
 
     name: str = NAME
-    """What the Lease, the Service and, with `-trust`, the Secret of this installation are called."""
+    """What the Lease, the Service and, with `-trust` and `-observer-trust`, the Secrets of this installation
+    are called."""
 
     observers: Observers | None = None
     """The observers that answer pods of AresJobs, where those do it in place of the operator."""
@@ -126,6 +127,16 @@ class Settings:
     def service(self) -> str:
         """Of the operator's endpoint."""
         return f"{self.name}.{self.operator_namespace}"
+
+    @property
+    def secret(self) -> str:
+        """The name of the Secret with the operator's credentials."""
+        return f"{self.name}-trust"
+
+    @property
+    def observer_secret(self) -> str:
+        """The name of the Secret with what observers need of them."""
+        return f"{self.name}-observer-trust"
 
     @property
     def url(self) -> str:

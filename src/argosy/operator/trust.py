@@ -1,223 +1,192 @@
-"""What pods trust the operator by: a CA of its own, the endpoint's certificate, the key of the jobs' tokens.
+"""The credentials by which pods and the operator trust each other, and how they are kept in Secrets.
 
-Made once and kept in a Secret beside the operator, so that every replica, and the next one after a restart,
-speaks for the same authority. A token is an HMAC of its job's uid: nothing is stored per job, and it is good
-for exactly one job for as long as that job exists.
+The operator has a certificate authority of its own, a certificate for its endpoint, and a key that job tokens
+are made from. A token is an HMAC of its job's uid: nothing is stored per job, and it is good for exactly one
+job. Running pods keep the authority and the token that they were created with, so a rotation keeps what it
+replaces: tokens of the previous key are accepted, and the new authority is certified by the previous one. The
+next rotation drops it.
+
+Observers have a Secret of their own with what they need to answer pods, and nothing else of the operator's.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from argosy.engine.client import Client
-from argosy.engine.errors import AlreadyExists, Conflict, NotFound
-from argosy.kinds.kubernetes import Namespace, Secret
+from argosy.kinds.kubernetes import Secret
 from argosy.kinds.labels import MANAGED_BY, MANAGER
-
-if TYPE_CHECKING:  # loaded only where a certificate is made or read
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
+from argosy.operator.certificates import (
+    KeyPair,
+    cross_sign,
+    dns_names,
+    is_usable,
+    issue,
+    make_authority,
+    needs_renewal,
+    split,
+)
 
 SECRET = "argosy-operator-trust"  # noqa: S105 - the name of a Secret, not its content
-_PARTS = ("ca.crt", "ca.key", "tls.crt", "tls.key", "token.key")
-_AUTHORITY_LIFE = timedelta(days=365 * 20)
-_CERTIFICATE_LIFE = timedelta(days=365 * 10)
-_RENEW_BEFORE = timedelta(days=180)
+TOKEN_KEY_BYTES: Final = 32
+TOKEN_KEY_DELAY: Final = timedelta(seconds=60)
+"""How long after a rotation tokens are still made from the previous key: by then every replica and observer
+has read the new one, and accepts tokens of it."""
+
+_AUTHORITY, _AUTHORITY_KEY = "ca.crt", "ca.key"
+_CERTIFICATE, _CERTIFICATE_KEY = "tls.crt", "tls.key"
+_TOKEN_KEY, _PREVIOUS_TOKEN_KEY, _ROTATED = "token.key", "token-previous.key", "token-rotated"
+_OBSERVER_PARTS = (_CERTIFICATE, _CERTIFICATE_KEY, _TOKEN_KEY)
+_PARTS = (_AUTHORITY, _AUTHORITY_KEY, *_OBSERVER_PARTS)
+
+
+class TokenVerifier(Protocol):
+    """Tells whether a token is that of a job."""
+
+    def admits(self, token: str, job_uid: str) -> bool: ...
 
 
 class Trust(Struct, frozen=True):
-    """PEM texts, and the secret that job tokens are made from."""
+    """PEM texts, and the keys that job tokens are made from."""
 
     authority: str
+    """The current authority, then the one before it if there is one. Empty for observers."""
     authority_key: str
+    """Of the current authority. Empty for observers."""
     certificate: str
+    """The endpoint's, then the current authority as certified by the one before it."""
     certificate_key: str
     token_key: bytes
+    previous_token_key: bytes = b""
+    rotated: datetime | None = None
+    """When the token key took the place of the previous one."""
 
-    def token(self, job_uid: str) -> str:
-        return hmac.new(self.token_key, job_uid.encode(), hashlib.sha256).hexdigest()
+    def token(self, job_uid: str, now: datetime | None = None) -> str:
+        """Return the token for a job's new pods."""
+        settling = bool(now and self.rotated and now < self.rotated + TOKEN_KEY_DELAY)
+        return _token(self.previous_token_key if settling else self.token_key, job_uid)
 
     def admits(self, token: str, job_uid: str) -> bool:
-        return bool(job_uid) and hmac.compare_digest(token.encode(), self.token(job_uid).encode())
+        keys = [key for key in (self.token_key, self.previous_token_key) if key]
+        return bool(job_uid) and any(
+            hmac.compare_digest(token.encode(), _token(key, job_uid).encode()) for key in keys
+        )
+
+    @property
+    def signer(self) -> KeyPair:
+        """The current authority."""
+        return KeyPair(split(self.authority)[0], self.authority_key)
+
+
+def _token(key: bytes, job_uid: str) -> str:
+    return hmac.new(key, job_uid.encode(), hashlib.sha256).hexdigest()
 
 
 def endpoint_names(service: str, namespace: str, cluster_domain: str) -> tuple[str, ...]:
-    """The names under which pods may reach the endpoint."""
+    """Return the names under which pods may reach the endpoint."""
     short = f"{service}.{namespace}"
     return (service, short, f"{short}.svc", f"{short}.svc.{cluster_domain}", "localhost")
 
 
-async def found_trust(client: Client, namespace: str, name: str) -> Trust:
-    """The trust that another has made; waited for until it is there."""
-    while True:
-        with suppress(NotFound):
-            found = _read(await client.get(Secret, name, namespace))
-            if found is not None:
-                return found
-        await asyncio.sleep(1.0)
-
-
-async def ensure_trust(
-    client: Client, namespace: str, names: Sequence[str], now: datetime, name: str = SECRET
-) -> Trust:
-    """The trust kept in the cluster: made on first use, its certificate renewed when old or short of a
-    name."""
-    while True:
-        try:
-            secret = await client.get(Secret, name, namespace)
-        except NotFound:
-            trust = make_trust(names, now)
-            try:
-                await _create(client, namespace, name, trust)
-            except AlreadyExists:
-                continue  # another replica was first: its trust is the one
-            return trust
-        found = _read(secret)
-        if found is not None and not _stale(found, names, now):
-            return found
-        trust = renew(found, names, now) if found is not None else make_trust(names, now)
-        try:
-            await client.replace(
-                Secret,
-                _body(namespace, name, trust, secret.metadata.resource_version),
-                namespace,
-            )
-        except (Conflict, NotFound):
-            continue
-        return trust
-
-
 def make_trust(names: Sequence[str], now: datetime) -> Trust:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "argosy-operator-ca")])
-    authority = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _AUTHORITY_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, _sha256())
-    )
-    bare = Trust(_pem(authority), _pem_key(key), "", "", secrets.token_bytes(32))
+    authority = make_authority(now)
+    bare = Trust(authority.certificate, authority.key, "", "", secrets.token_bytes(TOKEN_KEY_BYTES))
     return renew(bare, names, now)
 
 
 def renew(trust: Trust, names: Sequence[str], now: datetime) -> Trust:
-    """The same authority and tokens with a fresh certificate for these names."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    authority = x509.load_pem_x509_certificate(trust.authority.encode())
-    authority_key = load_pem_private_key(trust.authority_key.encode(), None)
-    if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
-        raise TypeError(
-            f"Secret {SECRET}: ca.key is not an elliptic-curve key; delete the Secret to have it made anew"
-        )
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        x509.CertificateBuilder(
-            authority.subject,
-            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])]),
-            key.public_key(),
-            x509.random_serial_number(),
-        )
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _CERTIFICATE_LIFE)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-        )
-        .sign(authority_key, _sha256())
-    )
-    return Trust(trust.authority, trust.authority_key, _pem(certificate), _pem_key(key), trust.token_key)
+    """Return the same authority and token keys with a fresh certificate for these names."""
+    issued = issue(trust.signer, names, now)
+    chain = "".join(split(trust.certificate)[1:])
+    return replace(trust, certificate=issued.certificate + chain, certificate_key=issued.key)
 
 
-def _stale(trust: Trust, names: Sequence[str], now: datetime) -> bool:
-    from cryptography import x509
-
-    certificate = x509.load_pem_x509_certificate(trust.certificate.encode())
-    covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    missing = set(names) - set(covered.get_values_for_type(x509.DNSName))
-    return bool(missing) or certificate.not_valid_after_utc < now + _RENEW_BEFORE
+def is_stale(trust: Trust, names: Sequence[str], now: datetime) -> bool:
+    """Return True if the certificate should be renewed."""
+    return needs_renewal(split(trust.certificate)[0], trust.signer.certificate, names, now)
 
 
-def _usage(signs: bool) -> "x509.KeyUsage":
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
+def rotate_token_key(trust: Trust, now: datetime) -> Trust:
+    """Return trust with a new token key; of the old keys only the current one stays, as the previous."""
+    return replace(
+        trust,
+        token_key=secrets.token_bytes(TOKEN_KEY_BYTES),
+        previous_token_key=trust.token_key,
+        rotated=now,
     )
 
 
-def _sha256() -> "hashes.SHA256":
-    from cryptography.hazmat.primitives import hashes
+def rotate_authority(trust: Trust, now: datetime) -> Trust:
+    """Return trust with a new authority and certificate.
 
-    return hashes.SHA256()
-
-
-def _pem(certificate: "x509.Certificate") -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM).decode()
-
-
-def _pem_key(key: "ec.EllipticCurvePrivateKey") -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-
-
-async def _create(client: Client, namespace: str, name: str, trust: Trust) -> None:
-    try:
-        await client.create(Secret, _body(namespace, name, trust), namespace)
-    except NotFound:  # the operator's own namespace is missing: it runs outside of the cluster
-        try:
-            await client.create(Namespace, {"metadata": {"name": namespace}})
-        except AlreadyExists:
-            pass
-        await client.create(Secret, _body(namespace, name, trust), namespace)
+    Pods that know the current authority accept the new certificate by the chain that is sent with it. Pods
+    created from now on are given both authorities, for replicas that still have the old certificate.
+    """
+    old, new = trust.signer, make_authority(now)
+    issued = issue(new, dns_names(trust.certificate), now)
+    return replace(
+        trust,
+        authority=new.certificate + old.certificate,
+        authority_key=new.key,
+        certificate=issued.certificate + cross_sign(new, old, now),
+        certificate_key=issued.key,
+    )
 
 
-def _body(namespace: str, name: str, trust: Trust, resource_version: str = "") -> dict[str, object]:
-    parts = (trust.authority, trust.authority_key, trust.certificate, trust.certificate_key)
-    texts = [*(part.encode() for part in parts), trust.token_key]
+def observer_trust(trust: Trust, existing: Trust | None, names: Sequence[str], now: datetime) -> Trust:
+    """Return what observers are given: the token keys and a certificate of their own.
+
+    The existing certificate is kept while it is good.
+    """
+    served = KeyPair(existing.certificate, existing.certificate_key) if existing else None
+    if served is None or needs_renewal(split(served.certificate)[0], trust.signer.certificate, names, now):
+        issued = issue(trust.signer, names, now)
+        served = KeyPair(issued.certificate + "".join(split(trust.certificate)[1:]), issued.key)
+    return replace(
+        trust, authority="", authority_key="", certificate=served.certificate, certificate_key=served.key
+    )
+
+
+def secret_body(namespace: str, name: str, trust: Trust, resource_version: str = "") -> dict[str, object]:
     metadata: dict[str, object] = {"name": name, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}}
     if resource_version:
         metadata["resourceVersion"] = resource_version
-    data = {name: base64.b64encode(text).decode() for name, text in zip(_PARTS, texts, strict=True)}
+    content = {
+        _AUTHORITY: trust.authority.encode(),
+        _AUTHORITY_KEY: trust.authority_key.encode(),
+        _CERTIFICATE: trust.certificate.encode(),
+        _CERTIFICATE_KEY: trust.certificate_key.encode(),
+        _TOKEN_KEY: trust.token_key,
+        _PREVIOUS_TOKEN_KEY: trust.previous_token_key,
+        _ROTATED: trust.rotated.isoformat().encode() if trust.rotated else b"",
+    }
+    data = {part: base64.b64encode(value).decode() for part, value in content.items() if value}
     return {"metadata": metadata, "type": "Opaque", "data": data}
 
 
-def _read(secret: Secret) -> Trust | None:
-    if any(part not in secret.data for part in _PARTS):
+def read_secret(secret: Secret, *, observing: bool = False) -> Trust | None:
+    """Return what a Secret holds; None if something is missing or cannot be read."""
+    if any(not secret.data.get(part) for part in (_OBSERVER_PARTS if observing else _PARTS)):
         return None
-    authority, authority_key, certificate, key, token = (
-        base64.b64decode(secret.data[part]) for part in _PARTS
-    )
-    return Trust(authority.decode(), authority_key.decode(), certificate.decode(), key.decode(), token)
+    try:
+        data = {part: base64.b64decode(text, validate=True) for part, text in secret.data.items()}
+        rotated = data.get(_ROTATED, b"").decode()
+        trust = Trust(
+            data.get(_AUTHORITY, b"").decode(),
+            data.get(_AUTHORITY_KEY, b"").decode(),
+            data[_CERTIFICATE].decode(),
+            data[_CERTIFICATE_KEY].decode(),
+            data[_TOKEN_KEY],
+            data.get(_PREVIOUS_TOKEN_KEY, b""),
+            datetime.fromisoformat(rotated).astimezone(UTC) if rotated else None,
+        )
+    except ValueError:
+        return None
+    pairs = [KeyPair(trust.certificate, trust.certificate_key), *([] if observing else [trust.signer])]
+    return trust if all(map(is_usable, pairs)) else None

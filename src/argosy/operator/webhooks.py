@@ -1,8 +1,8 @@
 """Admission webhooks: asked by the API server before an object is stored, where it was told to ask.
 
 The chart tells it, and leaves out by which authority our certificate is to be known: only we know that. So
-the operator writes it into those two configurations, and again should it get lost, and needs no other right
-over them. Until then the API server refuses what it was to ask about.
+the leader writes it into those two configurations, and again should it get lost or change, and needs no other
+right over them. Until then the API server refuses what it was to ask about.
 """
 
 import asyncio
@@ -74,11 +74,11 @@ async def answer(request: Request, decide: Answer) -> Response:
     return Response(msgspec.json.encode(body))
 
 
-async def keep_announced(client: Client, name: str, authority: str) -> None:
+async def keep_announced(client: Client, name: str, authority: Callable[[], str]) -> None:
     """Have the configurations of this name know our authority, until cancelled."""
     while True:
         try:
-            await announce(client, name, authority)
+            await announce(client, name, authority())
         except ApiError as error:
             log.warning("the webhooks could not be told our authority, trying again", error=str(error))
         await asyncio.sleep(LOOK_SECONDS)

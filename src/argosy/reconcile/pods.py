@@ -25,6 +25,10 @@ class PodMaker:
         self.site = site
         self.token = token
 
+    def use_authority(self, authority: str) -> None:
+        """Give pods that are made from now on this certificate authority."""
+        self.site = replace(self.site, authority=authority)
+
     def of(self, workload: Workload, inject: Inject, gang_backend: str = "") -> "JobPods":
         return JobPods(self, workload, inject, gang_backend)
 

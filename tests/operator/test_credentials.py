@@ -1,0 +1,305 @@
+"""Credentials that change while replicas run: all of them follow, and the leader alone writes."""
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import cast
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec import Struct
+
+from argosy.cli.keys import rotate_keys
+from argosy.engine.clock import SystemClock
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import NotFound
+from argosy.kinds.aresjob import AresJob
+from argosy.kinds.kubernetes import Pod, Secret
+from argosy.operator import credentials, endpoint, observer, trust
+from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make, rotate
+from argosy.operator.trust import SECRET, Trust, read_secret
+from argosy.operator.whereabouts import Observers
+from argosy.testing.aresjobs import template
+from argosy.testing.scene import Scene
+from argosy.testing.servers import free_port
+from argosy.wire.client import Client as HttpClient
+from argosy.wire.origin import Origin
+
+Json = dict[str, object]
+NAMES = ["localhost"]
+OBSERVER_SECRET = "argosy-operator-observer-trust"
+CLOCK = SystemClock()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets are looked at often, and a new key is used at once."""
+    monkeypatch.setattr(credentials, "LOOK_SECONDS", 0.05)
+    for module in (credentials, trust):
+        monkeypatch.setattr(module, "TOKEN_KEY_DELAY", trust.TOKEN_KEY_DELAY * 0)
+
+
+async def stored(scene: Scene, name: str = SECRET) -> Trust | None:
+    try:
+        secret = await scene.client.get(Secret, name, scene.namespace)
+    except NotFound:
+        return None
+    return read_secret(secret, observing=name == OBSERVER_SECRET)
+
+
+async def is_led() -> bool:
+    return True
+
+
+async def is_not_led() -> bool:
+    return False
+
+
+class Replica:
+    """A replica's credentials without the rest of an operator."""
+
+    def __init__(self, scene: Scene, current: Credentials) -> None:
+        own = Store(scene.client, scene.namespace, SECRET)
+        observers = Store(scene.client, scene.namespace, OBSERVER_SECRET, observing=True)
+        self.credentials = current
+        self.leading = Maintenance(current, own, NAMES, observers, ["ares-observer"], CLOCK)
+
+    @classmethod
+    async def start(cls, scene: Scene) -> "Replica":
+        store = Store(scene.client, scene.namespace, SECRET)
+        return cls(scene, await load_or_make(store, NAMES, CLOCK, is_not_led))
+
+
+async def test_replicas_that_start_together_make_one_secret(scene: Scene) -> None:
+    first, second = await Replica.start(scene), await Replica.start(scene)
+    assert first.credentials.trust == second.credentials.trust == await stored(scene)
+
+
+async def test_a_deleted_secret_is_put_back_by_the_leader_with_the_same_keys(scene: Scene) -> None:
+    leader, standby = await Replica.start(scene), await Replica.start(scene)
+    before = leader.credentials.trust
+    await scene.client.delete(Secret, SECRET, scene.namespace)
+    await standby.credentials.refresh()
+    assert await stored(scene) is None, "a standby writes nothing"
+    assert standby.credentials.trust == before
+    await leader.leading.once()
+    await standby.credentials.refresh()
+    assert before == await stored(scene) == standby.credentials.trust
+
+
+async def test_a_damaged_secret_is_put_back_by_the_leader(scene: Scene) -> None:
+    leader = await Replica.start(scene)
+    before = leader.credentials.trust
+    await scene.client.patch(Secret, SECRET, {"data": {"ca.key": None, "token.key": ""}}, scene.namespace)
+    await leader.leading.once()
+    assert await stored(scene) == before
+
+
+async def test_a_replica_that_starts_while_the_secret_is_lost_waits_for_the_leader(scene: Scene) -> None:
+    """Else it would make other keys, and the pods that run would be refused."""
+    leader = await Replica.start(scene)
+    await scene.client.delete(Secret, SECRET, scene.namespace)
+    looks = 0
+
+    async def is_led_and_repaired() -> bool:
+        nonlocal looks
+        looks += 1
+        await leader.leading.once()
+        return True
+
+    store = Store(scene.client, scene.namespace, SECRET)
+    started = await load_or_make(store, NAMES, CLOCK, is_led_and_repaired)
+    assert (started.trust, looks) == (leader.credentials.trust, 1)
+
+
+async def test_a_leader_that_does_not_put_the_secret_back_is_not_waited_for_for_ever(scene: Scene) -> None:
+    store = Store(scene.client, scene.namespace, SECRET)
+    started = await load_or_make(store, NAMES, CLOCK, is_led)
+    assert started.trust == await stored(scene)
+
+
+async def test_observers_read_a_secret_of_their_own_that_follows_every_rotation(scene: Scene) -> None:
+    leader = await Replica.start(scene)
+    await leader.leading.once()
+    store = Store(scene.client, scene.namespace, OBSERVER_SECRET, observing=True)
+    observing = await load(store, CLOCK)
+    secret = await scene.client.get(Secret, OBSERVER_SECRET, scene.namespace)
+    assert set(secret.data) == {"tls.crt", "tls.key", "token.key"}, "no private key of the operator's"
+    before = observing.trust
+    await rotate(Store(scene.client, scene.namespace, SECRET), CLOCK, authority=True)
+    await leader.leading.once()
+    await observing.refresh()
+    assert observing.admits(leader.credentials.token("uid"), "uid")
+    assert observing.trust.certificate != before.certificate
+
+
+async def test_an_unchanged_secret_is_not_written_again(scene: Scene) -> None:
+    leader = await Replica.start(scene)
+    await leader.leading.once()
+    names = (SECRET, OBSERVER_SECRET)
+    before = [await scene.client.get(Secret, name, scene.namespace) for name in names]
+    await leader.leading.once()
+    assert before == [await scene.client.get(Secret, name, scene.namespace) for name in names]
+
+
+async def test_a_second_rotation_waits_until_every_replica_knows_the_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await Replica.start(scene)
+    monkeypatch.setattr(credentials, "TOKEN_KEY_DELAY", timedelta(seconds=60))
+    arguments = ["--kubeconfig", str(scene.server.kubeconfig), "-n", scene.namespace]
+    done = await _command(arguments)
+    assert (done.exit_code, "until the next rotation" in done.output) == (0, True), done.output
+    refused = await _command(arguments)
+    assert (refused.exit_code, "less than 60 s ago" in refused.output) == (1, True), refused.output
+
+
+async def test_a_rotation_without_an_installation_says_what_is_missing(scene: Scene) -> None:
+    refused = await _command(["--kubeconfig", str(scene.server.kubeconfig), "-n", scene.namespace])
+    assert refused.exit_code == 1
+    assert f"Secret {scene.namespace}/argosy-operator-trust: not found" in refused.output
+
+
+class Given(Struct, frozen=True):
+    """The credentials that a pod was created with."""
+
+    job: str
+    uid: str
+    authority: str
+    token: str
+
+
+class Asked:
+    """Two replicas of which one leads, and an observer, asked as pods ask them."""
+
+    def __init__(self, scene: Scene, ports: Sequence[int]) -> None:
+        self.scene = scene
+        self.ports = ports
+
+    async def new_pod(self, job: str) -> Given:
+        """Create a job with a pod that waits, and return what that pod was given."""
+        late = {"template": template(), "dependence": {"roleNames": ["first"]}}
+        spec = {"frameworkType": "custom", "roleSpecs": {"first": {"template": template()}, "late": late}}
+        body = {"metadata": {"name": job}, "spec": spec}
+        stored = await self.scene.client.create(dynamic(AresJob.resource), body, self.scene.namespace)
+
+        async def made() -> bool:
+            return f"{job}-late-0" in await self.scene.pods()
+
+        await self.scene.until("the pod is made", made)
+        pod = await self.scene.client.get(dynamic(Pod.resource), f"{job}-late-0", self.scene.namespace)
+        (helper,) = cast("list[Json]", cast("Json", pod.raw["spec"])["initContainers"])
+        env = {str(one["name"]): str(one.get("value", "")) for one in cast("list[Json]", helper["env"])}
+        return Given(job, stored.metadata.uid, env["ARGOSY_CA"], env["ARGOSY_TOKEN"])
+
+    async def statuses(self, given: Given) -> list[int]:
+        """Return the answers to a pod by each port; 0: the certificate is not trusted."""
+        return [await self._status(port, given) for port in self.ports]
+
+    async def _status(self, port: int, given: Given) -> int:
+        client = HttpClient(Origin.from_url(f"https://localhost:{port}"))
+        context = ssl.create_default_context(cadata=given.authority)
+        path, headers = (
+            f"/cache/keys/{self.scene.namespace}.{given.job}",
+            {"Authorization": f"Bearer {given.token}"},
+        )
+        try:
+            return (await client.send("GET", path, headers, context=context, timeout=20)).status
+        except OSError:
+            return 0
+        finally:
+            await client.close()
+
+    async def until_all(self, given: Given, *want: int) -> None:
+        async def answered() -> bool:
+            return set(await self.statuses(given)) <= set(want)
+
+        await self.scene.until(f"all answer {want} to {given.job}", answered)
+
+    async def rotate(self, *flags: str) -> Trust:
+        """Rotate by the command, and wait until the observers' Secret has followed."""
+        place = ["--kubeconfig", str(self.scene.server.kubeconfig), "-n", self.scene.namespace]
+        done = await _command([*place, *flags])
+        assert done.exit_code == 0, done.output
+        new = await stored(self.scene)
+        assert new is not None
+
+        async def followed() -> bool:
+            observers = await stored(self.scene, OBSERVER_SECRET)
+            return observers is not None and observers.token_key == new.token_key
+
+        await self.scene.until("the observers' Secret follows", followed)
+        return new
+
+
+@asynccontextmanager
+async def asked(scene: Scene) -> AsyncIterator[Asked]:
+    common: dict[str, object] = {"apis": frozenset({"ares"}), "observers": Observers("localhost.ns")}
+    ports = [free_port() for _ in range(3)]
+    async with (
+        scene.operator(**common, leader_elect=True, identity="a", endpoint=f"127.0.0.1:{ports[0]}"),
+        scene.operator(**common, leader_elect=True, identity="b", endpoint=f"127.0.0.1:{ports[1]}"),
+        scene.operator(**common, observing=True, endpoint=f"127.0.0.1:{ports[2]}"),
+    ):
+        yield Asked(scene, ports)
+
+
+async def test_pods_are_answered_after_a_rotation_and_refused_after_the_second(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "UNKNOWN_GRACE", 0.05)
+    monkeypatch.setattr(observer, "UNKNOWN_GRACE", 0.05)
+    async with asked(scene) as all_three:
+        first = await all_three.new_pod("first")
+        await all_three.until_all(first, 200)
+        rotated = await all_three.rotate()
+        second = first
+
+        async def uses_the_new_key() -> bool:
+            nonlocal second
+            second = await all_three.new_pod(f"second-{secrets.token_hex(3)}")
+            return second.token == rotated.token(second.uid)
+
+        await scene.until("the leader has read the new key", uses_the_new_key)
+        await all_three.until_all(second, 200)
+        assert await all_three.statuses(first) == [200, 200, 200], "the previous key is accepted"
+        await all_three.rotate()
+        await all_three.until_all(first, 401)
+        assert await all_three.statuses(second) == [200, 200, 200]
+
+
+async def test_running_pods_trust_the_endpoint_after_its_authority_was_rotated(scene: Scene) -> None:
+    async with asked(scene) as all_three:
+        first = await all_three.new_pod("first")
+        await all_three.until_all(first, 200)
+        old = await stored(scene)
+        rotated = await all_three.rotate("--ca")
+        assert old is not None
+        only_new = Given(first.job, first.uid, rotated.signer.certificate, first.token)
+        await all_three.until_all(only_new, 200)
+        assert await all_three.statuses(first) == [200, 200, 200], "the old authority vouches for the new"
+        await all_three.rotate("--ca")
+        await all_three.until_all(first, 0)
+
+
+async def test_a_deleted_secret_changes_nothing_for_pods(scene: Scene) -> None:
+    async with asked(scene) as all_three:
+        first = await all_three.new_pod("first")
+        await all_three.until_all(first, 200)
+        before = await stored(scene)
+        for name in (SECRET, OBSERVER_SECRET):
+            await scene.client.delete(Secret, name, scene.namespace)
+
+        async def back() -> bool:
+            return await stored(scene) == before and await stored(scene, OBSERVER_SECRET) is not None
+
+        await scene.until("the Secrets are back", back)
+        await all_three.until_all(first, 200)
+
+
+async def _command(arguments: Sequence[str]) -> Result:
+    """Run `argosy rotate-keys`; in a thread, for it has an event loop of its own."""
+    return await asyncio.to_thread(CliRunner().invoke, rotate_keys, arguments)
