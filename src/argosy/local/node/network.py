@@ -32,12 +32,6 @@ def ensure_bridge(name: str, gateway: str, prefix: int) -> None:
             netlink.set_up(loopback)
 
 
-def remove_bridge(name: str) -> None:
-    with Netlink() as netlink:
-        if netlink.index(name) is not None:
-            netlink.delete_link(name)
-
-
 def link_name(uid: str) -> str:
     """The host's end of a pod's pair: at most 15 characters, the same for the same pod."""
     return "ay" + hashlib.sha256(uid.encode()).hexdigest()[:12]
