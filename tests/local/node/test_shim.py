@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.local.node import cgroups, control, kernel, report
+from argosy.local.node import capabilities, cgroups, control, kernel, report
 from argosy.local.node.logs import log_path, read_lines
 from argosy.local.node.planning import hidden_folders, interpreter_folders
 from argosy.local.node.pods import alive
@@ -141,9 +141,36 @@ def test_a_pod_sees_neither_homes_nor_the_host_and_its_writes_stay_inside(pods: 
     assert "admin" not in text
     assert "mine" in text
     assert not marker.exists()
-    assert "CapEff:\t00000000a80425fb" in text
+    assert "CapEff:\t00000000a00405fb" in text
     assert "NoNewPrivs:\t1" in text
     assert "denied" in text
+
+
+def test_a_container_may_make_no_device_files_and_send_no_raw_packets(pods: Stage) -> None:
+    raw = "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"
+    script = f'mknod /x c 1 3 || echo no device; python3 -c "{raw}" 2>/dev/null || echo no packets'
+    folder = pods.run(launch_plan(container_plan("main", script)))
+    finished(folder)
+    assert output(folder, "main").splitlines()[-2:] == ["no device", "no packets"]
+
+
+def test_device_files_that_a_container_makes_do_not_open_unless_it_is_privileged(
+    pods: Stage, tmp_path: Path
+) -> None:
+    """MKNOD is granted on request, and of no use: only the device files that were given to it open."""
+    script = "for d in / /tmp /dev /run /dev/shm /v; do mknod $d/x c 1 3 && cat $d/x && echo opened $d; done"
+    mounts = [{"source": str(tmp_path), "target": "/v", "read_only": False}]
+    granted = container_plan(
+        "granted",
+        f"{script}; cat /dev/null && echo given",
+        mounts=mounts,
+        capabilities=capabilities.granted(["MKNOD"], ()),
+    )
+    privileged = container_plan("privileged", script, privileged=True)
+    folder = pods.run(launch_plan(granted, privileged))
+    finished(folder)
+    assert [line for line in output(folder, "granted").splitlines() if "cat" not in line] == ["given"]
+    assert "opened /dev\n" in output(folder, "privileged")
 
 
 def test_stopping_runs_the_hook_then_sends_the_signal_and_after_the_grace_kills(pods: Stage) -> None:

@@ -5,6 +5,7 @@ zygote before it forks, makes sure that there is never a second shim for the sam
 is one. When it leaves, the kernel ends whatever is left in the pod's PID namespace. Standard library only.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -60,6 +61,7 @@ def take_lock(folder: Path) -> int:
 def _enter(launch: Launch, folder: Path) -> None:
     if launch["network"]:
         network.join(launch["network"])
+        _allow_ping(rootless=launch["rootless"])
     kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_UTS | (0 if launch["host_ipc"] else kernel.NEW_IPC))
     kernel.mount("none", "/", flags=kernel.PRIVATE | kernel.RECURSIVE)
     kernel.mount("proc", "/proc", "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
@@ -70,6 +72,12 @@ def _enter(launch: Launch, folder: Path) -> None:
         kernel.mount("tmpfs", path, "tmpfs", 0, f"mode=777,size={size}" if size else "mode=777")
     for name, value in launch["sysctls"].items():
         Path("/proc/sys", name.replace(".", "/")).write_text(value)
+
+
+def _allow_ping(*, rootless: bool) -> None:
+    """Let every group of the pod send echo requests, which needs no NET_RAW then."""
+    with contextlib.suppress(OSError):
+        Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 0" if rootless else "0 2147483647")
 
 
 class Pod:
