@@ -37,7 +37,7 @@ class Planes:
     def say(self, *words: str, stdin: str = "", code: int | None = 0) -> None:
         """Run a command on both, and compare nothing but how it ended."""
         for server in self.servers:
-            done = self._run(server, words, stdin)
+            done = self.run(server, words, stdin)
             if code is not None and done.returncode != code:
                 pytest.fail(
                     f"{server.name}: {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
@@ -47,7 +47,7 @@ class Planes:
         """Run a command on both; what it told must be the same, in any order if need be, and is returned."""
         told = []
         for server in self.servers:
-            done = self._run(server, words, stdin)
+            done = self.run(server, words, stdin)
             lines = normal(done.stdout).splitlines()
             shown = "\n".join(lines if ordered else sorted(lines))
             told.append(f"{shown}\n{normal(done.stderr)}(ended with {done.returncode})")
@@ -59,7 +59,7 @@ class Planes:
         """Run a command on both until it ends well: what was granted takes effect a moment later."""
         deadline = time.monotonic() + SECONDS
         for server in self.servers:
-            while (done := self._run(server, words, "")).returncode != 0:
+            while (done := self.run(server, words, "")).returncode != 0:
                 assert time.monotonic() < deadline, f"{server.name}: {done.stdout}{done.stderr}"
                 time.sleep(0.1)
 
@@ -94,16 +94,16 @@ class Planes:
 
     def only(self, server: Server, *words: str) -> None:
         """Run a command on one of the two."""
-        done = self._run(server, words, "")
+        done = self.run(server, words, "")
         assert done.returncode == 0, done.stderr
 
     def _items(self, server: Server, selection: tuple[str, ...]) -> list[Json]:
-        done = self._run(server, ("get", *selection, "-o", "json"), "")
+        done = self.run(server, ("get", *selection, "-o", "json"), "")
         assert done.returncode == 0, done.stderr
         found: list[Json] = json.loads(done.stdout)["items"]
         return found
 
-    def _run(self, server: Server, words: tuple[str, ...], stdin: str) -> subprocess.CompletedProcess[str]:
+    def run(self, server: Server, words: tuple[str, ...], stdin: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(KUBECTL), f"--namespace={self.namespace}", *words],
             input=stdin,

@@ -22,7 +22,10 @@ from argosy.engine.objects import Fetchable
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.resource import Resource
 from argosy.kinds.volcano import PodGroupKind
+from argosy.local.controllers.discovery import metadata_of
+from argosy.local.controllers.disruption.kinds import PodDisruptionBudget
 from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
 from argosy.local.controllers.run import Timings, run
@@ -356,6 +359,63 @@ async def test_a_service_has_the_addresses_of_its_ready_pods(client: Client, nam
             return not (await client.list(EndpointSlice, namespace)).items
 
         await until(no_slices, "the slice goes with its service")
+
+
+async def test_a_budget_counts_what_a_custom_resource_is_scaled_to(client: Client, namespace: str) -> None:
+    group = f"{namespace}.example.com"
+    gauge = Resource(group, "v1", "Gauge", "gauges")
+    await client.create(CustomResourceDefinition, _scaled_definition(group))
+    async with cluster(client):
+
+        async def made() -> Fetchable | None:
+            try:
+                return await client.create(
+                    metadata_of(gauge), {"metadata": {"name": "g"}, "spec": {"n": 4}}, namespace
+                )
+            except NotFound:  # the definition is not served yet
+                return None
+
+        owner = await until(made, "the custom resource is there")
+        reference = {
+            "apiVersion": f"{group}/v1",
+            "kind": "Gauge",
+            "name": "g",
+            "uid": owner.metadata.uid,
+            "controller": True,
+        }
+        for number in range(2):
+            body = pod(f"p{number}", labels={"app": "web"})
+            body["metadata"] = {**_metadata(body), "ownerReferences": [reference]}
+            await client.create(Pod, body, namespace)
+        spec = {"maxUnavailable": 3, "selector": {"matchLabels": {"app": "web"}}}
+        await client.create(PodDisruptionBudget, {"metadata": {"name": "b"}, "spec": spec}, namespace)
+
+        async def counted() -> bool:
+            status = (await client.get(PodDisruptionBudget, "b", namespace)).status
+            return (status.expected_pods, status.current_healthy, status.disruptions_allowed) == (4, 2, 1)
+
+        await until(counted, "one of two pods may go, of four that are wanted")
+
+
+def _metadata(body: Json) -> Json:
+    metadata = body["metadata"]
+    assert isinstance(metadata, dict)
+    return metadata
+
+
+def _scaled_definition(group: str) -> Json:
+    counted = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"scale": scale},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": counted}}},
+    }
+    names = {"plural": "gauges", "singular": "gauge", "kind": "Gauge", "listKind": "GaugeList"}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": f"gauges.{group}"}, "spec": spec}
 
 
 def owned(name: str, owner: ConfigMap, *, block: bool = False) -> Json:

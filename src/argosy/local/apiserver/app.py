@@ -8,6 +8,7 @@ from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.create import create_object
 from argosy.local.apiserver.delete import delete_collection, delete_object
 from argosy.local.apiserver.discovery import discovery
+from argosy.local.apiserver.evictions import evict
 from argosy.local.apiserver.http import Request, finished, reply, reply_error
 from argosy.local.apiserver.impersonation import impersonated
 from argosy.local.apiserver.openapi import Documents
@@ -28,7 +29,7 @@ from argosy.local.apiserver.status import (
     not_found,
     page_not_found,
 )
-from argosy.local.apiserver.subresources import bind, evict, finalize_namespace, request_token
+from argosy.local.apiserver.subresources import bind, finalize_namespace, request_token
 from argosy.local.apiserver.target import Target, parse_target, verb_of
 from argosy.local.apiserver.tokens import Signer
 from argosy.local.apiserver.unserved import unserved

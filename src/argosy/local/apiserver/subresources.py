@@ -1,13 +1,10 @@
-"""Parts of an object with a life of their own: a namespace's finalizers, binding, eviction, tokens."""
+"""Parts of an object with a life of their own: a namespace's finalizers, binding, tokens."""
 
-import msgspec
-
-from argosy.local.apiserver import delete as deletion
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import read_admitted
 from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.objects import ensure, labels_of
+from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import invalid_error, write_options
 from argosy.local.apiserver.podadmission import bind_pod, gated
 from argosy.local.apiserver.read import find
@@ -17,7 +14,6 @@ from argosy.local.apiserver.status import (
     bad_request,
     conflict,
     not_found,
-    too_many_requests,
 )
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.times import now_text, text_of
@@ -25,8 +21,7 @@ from argosy.local.apiserver.tokens import ISSUER, Signer
 from argosy.local.apiserver.update import answer, update
 from argosy.local.schema.errors import FieldError, invalid, not_supported, required
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import number, part, text
-from argosy.local.schema.selectors import selector_from
+from argosy.local.schema.reading import part, text
 
 _CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -97,51 +92,6 @@ def _check_binding(binding: Json, pod: Json, head: Stored) -> None:
         why = f"pod {name} has non-empty .spec.schedulingGates"
     if why:
         raise conflict("", "pods/binding", name, why)
-
-
-async def evict(call: Call) -> Response:
-    """Delete a pod if its disruption budgets allow it."""
-    eviction = await read_object(call.request, "Eviction")
-    try:
-        options = msgspec.convert(part(eviction, "deleteOptions"), deletion.DeleteOptions)
-    except msgspec.ValidationError as error:
-        raise bad_request(f"Eviction: {error}") from error
-    name = text(eviction, "metadata", "name")
-    if name and name != call.target.name:
-        raise bad_request("name in URL does not match name in Eviction object")
-    head = head_of(call)
-    pod = head.decoded()
-    if text(pod, "status", "phase") not in ("Succeeded", "Failed", "Pending"):
-        await _use_budget(call, pod)
-    await deletion.delete(call, head_of(call), options)
-    return reply(_CREATED, 201)
-
-
-async def _use_budget(call: Call, pod: Json) -> None:
-    budgets = call.api.registry.find("policy", "v1", "poddisruptionbudgets")
-    assert budgets is not None
-    labels = labels_of(pod, "metadata", "labels")
-    for stored in call.api.store.collection(budgets.storage).listed(call.namespace):
-        head = call.api.head(budgets, stored.namespace, stored.name)
-        budget = head.decoded() if head else {}
-        selector = part(budget, "spec").get("selector")
-        if not isinstance(selector, dict) or not selector_from(selector).matches(labels):
-            continue
-        status = ensure(budget, "status")
-        allowed = number(status, "disruptionsAllowed")
-        if allowed <= 0:
-            healthy, wanted = number(status, "currentHealthy"), number(status, "desiredHealthy")
-            cause: Json = {
-                "reason": "DisruptionBudget",
-                "message": f"The disruption budget {stored.name} needs {wanted} healthy pods "
-                f"and has {healthy} currently",
-            }
-            raise too_many_requests(
-                "Cannot evict pod as it would violate the pod's disruption budget.", 0, [cause]
-            )
-        status["disruptionsAllowed"] = allowed - 1
-        ensure(status, "disruptedPods")[text(pod, "metadata", "name")] = now_text()
-        await call.api.put(budgets, budget)
 
 
 async def request_token(call: Call, signer: Signer) -> Response:

@@ -1,9 +1,14 @@
 """Which kinds the API server serves now, those of CRDs included."""
 
+from functools import cache
+from typing import cast
+
 import msgspec
 from msgspec import Struct, field
 
 from argosy.engine.client import Client
+from argosy.engine.objects import Fetchable
+from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -45,6 +50,13 @@ async def discover(client: Client) -> Catalog:
                     found = _served(group.metadata.name, version.version, each)
                     served.setdefault((group.metadata.name, each.resource), found)
     return Catalog(tuple(served.values()), complete)
+
+
+@cache
+def metadata_of(resource: Resource) -> type[Fetchable]:
+    """A type for the metadata of a kind that is known at run time only."""
+    kind = msgspec.defstruct(resource.kind, [("metadata", ObjectMeta)], namespace={"resource": resource})
+    return cast("type[Fetchable]", kind)
 
 
 def _served(group: str, version: str, found: "_Resource") -> Served:

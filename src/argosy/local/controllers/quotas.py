@@ -5,10 +5,8 @@ written at the version read, so that nothing that comes in between is lost.
 """
 
 import asyncio
-from functools import cache
-from typing import ClassVar, cast
+from typing import ClassVar
 
-import msgspec
 from msgspec import Struct, field
 
 from argosy.engine.cache import Cache, Change
@@ -17,7 +15,7 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.objects import Fetchable
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.local.controllers.discovery import discover
+from argosy.local.controllers.discovery import discover, metadata_of
 from argosy.local.controllers.kinds import Pod
 from argosy.local.controllers.shared import Shared
 
@@ -145,13 +143,6 @@ class QuotasController:
     def _unfollow(self, resource: Resource) -> None:
         if resource in self._followed:
             self._followed.pop(resource).cancel()
-
-
-@cache
-def metadata_of(resource: Resource) -> type[Fetchable]:
-    """A type for the metadata of a kind that is known at run time only."""
-    kind = msgspec.defstruct(resource.kind, [("metadata", ObjectMeta)], namespace={"resource": resource})
-    return cast("type[Fetchable]", kind)
 
 
 def _replacing(old: QuotaStatus, new: QuotaStatus) -> dict[str, object]:

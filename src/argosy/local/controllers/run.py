@@ -8,6 +8,7 @@ from argosy.engine.events import Recorder
 from argosy.local.controllers.accounts import AccountsController
 from argosy.local.controllers.aggregation import AggregationController
 from argosy.local.controllers.deployment.controller import DeploymentController
+from argosy.local.controllers.disruption.controller import DisruptionController
 from argosy.local.controllers.endpoints.controller import EndpointsController
 from argosy.local.controllers.garbage.controller import REDISCOVER, GarbageCollector
 from argosy.local.controllers.job.controller import JobController
@@ -49,6 +50,7 @@ async def run(client: Client, timings: Timings = Timings(), clock: Clock = Syste
         AggregationController(shared),
         NodeController(shared, grace=timings.node_grace, longest_toleration=timings.longest_toleration),
         PodCollector(shared, timings.quarantine),
+        DisruptionController(shared),
         QuotasController(shared),
         NamespacesController(shared, timings.namespace_again),
         GarbageCollector(shared, timings.rediscover),

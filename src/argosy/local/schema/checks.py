@@ -6,6 +6,7 @@ run into; a rule that is missing means that an odd object is accepted, never tha
 
 from collections.abc import Callable, Iterator, Mapping
 
+from argosy.local.schema.budgetchecks import budget_errors, budget_status_errors
 from argosy.local.schema.errors import (
     FieldError,
     Ordered,
@@ -93,6 +94,8 @@ def _status_errors(group: str, kind: str, new: Json, old: Json) -> Iterator[Fiel
             yield from service_status_errors(new)
         case "", "Namespace":
             yield from _namespace_status(new)
+        case "policy", "PodDisruptionBudget":
+            yield from budget_status_errors(new)
 
 
 def _namespace_status(obj: Json) -> Iterator[FieldError]:
@@ -308,6 +311,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
     (RBAC, "ClusterRoleBinding"): _binding,
     ("coordination.k8s.io", "Lease"): _lease,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("policy", "PodDisruptionBudget"): budget_errors,
 }
 
 _CHANGES: Mapping[tuple[str, str], Callable[[Json, Json], Iterator[FieldError]]] = {

@@ -18,7 +18,7 @@ def rollout_errors(spec: Json) -> Iterator[FieldError]:
     """What is wrong with a Deployment's strategy and times."""
     yield from _strategy(part(spec, "strategy"))
     for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
-        yield from _not_negative(f"spec.{field}", spec.get(field))
+        yield from not_negative(f"spec.{field}", spec.get(field))
     deadline = spec.get("progressDeadlineSeconds")
     if is_integer(deadline) and deadline <= number(spec, "minReadySeconds"):
         yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
@@ -40,28 +40,30 @@ def _strategy(strategy: Json) -> Iterator[FieldError]:
 def _rolling(limits: Json) -> Iterator[FieldError]:
     path, unavailable, surge = "spec.strategy.rollingUpdate", "maxUnavailable", "maxSurge"
     for field in (unavailable, surge):
-        yield from _amount(f"{path}.{field}", limits.get(field))
-    if not _value(limits.get(unavailable)) and not _value(limits.get(surge)):
+        yield from amount_errors(f"{path}.{field}", limits.get(field))
+    if not percentage_of(limits.get(unavailable)) and not percentage_of(limits.get(surge)):
         told = "may not be 0 when `maxSurge` is 0"
         yield invalid(f"{path}.{unavailable}", limits.get(unavailable), told)
     most = limits.get(unavailable)
-    if isinstance(most, str) and _value(most) > 100:
+    if isinstance(most, str) and percentage_of(most) > 100:
         yield invalid(f"{path}.{unavailable}", most, "must not be greater than 100%")
 
 
-def _amount(path: str, amount: object) -> Iterator[FieldError]:
+def amount_errors(path: str, amount: object) -> Iterator[FieldError]:
+    """What is wrong with a number that may be given as a percentage."""
     if isinstance(amount, str) and not _PERCENT.fullmatch(amount):
         yield invalid(path, amount, _NO_PERCENT)
-    yield from _not_negative(path, amount)
+    yield from not_negative(path, amount)
 
 
-def _value(amount: object) -> int:
+def percentage_of(amount: object) -> int:
+    """The number in a percentage, or the number itself."""
     if isinstance(amount, str):
         return int(amount[:-1]) if _PERCENT.fullmatch(amount) else 0
     return amount if is_integer(amount) else 0
 
 
-def _not_negative(path: str, value: object) -> Iterator[FieldError]:
+def not_negative(path: str, value: object) -> Iterator[FieldError]:
     if is_integer(value) and value < 0:
         yield invalid(path, value, "must be greater than or equal to 0")
 
@@ -78,7 +80,7 @@ def replica_status_errors(kind: str, new: Json, old: Json) -> Iterator[FieldErro
     """What is wrong with the status that a controller writes."""
     status = part(new, "status")
     for field in (*_OTHERS, *_COUNTS[kind]):
-        yield from _not_negative(f"status.{field}", status.get(field))
+        yield from not_negative(f"status.{field}", status.get(field))
     there = number(status, "replicas")
     for field in _COUNTS[kind]:
         if number(status, field) > there:

@@ -1,0 +1,188 @@
+"""Eviction: deletes a pod if its PodDisruptionBudget allows it.
+
+The status of a budget is the disruption controller's (`local.controllers.disruption`); an eviction only uses
+up one of the disruptions it allows and notes the pod, until the controller has seen the pod go.
+"""
+
+import msgspec
+
+from argosy.local.apiserver import delete as deletion
+from argosy.local.apiserver import shape
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.body import read_object
+from argosy.local.apiserver.http import Response, reply
+from argosy.local.apiserver.objects import ensure, labels_of
+from argosy.local.apiserver.options import write_options
+from argosy.local.apiserver.registry import Served
+from argosy.local.apiserver.status import StatusError, bad_request, forbidden, not_found, too_many_requests
+from argosy.local.apiserver.store import Stored
+from argosy.local.apiserver.times import now_text
+from argosy.local.schema.model import Json
+from argosy.local.schema.reading import number, part, parts, text
+from argosy.local.schema.selectors import selector_from
+
+MAX_UNCONFIRMED_PODS = 2000
+RETRY_SECONDS = 10
+_MANAGER = "kube-apiserver"
+_VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+_CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+async def evict(call: Call) -> Response:
+    eviction = await read_object(call.request, "Eviction")
+    if text(eviction, "metadata", "name") != call.target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    options = _delete_options(call, eviction)
+    pod = _pod(call).decoded()
+    if not _ignores_budgets(pod):
+        await _use_budget(call, pod, dry=bool(options.dry_run))
+    await _delete(call, options)
+    return reply(_CREATED, 201)
+
+
+def _delete_options(call: Call, eviction: Json) -> deletion.DeleteOptions:
+    try:
+        options = msgspec.convert(part(eviction, "deleteOptions"), deletion.DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"Eviction: {error}") from error
+    if write_options(call.request, "CreateOptions").dry_run:
+        options = msgspec.structs.replace(options, dry_run=["All"])
+    return options
+
+
+def _pod(call: Call) -> Stored:
+    head = call.api.head(call.served, call.namespace, call.target.name)
+    if head is None:
+        raise not_found(call.served.group, call.served.plural, call.target.name)
+    return head
+
+
+def _ignores_budgets(pod: Json) -> bool:
+    """Whether losing the pod disrupts nothing: it has not started, has ended, or is going already."""
+    phase, going = text(pod, "status", "phase"), text(pod, "metadata", "deletionTimestamp")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(going)
+
+
+async def _use_budget(call: Call, pod: Json, *, dry: bool) -> None:
+    served = call.api.registry.find("policy", "v1", "poddisruptionbudgets")
+    assert served is not None
+    found = _budgets(call, served, pod)
+    if len(found) > 1:
+        raise StatusError(500, "", _SEVERAL)
+    if not found or _may_go_unhealthy(found[0], pod):
+        return
+    before = found[0]
+    _check(before)
+    budget = _with_disruption(before, text(pod, "metadata", "name"))
+    if not dry:
+        await call.api.put(served, shape.track_update(before, budget, served, _MANAGER, "status"))
+
+
+def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:
+    """The budgets that select the pod, as of the last write."""
+    labels = labels_of(pod, "metadata", "labels")
+    found = []
+    for stored in call.api.store.collection(served.storage).listed(call.namespace):
+        head = call.api.head(served, stored.namespace, stored.name)
+        budget = head.decoded() if head is not None else {}
+        selector = part(budget, "spec").get("selector")
+        if isinstance(selector, dict) and selector_from(selector).matches(labels):
+            found.append(budget)
+    return found
+
+
+def _may_go_unhealthy(budget: Json, pod: Json) -> bool:
+    """Whether the pod, not being ready, does not count and may go without using up the budget."""
+    conditions = parts(pod, "status", "conditions")
+    if any(text(each, "type") == "Ready" and text(each, "status") == "True" for each in conditions):
+        return False
+    if text(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    healthy, wanted = (number(budget, "status", name) for name in ("currentHealthy", "desiredHealthy"))
+    return healthy >= wanted > 0
+
+
+def _check(budget: Json) -> None:
+    """Raise what an eviction is refused with; a budget that is being looked at may be asked again soon."""
+    name, status = text(budget, "metadata", "name"), part(budget, "status")
+    if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
+        raise _refused(f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS)
+    allowed = number(status, "disruptionsAllowed")
+    if allowed < 0:
+        why = "pdb disruptions allowed is negative"
+        raise forbidden("policy", "poddisruptionbudget", name, why)
+    if len(part(status, "disruptedPods")) > MAX_UNCONFIRMED_PODS:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden("policy", "poddisruptionbudget", name, why)
+    if allowed > 0:
+        return
+    condition = next((c for c in parts(status, "conditions") if text(c, "type") == "DisruptionAllowed"), {})
+    if text(condition, "reason") == "SyncFailed":
+        why = "does not allow evicting pods currently because it failed sync"
+        raise _refused(f"The disruption budget {name} {why}: {text(condition, 'message')}")
+    healthy, wanted = number(status, "currentHealthy"), number(status, "desiredHealthy")
+    raise _refused(f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+
+
+def _refused(why: str, retry_seconds: int = 0) -> StatusError:
+    return too_many_requests(_VIOLATED, retry_seconds, [{"reason": "DisruptionBudget", "message": why}])
+
+
+def _with_disruption(budget: Json, pod: str) -> Json:
+    """The budget with one disruption used up, by this pod."""
+    status = part(budget, "status")
+    allowed = number(status, "disruptionsAllowed") - 1
+    disrupted = {**part(status, "disruptedPods"), pod: now_text()}
+    changed: Json = {**status, "disruptionsAllowed": allowed, "disruptedPods": disrupted}
+    if allowed == 0:
+        changed["conditions"] = _with_condition(
+            parts(status, "conditions"),
+            {
+                "type": "DisruptionAllowed",
+                "status": "False",
+                "observedGeneration": number(status, "observedGeneration"),
+                "lastTransitionTime": now_text(),
+                "reason": "InsufficientPods",
+                "message": "",
+            },
+        )
+    return {**budget, "status": changed}
+
+
+async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
+    """Delete the pod, and before that write into its status why it goes."""
+    head = _pod(call)
+    pod = head.decoded()
+    if not options.dry_run:
+        deletion.check_preconditions(call, head, pod, options)
+        status = ensure(pod, "status")
+        status["conditions"] = _with_condition(
+            parts(status, "conditions"),
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": now_text(),
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            },
+        )
+        await call.api.put(call.served, pod)
+        if options.preconditions is not None:  # met before the write above changed the version
+            met = msgspec.structs.replace(options.preconditions, resource_version=None)
+            options = msgspec.structs.replace(options, preconditions=met)
+    await deletion.delete(call, _pod(call), options)
+
+
+def _with_condition(conditions: list[Json], wanted: Json) -> list[Json]:
+    """The conditions with this one in its place; its time stays if its status does."""
+    changed = []
+    for condition in conditions:
+        if condition.get("type") == wanted["type"]:
+            if condition.get("status") == wanted["status"]:
+                wanted = {**wanted, "lastTransitionTime": condition.get("lastTransitionTime")}
+            changed.append(wanted)
+        else:
+            changed.append(condition)
+    return changed if wanted in changed else [*changed, wanted]

@@ -1,0 +1,136 @@
+"""Keeps the status of PodDisruptionBudgets, which evictions go by (`apiserver.evictions`).
+
+A status is written at the version of the budget that was seen: an eviction that was accepted meanwhile makes
+the write a conflict, and the budget is computed again with that pod gone.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from argosy.engine.cache import Cache, Change
+from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.disruption.decide import Outcome, decide, failed
+from argosy.local.controllers.disruption.kinds import BudgetStatus, PodDisruptionBudget
+from argosy.local.controllers.disruption.scales import Scale, ScaleError, scale_of
+from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.shared import Shared
+from argosy.local.controllers.workloads import Deployment, ReplicaSet
+from argosy.local.scheduler.matching import selects
+
+RETRY_SECONDS = 5.0
+"""How soon a budget that could not be computed is tried again: nothing need change in between."""
+
+
+class DisruptionController:
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._budgets = Cache(shared.client, PodDisruptionBudget, indexes={"namespace": _namespace})
+        self._controller: Controller[Key] = Controller("disruptions", self._pass)
+        self._budgets.subscribe(self._budget_changed)
+        shared.pods.subscribe(self._pod_changed)
+        shared.replica_sets.subscribe(self._scale_changed)
+        shared.deployments.subscribe(self._scale_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._budgets.run())
+            await self._budgets.wait_synced()
+            tasks.create_task(self._controller.run())
+
+    def _budget_changed(self, change: Change[PodDisruptionBudget]) -> None:
+        if change.new is not None:
+            self._controller.enqueue(_key(change.new))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pods = [pod for pod in (change.old, change.new) if pod is not None]
+        for budget in self._budgets.by("namespace", pods[0].metadata.namespace):
+            if any(selects(budget.spec.selector, pod.metadata.labels) for pod in pods):
+                self._controller.enqueue(_key(budget))
+
+    def _scale_changed(self, change: Change[ReplicaSet] | Change[Deployment]) -> None:
+        old, new = change.old, change.new
+        if new is not None and (old is None or old.spec.replicas != new.spec.replicas):
+            for budget in self._budgets.by("namespace", new.metadata.namespace):
+                if budget.spec.needs_scale:
+                    self._controller.enqueue(_key(budget))
+
+    async def _pass(self, key: Key) -> Wake | None:
+        budget = self._budgets.get(*key)
+        if budget is None:
+            return None
+        pods = [
+            pod
+            for pod in self._shared.pods.by("namespace", key.namespace)
+            if selects(budget.spec.selector, pod.metadata.labels)
+        ]
+        now = self._shared.clock.now().replace(microsecond=0)
+        scale = Scale(0)
+        try:
+            if budget.spec.needs_scale:
+                scale = await scale_of(self._shared, pods)
+        except ScaleError as error:
+            told = f"Failed to calculate the number of expected pods: {error}"
+            self._tell_once(budget, "CalculateExpectedPodCountFailed", told)
+            await self._write(budget, failed(budget, str(error), now))
+            return Wake(after=RETRY_SECONDS)
+        outcome = decide(budget, pods, scale.replicas, now)
+        self._tell(budget, pods, scale, outcome)
+        written = await self._write(budget, outcome.status)
+        return Wake(after=outcome.recheck) if written else None
+
+    def _tell(self, budget: PodDisruptionBudget, pods: list[Pod], scale: Scale, outcome: Outcome) -> None:
+        meta = budget.metadata
+        if not pods and budget.status.observed_generation != meta.generation:
+            self._shared.events.event(budget, "Normal", "NoPods", "No matching pods found")
+        if scale.unmanaged:
+            told = (
+                f"Pods without a controller are not counted: {', '.join(scale.unmanaged[:5])}; "
+                "to count them set spec.minAvailable to an integer"
+            )
+            self._tell_once(budget, "UnmanagedPods", told)
+        for pod in outcome.overdue:
+            told = f"Pod was expected by PDB {meta.namespace}/{meta.name} to be deleted but it wasn't"
+            self._shared.events.event(pod, "Warning", "NotDeleted", told)
+
+    def _tell_once(self, budget: PodDisruptionBudget, reason: str, told: str) -> None:
+        """Tell it when the budget is first looked at, or fails for the first time."""
+        known = any(condition.reason == "SyncFailed" for condition in budget.status.conditions)
+        if budget.status.observed_generation != budget.metadata.generation and not known:
+            self._shared.events.event(budget, "Warning", reason, told)
+
+    async def _write(self, budget: PodDisruptionBudget, status: BudgetStatus) -> bool:
+        """Write the status if it is new; False if the budget has changed, and its news will be seen to."""
+        if status == budget.status:
+            return True
+        meta = budget.metadata
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": _replacing(budget.status, status),
+        }
+        try:
+            written = await self._shared.client.patch(
+                PodDisruptionBudget, meta.name, patch, meta.namespace, subresource="status"
+            )
+        except (NotFound, Conflict):
+            return False
+        self._budgets.put(written)
+        return True
+
+
+def _replacing(old: BudgetStatus, new: BudgetStatus) -> dict[str, object]:
+    """A merge patch from one status to the other."""
+    status: dict[str, object] = msgspec.to_builtins(new)
+    pods = {**dict.fromkeys(old.disrupted_pods), **new.disrupted_pods}
+    status["disruptedPods"] = pods if new.disrupted_pods else None
+    return status
+
+
+def _key(budget: PodDisruptionBudget) -> Key:
+    return Key(budget.metadata.namespace, budget.metadata.name)
+
+
+def _namespace(budget: PodDisruptionBudget) -> Iterable[str]:
+    return (budget.metadata.namespace,)

@@ -1,0 +1,75 @@
+"""How many pods the controllers of some pods want in all.
+
+ReplicaSets and Deployments are read from the caches, any other controller by its scale subresource. As in
+Kubernetes a controller without one (a Job) is an error, and so is a controller that is gone.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from argosy.engine.errors import NotFound
+from argosy.kinds.meta import OwnerReference
+from argosy.local.controllers.discovery import discover, metadata_of
+from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.shared import Shared
+
+
+class ScaleError(Exception):
+    """The scale is not known; the message says of which controller."""
+
+
+class Scale(Struct, frozen=True):
+    replicas: int
+    unmanaged: tuple[str, ...] = ()
+    """Pods without a controller, which are not counted."""
+
+
+async def scale_of(shared: Shared, pods: Iterable[Pod]) -> Scale:
+    found: dict[str, int] = {}
+    known: set[str] = set()
+    unmanaged = []
+    for pod in pods:
+        owner, namespace = pod.metadata.controller, pod.metadata.namespace
+        if owner is None:
+            unmanaged.append(pod.metadata.name)
+        elif owner.uid not in known:
+            wanted = _cached(shared, owner, namespace) or await _asked(shared, owner, namespace)
+            if wanted is None:
+                raise ScaleError(f'found no controllers for pod "{pod.metadata.name}"')
+            known.add(owner.uid)
+            found[wanted[0]] = wanted[1]
+    return Scale(sum(found.values()), tuple(unmanaged))
+
+
+def _cached(shared: Shared, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+    """The uid and the replicas of a ReplicaSet, or of the Deployment above it."""
+    if owner.kind != "ReplicaSet" or not owner.api_version.startswith("apps/"):
+        return None
+    found = shared.replica_sets.get(namespace, owner.name)
+    if found is None or found.metadata.uid != owner.uid:
+        return None
+    above = found.metadata.controller
+    if above is None or above.kind != "Deployment":
+        return owner.uid, found.spec.replicas
+    deployment = shared.deployments.get(namespace, above.name)
+    if deployment is None or deployment.metadata.uid != above.uid:
+        return None
+    return above.uid, deployment.spec.replicas
+
+
+async def _asked(shared: Shared, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+    resource = (await discover(shared.client)).find(owner.api_version, owner.kind)
+    if resource is None:
+        raise ScaleError(f'no matches for kind "{owner.kind}" in version "{owner.api_version}"')
+    kind = metadata_of(resource)
+    try:
+        scale = await shared.client.get_scale(kind, owner.name, namespace)
+    except NotFound:
+        try:
+            await shared.client.get(kind, owner.name, namespace)
+        except NotFound:
+            return None
+        name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        raise ScaleError(f"{name} does not implement the scale subresource") from None
+    return (owner.uid, scale.spec.replicas) if scale.metadata.uid == owner.uid else None

@@ -1,0 +1,116 @@
+"""How many disruptions a budget allows, from its pods and their scale."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from argosy.kinds.meta import Condition, ObjectMeta
+from argosy.local.controllers.disruption.decide import decide, failed
+from argosy.local.controllers.disruption.kinds import BudgetSpec, BudgetStatus, PodDisruptionBudget
+from argosy.local.controllers.kinds import Pod, PodStatus
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+EARLIER = NOW - timedelta(hours=1)
+
+
+def pod(name: str, *, ready: bool = True, going: bool = False) -> Pod:
+    conditions = [Condition("Ready", "True" if ready else "False")]
+    meta = ObjectMeta(name=name, deletion_timestamp=NOW if going else None)
+    return Pod(meta, status=PodStatus(phase="Running", conditions=conditions))
+
+
+def budget(
+    minimum: int | str | None = None, maximum: int | str | None = None, **disrupted: float
+) -> PodDisruptionBudget:
+    """A budget; `disrupted` are pods that were evicted so many seconds ago."""
+    times = {name: NOW - timedelta(seconds=seconds) for name, seconds in disrupted.items()}
+    return PodDisruptionBudget(
+        ObjectMeta(name="b", namespace="ns", generation=7),
+        BudgetSpec(minimum, maximum),
+        BudgetStatus(disrupted_pods=times),
+    )
+
+
+THREE = [pod("a"), pod("b"), pod("c")]
+
+
+@dataclass
+class Case:
+    budget: PodDisruptionBudget
+    pods: list[Pod]
+    want: tuple[int, int, int, int]
+    """expected pods, desired and current healthy, disruptions allowed"""
+    scale: int = 3
+    want_disrupted: tuple[str, ...] = ()
+    want_recheck: float | None = None
+    want_overdue: tuple[str, ...] = ()
+
+
+CASES = {
+    "a minimum as a number counts the pods there are": Case(budget(2), THREE, (3, 2, 3, 1), scale=99),
+    "a minimum above the healthy pods allows nothing": Case(budget(5), THREE, (3, 5, 3, 0)),
+    "a minimum in percent is rounded up and taken of the scale": Case(budget("50%"), THREE, (3, 2, 3, 1)),
+    "a maximum as a number is taken off the scale": Case(budget(None, 1), THREE, (3, 2, 3, 1)),
+    "a maximum in percent is rounded up too": Case(budget(None, "34%"), THREE, (3, 1, 3, 2)),
+    "a maximum above the scale wants nobody healthy": Case(budget(None, 9), THREE, (3, 0, 3, 3)),
+    "no maximum at all allows nothing": Case(budget(None, "0%"), THREE, (3, 3, 3, 0)),
+    "a budget without amounts allows nothing": Case(budget(), THREE, (0, 0, 3, 0)),
+    "no pods allow nothing": Case(budget(0), [], (0, 0, 0, 0)),
+    "pods without a controller have no scale, and allow nothing": Case(
+        budget(None, 1), THREE, (0, 0, 3, 0), scale=0
+    ),
+    "fewer pods than their controller wants leave less to disrupt": Case(
+        budget(None, 1), THREE[:2], (3, 2, 2, 0)
+    ),
+    "pods that are not ready or going are not healthy": Case(
+        budget(1), [pod("a"), pod("b", ready=False), pod("c", going=True)], (3, 1, 1, 0)
+    ),
+    "an evicted pod is gone at once, and is looked at again later": Case(
+        budget(1, None, a=30), THREE, (3, 1, 2, 1), want_disrupted=("a",), want_recheck=90.0
+    ),
+    "an evicted pod that is going is no longer noted": Case(
+        budget(1, None, a=30), [pod("a", going=True), pod("b")], (2, 1, 1, 0)
+    ),
+    "an evicted pod that is gone is no longer noted": Case(
+        budget(1, None, a=30), [pod("b"), pod("c")], (2, 1, 2, 1)
+    ),
+    "an evicted pod that stays for two minutes counts again": Case(
+        budget(1, None, a=121), THREE, (3, 1, 3, 2), want_overdue=("a",)
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_status_of_a_budget(case: Case) -> None:
+    outcome = decide(case.budget, case.pods, case.scale, NOW)
+    status = outcome.status
+    counts = (
+        status.expected_pods,
+        status.desired_healthy,
+        status.current_healthy,
+        status.disruptions_allowed,
+    )
+    assert counts == case.want
+    assert tuple(status.disrupted_pods) == case.want_disrupted
+    assert outcome.recheck == case.want_recheck
+    assert tuple(pod.metadata.name for pod in outcome.overdue) == case.want_overdue
+    assert status.observed_generation == 7
+    allowed = status.disruptions_allowed > 0
+    reason = "SufficientPods" if allowed else "InsufficientPods"
+    assert status.conditions == [Condition("DisruptionAllowed", str(allowed), reason, "", NOW, 7)]
+
+
+def test_a_second_look_changes_nothing() -> None:
+    first = budget(2)
+    first.status = decide(first, THREE, 3, EARLIER).status
+    assert decide(first, THREE, 3, NOW).status == first.status
+
+
+def test_a_budget_that_cannot_be_computed_allows_nothing_and_says_why() -> None:
+    given = budget(2)
+    given.status = decide(given, THREE, 3, EARLIER).status
+    status = failed(given, "no scale", NOW)
+    assert status.disruptions_allowed == 0
+    assert status.conditions == [Condition("DisruptionAllowed", "False", "SyncFailed", "no scale", NOW, 7)]
+    assert status.current_healthy == 3
