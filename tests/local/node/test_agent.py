@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from argosy.engine.errors import Gone
 from argosy.kinds.kubernetes import ConfigMap, Pod, Service
+from argosy.local.agenttoken import agent_token
 from argosy.local.node import holder, pods, report
 from argosy.testing.agents import Machine, machine
 
@@ -172,13 +173,50 @@ async def test_logs_are_served_before_the_api_server_can_be_asked_or_told_anythi
         here.start()
 
 
-def _ask_agent(here: Machine, path: str) -> bytes:
+async def test_a_service_that_names_the_agents_socket_reaches_nothing(here: Machine) -> None:
+    """Neither by the annotation of the operator's own Service, nor to exec in anybody's container."""
+    await here.run("victim", FOREVER)
+    victim = await here.phase("victim", "Running")
+    for name in ("agent", "argosy-operator"):
+        body: dict[str, object] = {
+            "metadata": {"name": name, "annotations": {"argosy.dev/unix-socket": "agent"}},
+            "spec": {"ports": [{"port": 80}]},
+        }
+        await here.client.create(Service, body, "default")
+    path = f"/exec/default/victim/main?uid={victim.metadata.uid}&command=id&stdout=true"
+    script = (
+        "import socket\n"
+        "for name in ('agent', 'argosy-operator'):\n"
+        "    with socket.create_connection((name, 80), timeout=10) as client:\n"
+        f"        client.sendall(b'GET {path} HTTP/1.1\\r\\nHost: agent\\r\\n\\r\\n')\n"
+        "        print('answer', client.recv(4096))\n"
+    )
+    await here.run(
+        "thief", 'exec python3 -c "$SCRIPT"', container={"env": [{"name": "SCRIPT", "value": script}]}
+    )
+    await here.wait("thief", lambda pod: pod.status.phase in ("Succeeded", "Failed"))
+    assert "HTTP/1.1" not in await here.logs("thief")
+
+
+async def test_the_agent_answers_only_requests_with_the_api_servers_token(here: Machine) -> None:
+    await here.run("private", "echo something")
+    uid = (await here.phase("private", "Succeeded")).metadata.uid
+    path = f"/containerLogs/default/private/main?uid={uid}"
+    assert b" 401 " in _ask_agent(here, path, token="").splitlines()[0]
+    assert b" 401 " in _ask_agent(here, path, token="guessed").splitlines()[0]
+    assert b"something" in _ask_agent(here, path)
+    assert (here.state / "agent.token").stat().st_mode & 0o777 == 0o600
+
+
+def _ask_agent(here: Machine, path: str, token: str | None = None) -> bytes:
+    token = agent_token(here.state) if token is None else token
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(here.state / "agent.sock"))
         except OSError:
             return b""
-        client.sendall(f"GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n".encode())
+        head = f"GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\nAuthorization: Bearer {token}"
+        client.sendall(f"{head}\r\n\r\n".encode())
         return client.makefile("rb").read()
 
 

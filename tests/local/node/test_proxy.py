@@ -7,8 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from argosy.kinds.labels import OPERATOR_NAMESPACE
+from argosy.kinds.meta import ObjectMeta
 from argosy.local.networking import Service
-from argosy.local.node.proxy import Listener, Proxy, listeners
+from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
+from argosy.operator.settings import NAME
 
 NO_BRIDGE = "argosy-none"
 
@@ -53,6 +56,31 @@ async def test_tcp_goes_to_an_endpoint_that_answers_and_half_closes_work() -> No
         await ask(ours.port, b"hello")
     proxy.close()
     server.close()
+
+
+SERVICES = {
+    "the API server's Service: its socket": ("default", "kubernetes", "", "apiserver.sock"),
+    "the operator's Service with its annotation: its socket": (
+        OPERATOR_NAMESPACE,
+        NAME,
+        "operator",
+        "operator.sock",
+    ),
+    "the operator's Service without annotation: its pods": (OPERATOR_NAMESPACE, NAME, "", ""),
+    "the operator's Service with another socket's name: none": (OPERATOR_NAMESPACE, NAME, "agent", ""),
+    "a Service of the operator's name in another namespace: none": ("default", NAME, "operator", ""),
+    "another Service in the operator's namespace: none": (OPERATOR_NAMESPACE, "web", "operator", ""),
+    "any Service that names the agent's socket: none": ("default", "web", "agent", ""),
+    "any Service that names the API server's socket: none": ("default", "web", "apiserver", ""),
+}
+
+
+@pytest.mark.parametrize("case", SERVICES)
+def test_only_services_of_the_control_plane_lead_to_a_socket(case: str) -> None:
+    namespace, name, annotation, want_socket = SERVICES[case]
+    annotations = {"argosy.dev/unix-socket": annotation} if annotation else {}
+    meta = ObjectMeta(name=name, namespace=namespace, annotations=annotations)
+    assert control_plane_socket(Service(metadata=meta)) == want_socket
 
 
 async def test_a_service_of_the_control_plane_leads_to_a_unix_socket(tmp_path: Path) -> None:

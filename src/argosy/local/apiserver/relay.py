@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlencode
 
+from argosy.local.agenttoken import agent_token
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.read import find
@@ -59,7 +60,9 @@ async def pod_log(call: Call) -> Response:
     stack = AsyncExitStack()
     try:
         agent = await stack.enter_async_context(_agent(call))
-        answer = await stack.enter_async_context(agent.stream("GET", path, {}, timeout=_CONNECT_SECONDS))
+        answer = await stack.enter_async_context(
+            agent.stream("GET", path, _credentials(call), timeout=_CONNECT_SECONDS)
+        )
         if answer.status != 200:
             message = (await answer.read(_LARGEST_REFUSAL)).decode(errors="replace").strip()
             if asked and answer.status == 404:  # not 404: that is a server that knows no logs by uid
@@ -129,7 +132,9 @@ async def pod_stream(call: Call) -> Upgrade:
     try:
         client = await stack.enter_async_context(_agent(call))
         offered = call.request.wire.subprotocols
-        agent = await stack.enter_async_context(client.websocket(path, {}, offered, timeout=_CONNECT_SECONDS))
+        agent = await stack.enter_async_context(
+            client.websocket(path, _credentials(call), offered, timeout=_CONNECT_SECONDS)
+        )
     except RefusedError as error:
         await stack.aclose()
         message = error.body[:_LARGEST_REFUSAL].decode(errors="replace").strip()
@@ -176,6 +181,10 @@ def _code(ended: WebSocket) -> int:
 def unreachable(pod: Json, error: Exception) -> StatusError:
     node = text(pod, "spec", "nodeName")
     return internal(f"error dialing backend of node {node}: {error}")
+
+
+def _credentials(call: Call) -> dict[str, str]:
+    return {"Authorization": f"Bearer {agent_token(call.api.state)}"}
 
 
 @asynccontextmanager

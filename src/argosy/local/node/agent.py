@@ -17,6 +17,7 @@ from argosy.engine.events import Recorder
 from argosy.engine.lines import Log
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
+from argosy.local.agenttoken import agent_token
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.node import cgroups, dns, network, server
 from argosy.local.node.addresses import Addresses
@@ -27,7 +28,7 @@ from argosy.local.node.names import hosts_file, parse_resolver, resolver_file
 from argosy.local.node.nodes import GPU, Machine, gpu_devices
 from argosy.local.node.planning import Place, hostname, plan_launch
 from argosy.local.node.pods import Pods, cgroup_of, reap
-from argosy.local.node.proxy import SOCKET_ANNOTATION, Listener, Proxy, listeners
+from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
 from argosy.local.node.services import SERVICE_LABEL, Directory
 from argosy.local.node.settings import Settings
 from argosy.local.node.volumes import VolumeError
@@ -85,8 +86,10 @@ class Agent:
         self.secrets.subscribe(self._content_changed)
         caches = (self.services, self.slices, self.config_maps, self.secrets, self.pods)
         async with asyncio.TaskGroup() as group:
-            group.create_task(server.serve(self._settings.state / "agent.sock", self, self._listening))
-            await _listened(self._settings.state / "apiserver.sock")
+            state = self._settings.state
+            socket_path, token = state / "agent.sock", agent_token(state)
+            group.create_task(server.serve(socket_path, token, self, self._listening))
+            await _listened(state / "apiserver.sock")
             for cache in caches:
                 group.create_task(cache.run())
             group.create_task(self._serve_services())
@@ -236,11 +239,8 @@ class Agent:
         service = self.services.get(listener.namespace, listener.service)
         if service is None:
             return []
-        own = service.metadata.annotations.get(SOCKET_ANNOTATION, "")
-        if (listener.namespace, listener.service) == ("default", "kubernetes"):
-            own = "apiserver"
-        if own:
-            return [self._settings.state / f"{own}.sock"] if own.isalnum() else []
+        if own := control_plane_socket(service):
+            return [self._settings.state / own]
         return [
             (backend.address, backend.ports[listener.name])
             for backend in self.directory.backends(service)

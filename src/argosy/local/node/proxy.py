@@ -13,16 +13,31 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from argosy.engine.lines import Log
-from argosy.kinds.labels import DOMAIN
+from argosy.kinds.labels import DOMAIN, OPERATOR_NAMESPACE
 from argosy.local.networking import Service
 from argosy.local.node.netlink import Netlink
 
 log = Log(__name__)
 
 SOCKET_ANNOTATION = f"{DOMAIN}/unix-socket"
+_OPERATOR_SERVICE = (OPERATOR_NAMESPACE, "argosy-operator")
 _CHUNK = 1 << 16
 _CONNECT_TIMEOUT = 3.0
 _UDP_IDLE = 30.0
+
+
+def control_plane_socket(service: Service) -> str:
+    """The Unix socket that a Service of the control plane leads to; empty for every other Service.
+
+    A socket is chosen by the Service's name, never by what the Service says: whoever may annotate a Service
+    must not reach other sockets of the state folder. The annotation tells a local operator's Service from
+    that of an operator which runs in pods.
+    """
+    meta = service.metadata
+    if (meta.namespace, meta.name) == ("default", "kubernetes"):
+        return "apiserver.sock"
+    local = meta.annotations.get(SOCKET_ANNOTATION) == "operator"
+    return "operator.sock" if local and (meta.namespace, meta.name) == _OPERATOR_SERVICE else ""
 
 
 class Listener(NamedTuple):

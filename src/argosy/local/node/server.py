@@ -1,10 +1,12 @@
 """What a kubelet serves, on a Unix socket: logs, exec and attach of our pods. The API server relays to it.
 
-A pod is asked for by name and uid. What is served is what is on disk, so that it can be before the agent has
-heard of any pod, and after a pod's object is gone.
+Only requests with the API server's token are answered: who may ask for what is decided there. A pod is asked
+for by name and uid. What is served is what is on disk, so that it can be before the agent has heard of any
+pod, and after a pod's object is gone.
 """
 
 import asyncio
+import hmac
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -59,9 +61,9 @@ class Wanted:
             self.since = timestamp(datetime.fromisoformat(asked("sinceTime")).timestamp())
 
 
-async def serve(path: Path, lookup: Lookup, listening: asyncio.Event) -> None:
+async def serve(path: Path, token: str, lookup: Lookup, listening: asyncio.Event) -> None:
     """Until cancelled; says when it can be asked."""
-    server = Server(_Handlers(lookup).answer)
+    server = Server(_Handlers(lookup, token).answer)
     try:
         await server.listen_unix(path)
         listening.set()
@@ -71,10 +73,13 @@ async def serve(path: Path, lookup: Lookup, listening: asyncio.Event) -> None:
 
 
 class _Handlers:
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: Lookup, token: str) -> None:
         self._lookup = lookup
+        self._credentials = f"Bearer {token}".encode()
 
     async def answer(self, request: Request) -> Answer:
+        if not hmac.compare_digest(request.headers.get(b"authorization", b""), self._credentials):
+            raise HttpError(401, "Unauthorized")
         match request.method, request.path.strip("/").split("/"):
             case "GET", ["healthz"]:
                 return text_response(200, "ok")

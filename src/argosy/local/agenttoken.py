@@ -1,0 +1,28 @@
+"""The secret by which the node agent knows the API server.
+
+The agent answers logs, exec and attach for every pod of the machine; who may ask for which of them is decided
+by the API server alone. Reaching the agent's socket is therefore not enough: a request must carry this token.
+"""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+FILE: Final = "agent.token"
+
+
+def agent_token(state: Path) -> str:
+    """Return the token of a state folder, made by whoever asks first."""
+    path = state / FILE
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text()
+    fresh = path.with_name(f".{FILE}.{secrets.token_hex(8)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+    with contextlib.suppress(FileExistsError):  # another process was first: its token holds
+        os.link(fresh, path)
+    fresh.unlink()
+    return path.read_text()
