@@ -248,6 +248,45 @@ def test_for_one_namespace_rights_over_jobs_end_there() -> None:
     assert places == [NAMESPACE, NAMESPACE, "team", "team"]
 
 
+OBSERVERS = "ServiceAccount ares-observer"
+
+
+def rules_of(account: str, *given: Json) -> set[tuple[str, str, str, str]]:
+    """What an account may do: namespace (empty: in all), resource, verb, and of which name (empty: any)."""
+    named = {(_name(one), _place(one)): one for one in objects(*given)}
+    found = set()
+    for binding in named.values():
+        subjects = cast("list[Json]", binding.get("subjects", []))
+        if any(f"{one['kind']} {one['name']}" == account for one in subjects):
+            bound = cast("Json", binding["roleRef"])
+            for rule in _rules(named[f"{bound['kind']} {bound['name']}", _place(binding)]):
+                found |= {
+                    (_place(binding), resource, verb, name)
+                    for resource in rule["resources"]
+                    for verb in rule["verbs"]
+                    for name in rule.get("resourceNames", [""])
+                }
+    return found
+
+
+def _rules(role: Json) -> list[dict[str, list[str]]]:
+    return cast("list[dict[str, list[str]]]", role["rules"])
+
+
+def _place(one: Json) -> str:
+    return str(cast("Json", one["metadata"]).get("namespace", ""))
+
+
+def test_observers_read_jobs_and_pods_and_their_own_secret() -> None:
+    places = ("", "team")
+    for place in places:
+        given: Json = {"observer": {"enabled": True}, "watchNamespace": place}
+        jobs = {(place, kind, verb, "") for kind in ("aresjobs", "pods") for verb in ("list", "watch")}
+        definitions = {("", "customresourcedefinitions", verb, "") for verb in ("list", "watch")}
+        secret = {(NAMESPACE, "secrets", "get", "argosy-operator-observer-trust")}
+        assert rules_of(OBSERVERS, given) == jobs | definitions | secret, place or "all namespaces"
+
+
 def test_values_are_merged_as_helm_merges_them() -> None:
     under: Json = {"a": {"b": 1, "c": [1]}, "d": 2}
     assert merged(under, {"a": {"c": [2]}, "e": 3}) == {"a": {"b": 1, "c": [2]}, "d": 2, "e": 3}

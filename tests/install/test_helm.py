@@ -21,6 +21,7 @@ VALUES: dict[str, Json] = {
     "the defaults": {},
     "one namespace, and without features": {
         "watchNamespace": "team",
+        "observer": {"enabled": True},
         "features": {"remoteStart": False, "sshKeys": False},
         "gang": {"backend": "own"},
         "crds": {"install": False},
