@@ -14,8 +14,9 @@ from argosy.engine.errors import AlreadyExists, Conflict, Gone, Invalid, NotFoun
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
+from argosy.engine.targets import accepted
 from argosy.engine.watch import WatchTimings
-from argosy.kinds.kubernetes import ConfigMap, Event, Lease, Pod, ServiceAccount
+from argosy.kinds.kubernetes import ConfigMap, Event, Lease, Pod, Secret, SecretMetadata, ServiceAccount
 from argosy.testing.eventually import eventually
 from argosy.testing.faultproxy import FaultProxy, Mischief
 from argosy.testing.lines import captured_lines
@@ -32,6 +33,16 @@ async def client(api: Server) -> AsyncIterator[Client]:
 
 def config_map(name: str, **data: str) -> dict[str, object]:
     return {"metadata": {"name": name, "labels": {"app": "engine"}}, "data": data}
+
+
+async def test_of_a_secret_that_is_asked_for_as_metadata_nothing_else_is_sent(
+    client: Client, namespace: str
+) -> None:
+    await client.create(Secret, {"metadata": {"name": "a"}, "stringData": {"key": "hidden"}}, namespace)
+    assert (await client.get(SecretMetadata, "a", namespace)).metadata.name == "a"
+    path = f"/api/v1/namespaces/{namespace}/secrets/a"
+    answer = await client.request("GET", path, headers={"Accept": accepted(SecretMetadata)})
+    assert b'"data"' not in answer
 
 
 POD: dict[str, object] = {

@@ -3,10 +3,8 @@ import socket
 import time
 from contextlib import aclosing
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from argosy.engine.client import Client, PatchType
@@ -25,9 +23,7 @@ from argosy.engine.errors import (
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.metrics import Metrics
-from argosy.kinds.kubernetes import ConfigMap, Namespace
-from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.resource import Resource
+from argosy.kinds.kubernetes import ConfigMap, Namespace, Secret, SecretMetadata
 from argosy.testing.eventually import eventually
 from argosy.testing.fakeserver import FakeServer, Fault
 from argosy.testing.faultproxy import FaultProxy, Mischief
@@ -100,18 +96,17 @@ async def test_a_kind_known_only_at_run_time_is_fetched_like_any(client: Client)
     assert [item.metadata.name for item in (await client.list(kind)).items] == ["a"]
 
 
-class Metadata(Struct):
-    resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
-
-    metadata: ObjectMeta
-
-
 async def test_kinds_of_which_only_metadata_is_read_are_asked_for_as_metadata(
     client: Client, server: FakeServer
 ) -> None:
-    await client.list(Metadata)
+    await client.list(SecretMetadata)
     assert "PartialObjectMetadataList" in server.requests[-1].headers["Accept"]
     await client.list(ConfigMap)
+    assert server.requests[-1].headers["Accept"] == "application/json"
+    await client.create(Secret, {"metadata": {"name": "a"}}, "default")
+    await client.get(SecretMetadata, "a", "default")
+    assert "as=PartialObjectMetadata;" in server.requests[-1].headers["Accept"]
+    await client.get(Secret, "a", "default")
     assert server.requests[-1].headers["Accept"] == "application/json"
 
 

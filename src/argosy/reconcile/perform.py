@@ -26,7 +26,7 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, RoleBinding, Secret, Service
+from argosy.kinds.kubernetes import Pod, RoleBinding, Secret, SecretMetadata, Service
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
 from argosy.reconcile.children import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
@@ -158,7 +158,8 @@ class Performer:
             await self.client.create(Secret, keys_body(self.workload, action), namespace)
             self.deeds.append(deed)
         except AlreadyExists:
-            return self._kept((await self.client.get(Secret, action.name, namespace)).metadata)
+            # Whose it is says its metadata; what is in it is not read.
+            return self._kept((await self.client.get(SecretMetadata, action.name, namespace)).metadata)
         return Result.DONE
 
     def _kept(self, metadata: ObjectMeta) -> Result:
