@@ -48,6 +48,8 @@ OTHER: dict[str, object] = {
     "features.remoteStart": False,
     "features.sshKeys": False,
     "concurrency": 8,
+    "connections.max": 100,
+    "connections.maxPerAddress": 10,
     "clusterDomain": "example.local",
     "log.level": "debug",
     "log.format": "text",

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.metrics import MetricWrapperBase
@@ -9,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import installed
+from argosy.operator.bounds import EndpointMetrics
 from argosy.operator.statistics import JobStatistics
 from argosy.testing.builders import run
 from argosy.testing.lines import captured_lines
@@ -16,6 +18,7 @@ from argosy.testing.scene import Scene, shown_at
 from argosy.testing.servers import free_port
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
+from argosy.wire.places import Refusal
 from argosy.workload.causes import Why
 from argosy.workload.model import Phase
 
@@ -35,6 +38,7 @@ VALUES: dict[str, set[str]] = {
     "kind": set(KINDS.split()),
     "verb": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
     "outcome": {"done", "failed"},
+    "reason": {*get_args(Refusal), "unknown-job", "webhook-busy", "too-large"},
 }
 
 
@@ -48,7 +52,7 @@ def labels_of(metric: Metric) -> set[str]:
 
 def test_every_metric_is_documented_with_its_labels_and_type() -> None:
     registry = CollectorRegistry()
-    Metrics(registry), JobStatistics(registry)
+    Metrics(registry), JobStatistics(registry), EndpointMetrics(registry)
     made = {
         (full_name(one._name, one._type), ",".join(one._labelnames), one._type)
         for one in registry._collector_to_names

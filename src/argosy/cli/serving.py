@@ -21,6 +21,8 @@ class Common(TypedDict):
     operator_namespace: str
     name: str
     endpoint: str
+    max_connections: int
+    max_connections_per_address: int
     metrics: str
     probes: str
     log_format: Literal["json", "text"]
@@ -54,6 +56,20 @@ _OPTIONS = (
         help="What the operator's lease and service are called.",
     ),
     click.option("--endpoint", default="0.0.0.0:8443", show_default=True, help="Where pods are answered."),
+    click.option(
+        "--max-connections",
+        type=click.IntRange(min=1),
+        default=5000,
+        show_default=True,
+        help="Connections to the endpoint at once.",
+    ),
+    click.option(
+        "--max-connections-per-address",
+        type=click.IntRange(min=1),
+        default=512,
+        show_default=True,
+        help="Connections to the endpoint from one address.",
+    ),
     click.option(
         "--metrics-bind-address",
         "metrics",

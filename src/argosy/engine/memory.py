@@ -6,7 +6,7 @@ hold is then taken out of its sight. What was in a circle at that moment and is 
 found: once an hour everything is looked through after all.
 """
 
-import asyncio
+import asyncio.sslproto
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +60,15 @@ def give_back_large_blocks() -> bool:
     return mallopt is not None and bool(mallopt(_MMAP_THRESHOLD, LARGE))
 
 
+def use_small_tls_buffers() -> None:
+    """Have asyncio's TLS connections keep a small buffer each; once, as a process starts.
+
+    Its default of 256 KiB is made for a few connections that carry much. uvloop has its own, which cost
+    nothing until they are used.
+    """
+    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER
+
+
 def _give_back() -> None:
     trim = getattr(_libc(), "malloc_trim", None)
     if trim is not None:
@@ -79,6 +88,9 @@ THRESHOLDS = (50_000, 20, 100)
 
 LARGE = 128 * 1024
 """Bytes of a block that goes back by itself: where glibc begins."""
+
+TLS_BUFFER = 16 * 1024
+"""Bytes of a connection's buffer: as large as a TLS record, so that bulk transfers hardly notice."""
 
 _MMAP_THRESHOLD = -3
 """M_MMAP_THRESHOLD in glibc's malloc.h."""

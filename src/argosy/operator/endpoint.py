@@ -15,6 +15,7 @@ import msgspec
 
 from argosy.kinds.quantity import parse_duration
 from argosy.operator import webhooks
+from argosy.operator.bounds import OnRefused
 from argosy.operator.observer import Observer
 from argosy.operator.readings import (
     NEWS,
@@ -43,15 +44,18 @@ class Endpoint:
         *,
         tokens: bool = True,
         reviews: Mapping[str, webhooks.Answer] | None = None,
+        on_refused: OnRefused = lambda _reason: None,
     ) -> None:
+        self._on_refused = on_refused
         self.reviews = reviews or {}
         """What admission webhooks answer, by path."""
-        self.observer = Observer(readings, trust, not_ready, tokens=tokens)
+        self.observer = Observer(readings, trust, not_ready, tokens=tokens, on_refused=on_refused)
         self.readings = readings
         self.trust = trust
         self.not_ready = not_ready
 
     async def answer(self, request: Request) -> Response:
+        """Answer a request. A refusal ends the connection, so that nobody keeps one without a token."""
         try:
             if request.method == "POST" and (decide := self.reviews.get(request.path)):
                 return await webhooks.answer(request, decide)
@@ -66,6 +70,7 @@ class Endpoint:
         except HttpError as refusal:
             return _refusal(refusal.status, str(refusal))
         except TooManyWaitsError as busy:
+            self._on_refused("unknown-job")
             return _refusal(503, str(busy))
 
     async def _role_answer(self, request: Request, namespace: str, name: str, role: str) -> Response:
@@ -140,6 +145,7 @@ def host_list(hosts: Sequence[Host], form: str) -> str:
 def server_tls(trust: Trust) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.num_tickets = 0  # helpers open each connection anew and would not use them
     load_certificate(context, trust)
     return context
 
@@ -159,7 +165,7 @@ def load_certificate(context: ssl.SSLContext, trust: Trust) -> None:
 
 
 def _refusal(status: int, message: str) -> Response:
-    return Response(msgspec.json.encode({"message": message}), status)
+    return Response(msgspec.json.encode({"message": message}), status, close=True)
 
 
 def _phase(request: Request) -> Phase:

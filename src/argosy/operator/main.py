@@ -20,11 +20,18 @@ from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
 from argosy.engine.lines import Log, write_lines
-from argosy.engine.memory import give_back_large_blocks
+from argosy.engine.memory import give_back_large_blocks, use_small_tls_buffers
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
 from argosy.operator import webhooks
+from argosy.operator.bounds import (
+    PROBE_CONNECTIONS,
+    REQUEST_LIMITS,
+    EndpointMetrics,
+    OnRefused,
+    endpoint_connections,
+)
 from argosy.operator.checks import live_checks, ready_checks
 from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make
 from argosy.operator.endpoint import Endpoint
@@ -37,6 +44,7 @@ from argosy.operator.whereabouts import Whereabouts
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.site import Site
 from argosy.wire.messages import Handler
+from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
 
 log = Log(__name__)
@@ -53,6 +61,7 @@ async def run(settings: Settings) -> None:
     """The whole life of an operator process; SIGTERM and SIGINT end it in order."""
     write_lines(settings.log_format, settings.log_level)
     give_back_large_blocks()
+    use_small_tls_buffers()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -234,6 +243,7 @@ def _site(settings: Settings, credentials: Credentials, whereabouts: Whereabouts
 async def _listening(
     settings: Settings, serving: Serving, leader: Leader | None, credentials: Credentials, metrics: Metrics
 ) -> AsyncIterator[None]:
+    counted = EndpointMetrics(metrics.registry)
     async with AsyncExitStack() as stack:
         answers = Endpoint(
             serving.readings,
@@ -241,8 +251,11 @@ async def _listening(
             serving.not_ready,
             tokens=settings.observer_tokens,
             reviews=webhooks.ARES if settings.webhooks else None,
+            on_refused=counted.refused,
         )
-        endpoint = await stack.enter_async_context(_serving(answers.answer))
+        bounds = endpoint_connections(settings.max_connections, settings.max_connections_per_address)
+        endpoint = await stack.enter_async_context(_serving(answers.answer, bounds, counted.refused))
+        counted.connections.set_function(lambda: endpoint.connections)
         if settings.endpoint_socket is not None:
             await endpoint.listen_unix(settings.endpoint_socket, credentials.tls)
         elif settings.endpoint:
@@ -256,7 +269,7 @@ async def _listening(
                 live_checks(serving, leader) if probed else (),
                 ready_checks(serving, leader) if probed else (),
             )
-            health = await stack.enter_async_context(_serving(health_handler(shown)))
+            health = await stack.enter_async_context(_serving(health_handler(shown), PROBE_CONNECTIONS))
             await health.listen_tcp(*_address(address))
         try:
             yield
@@ -270,8 +283,10 @@ def _address(text: str) -> tuple[str | None, int]:
 
 
 @asynccontextmanager
-async def _serving(handler: Handler) -> AsyncIterator[Server]:
-    server = Server(handler)
+async def _serving(
+    handler: Handler, bounds: ConnectionLimits, on_refused: OnRefused = lambda _reason: None
+) -> AsyncIterator[Server]:
+    server = Server(handler, limits=REQUEST_LIMITS, bounds=bounds, on_refused=on_refused)
     try:
         yield server
     finally:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from argosy.engine.lines import Log
 from argosy.kinds.aresjob import AresJob
+from argosy.operator.bounds import OnRefused
 from argosy.operator.readings import NEWS, JobReading, Readings, TooManyWaitsError, index_of
 from argosy.operator.trust import TokenVerifier
 from argosy.wire.messages import Request, Response
@@ -69,8 +70,15 @@ class _Told(Struct, frozen=True):
 
 class Observer:
     def __init__(
-        self, readings: Readings, trust: TokenVerifier, not_ready: Callable[[], str], *, tokens: bool = True
+        self,
+        readings: Readings,
+        trust: TokenVerifier,
+        not_ready: Callable[[], str],
+        *,
+        tokens: bool = True,
+        on_refused: OnRefused = lambda _reason: None,
     ) -> None:
+        self._on_refused = on_refused
         self.readings = readings
         self.trust = trust
         self.not_ready = not_ready
@@ -86,6 +94,7 @@ class Observer:
                 case "GET", ["keys", key]:
                     return await self._job_answer(request, key)
         except TooManyWaitsError as busy:
+            self._on_refused("unknown-job")
             return _error(500, str(busy))
         except Exception:  # told in the words of this API; who asks will ask again
             log.exception("a question was not answered", path=request.path)
@@ -154,7 +163,9 @@ def shown(record: Record) -> str:
 
 def _error(status: int, message: str) -> Response:
     code, word = _ERRORS[status]
-    return Response(msgspec.json.encode({"code": code, "message": word, "error": message}), status)
+    return Response(
+        msgspec.json.encode({"code": code, "message": word, "error": message}), status, close=True
+    )
 
 
 def _seconds(request: Request) -> float:

@@ -73,6 +73,12 @@ class Settings:
     """Host and port where the endpoint is served in plain HTTP too, for clients of the original; empty:
     nowhere."""
 
+    max_connections: int = 5000
+    """Connections to the endpoint at once. A pod that waits for a role has one."""
+
+    max_connections_per_address: int = 512
+    """Those of one address. Behind a node that rewrites addresses (SNAT) all its pods share one."""
+
     advertise_url: str = ""
     """Under which URL pods reach the endpoint; that of the Service if empty."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from httptools import HttpRequestParser
 
 from argosy.wire.messages import Headers, HttpError, Request
+from argosy.wire.room import SIZE
 from argosy.wire.websocket import VERSION
 
 _ONCE = (b"host", b"content-length", b"transfer-encoding", b"sec-websocket-key")
@@ -23,6 +24,13 @@ class Limits:
     head_seconds: float = 10.0
     body_seconds: float = 60.0
     idle_seconds: float = 600.0
+    read_bytes: int = SIZE
+    """Bytes that are read, and parsed, of one connection before others get their turn."""
+    unread_bytes: int = 1 << 16
+    """Bytes of a body that wait here until its handler asks for it."""
+    max_pipelined: int | None = None
+    """Requests that may wait while another is answered; more are refused. Without it the client has to wait
+    with what was not read yet."""
 
 
 def read_head(parser: HttpRequestParser, url: bytes, headers: Headers, limits: Limits) -> Request:

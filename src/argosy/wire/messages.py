@@ -158,7 +158,7 @@ class Request:
 class Response:
     """An answer: all of it, or a stream that is sent until it ends or the client goes."""
 
-    __slots__ = ("body", "content_type", "headers", "status")
+    __slots__ = ("body", "close", "content_type", "headers", "status")
 
     def __init__(
         self,
@@ -166,11 +166,15 @@ class Response:
         status: int = 200,
         content_type: bytes = JSON,
         headers: Headers | None = None,
+        *,
+        close: bool = False,
     ) -> None:
         self.body = body
         self.status = status
         self.content_type = content_type
         self.headers: Headers = [] if headers is None else headers
+        self.close = close
+        """Whether the connection ends with this answer."""
 
 
 class Upgrade:

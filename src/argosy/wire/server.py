@@ -13,12 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from argosy.wire.heads import Limits
+from argosy.wire.listener import BACKLOG, HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Listener, tcp_sockets
 from argosy.wire.messages import Handler, Response, refusal
+from argosy.wire.places import ConnectionLimits, Places, Refusal
 from argosy.wire.session import Service, Session
 
-_BACKLOG = 1024
-_HANDSHAKE_SECONDS = 10.0
-_SHUTDOWN_SECONDS = 2.0
 _LOOK_SECONDS = 0.005
 
 
@@ -31,24 +30,32 @@ class Server:
         *,
         limits: Limits | None = None,
         refusal: Callable[[int, str], Response] = refusal,
+        bounds: ConnectionLimits | None = None,
+        on_refused: Callable[[Refusal], None] = lambda _why: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits or Limits()
         self._sessions: set[Session] = set()
         self._service = Service(handler, refusal, self._limits, self._loop, self._sessions)
-        self._listeners: list[asyncio.Server] = []
+        self._places = Places(bounds, on_refused) if bounds is not None else None
+        self._listeners: list[asyncio.Server | Listener] = []
         self._sweeping = self._loop.call_later(self._limits.head_seconds / 4, self._sweep)
 
     async def listen_tcp(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> int:
         """On one address, or on all of the machine's; the port, which is chosen if 0 is given."""
+        if self._places is not None:
+            sockets = await tcp_sockets(host, port)
+            self._listeners += [Listener(each, self._places, self._session, tls) for each in sockets]
+            chosen: int = sockets[0].getsockname()[1]
+            return chosen
         listener = await self._loop.create_server(
             self._session,
             host,
             port,
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
             ssl=tls,
-            ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS if tls else None,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS if tls else None,
         )
         self._listeners.append(listener)
         bound: int = listener.sockets[0].getsockname()[1]
@@ -56,19 +63,23 @@ class Server:
 
     async def listen_unix(self, path: Path, tls: ssl.SSLContext | None = None) -> None:
         """On a socket file that nobody else may open; one left behind by a process that was killed goes."""
+        if self._places is not None:
+            self._listeners.append(Listener(_bound(path), self._places, self._session, tls))
+            return
         listener = await self._loop.create_unix_server(
             self._session,
             sock=_bound(path),
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
             ssl=tls,
-            ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS if tls else None,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS if tls else None,
         )
         self._listeners.append(listener)
 
     @property
     def connections(self) -> int:
-        return len(self._sessions)
+        """Open connections, with those whose handshake has not ended where they are bounded."""
+        return self._places.taken if self._places is not None else len(self._sessions)
 
     async def close(self, grace: float) -> None:
         """Listen no more; let answers under way be finished for so many seconds; then cut what is left."""
@@ -90,8 +101,8 @@ class Server:
         while any(each.unsent for each in self._sessions) and self._loop.time() < until:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _session(self) -> Session:
-        return Session(self._service)
+    def _session(self, when_lost: Callable[[], None] | None = None) -> Session:
+        return Session(self._service, when_lost)
 
     def _sweep(self) -> None:
         """Look for clients that took too long: cheaper than a timer for each, and as good."""
@@ -109,4 +120,6 @@ def _bound(path: Path) -> socket.socket:
         listener.bind(str(path))
     finally:
         os.umask(before)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
     return listener

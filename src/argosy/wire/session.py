@@ -19,6 +19,7 @@ from typing import cast
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
 from argosy.wire.heads import Limits, read_head
+from argosy.wire.listener import BoundedProtocol
 from argosy.wire.messages import (
     Answer,
     DisconnectedError,
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _JOINED = 1 << 16  # up to this size it is cheaper to copy a body behind its head than to write twice
-_UNASKED = 1 << 16  # bytes of a body that wait here until its handler asks for it
 _PIPELINED = 16  # requests that wait here while another is answered
 _FRAMING = 1 << 16  # bytes around the chunks of a body, beside some for each byte of it
 _FRAMING_EACH = 16
@@ -60,11 +60,13 @@ class Service:
     sessions: "set[Session]"
 
 
-class Session(RoomyProtocol):
+class Session(RoomyProtocol, BoundedProtocol):
     """Made for each connection; `deadline` is when the server loses its patience, by the loop's clock."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, when_lost: Callable[[], None] | None = None) -> None:
         super().__init__()
+        self._room = self._room[: service.limits.read_bytes]
+        self._when_lost = when_lost
         self.deadline = inf
         self.task: asyncio.Task[None] | None = None
         self._service = service
@@ -98,7 +100,7 @@ class Session(RoomyProtocol):
         self._patient_for(self._service.limits.head_seconds)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._service.sessions.discard(self)
+        self._gone()
         self._deaf = True
         self._waiting.clear()
         if self._receiving is not None:
@@ -195,6 +197,9 @@ class Session(RoomyProtocol):
             self._continue = b"expect" in fields
             request.expect(int(fields.get(b"content-length", 0)), self._ask)
         self._in_head = False
+        most = self._service.limits.max_pipelined
+        if most is not None and len(self._waiting) > most:
+            raise HttpError(429, f"more than {most} requests wait for the answer to another")
         self._receiving = request
         self._waiting.append(request)
         if len(self._waiting) >= _PIPELINED:
@@ -203,7 +208,7 @@ class Session(RoomyProtocol):
     def on_body(self, body: bytes) -> None:
         assert self._receiving is not None
         self._framing -= len(body) * _FRAMING_EACH
-        if self._receiving.feed(body) > _UNASKED:
+        if self._receiving.feed(body) > self._service.limits.unread_bytes:
             self._pause()
 
     def on_message_complete(self) -> None:
@@ -285,6 +290,8 @@ class Session(RoomyProtocol):
         if not request.complete:
             self._patient_for(self._service.limits.body_seconds)
         answer = await self._handled(request)
+        if isinstance(answer, Response) and answer.close:
+            self._ending = True
         if not request.complete:
             await self._rest_of(request)
         if isinstance(answer, Upgrade):
@@ -315,9 +322,10 @@ class Session(RoomyProtocol):
 
     async def _rest_of(self, request: Request) -> None:
         """A body that nobody wanted: a short one is read, so that the connection can go on."""
-        if not self._continue and 0 < request.declared <= _UNASKED:
+        short = self._service.limits.unread_bytes
+        if not self._continue and 0 < request.declared <= short:
             with suppress(TooLargeError, DisconnectedError):
-                await request.body(_UNASKED)
+                await request.body(short)
         if not request.complete:
             self._deaf = True
             self._resume()
@@ -390,7 +398,12 @@ class Session(RoomyProtocol):
             await socket.close(code)
 
     def _websocket_lost(self) -> None:
+        self._gone()
+
+    def _gone(self) -> None:
         self._service.sessions.discard(self)
+        if self._when_lost is not None:
+            self._when_lost()
 
     def _closes(self, request: Request) -> bool:
         return self._ending or not (request.keep_alive and request.complete)

@@ -1,0 +1,74 @@
+"""Bounds on what anybody in the cluster can make the operator hold: connections, heads, bodies, time.
+
+The endpoint, the probes and the metrics share the process with the election and the reconcilers, and every
+pod of the cluster may connect. What is refused is counted, by a handful of reasons.
+"""
+
+import resource
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from argosy.engine.lines import Log
+from argosy.wire.heads import Limits
+from argosy.wire.places import ConnectionLimits, Refusal
+
+log = Log(__name__)
+
+KIB: Final = 1024
+
+REQUEST_LIMITS: Final = Limits(
+    head_bytes=8 * KIB,
+    head_lines=64,
+    head_seconds=10.0,
+    body_seconds=10.0,
+    idle_seconds=30.0,
+    read_bytes=16 * KIB,
+    unread_bytes=4 * KIB,
+    max_pipelined=4,
+)
+PROBE_CONNECTIONS: Final = ConnectionLimits(total=256, per_address=64)
+"""Of the kubelet and of those who read metrics."""
+
+RESERVED_FILES: Final = 512
+"""Open files that are not connections to the endpoint."""
+
+Reason: TypeAlias = Refusal | Literal["unknown-job", "webhook-busy", "too-large"]
+OnRefused: TypeAlias = Callable[[Reason], None]
+
+
+class EndpointMetrics:
+    """What the endpoint refuses, and how many connections it has."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._refused = Counter(
+            "argosy_endpoint_refused_total",
+            "Connections and requests that the endpoint refused or gave up, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.connections = Gauge(
+            "argosy_endpoint_connections", "Connections that the endpoint has open.", registry=registry
+        )
+
+    def refused(self, reason: Reason) -> None:
+        self._refused.labels(reason).inc()
+
+
+def endpoint_connections(total: int, per_address: int) -> ConnectionLimits:
+    """Return the bounds of the endpoint, lowered to what the limit of open files allows."""
+    possible = _raise_open_files(total + RESERVED_FILES) - RESERVED_FILES
+    if possible < total:
+        log.warning("fewer connections than configured fit the limit of open files", connections=possible)
+    return ConnectionLimits(total=max(1, min(total, possible)), per_address=per_address)
+
+
+def _raise_open_files(wanted: int) -> int:
+    """Raise this process's limit of open files as far as it may go, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    return raised
