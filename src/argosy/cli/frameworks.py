@@ -15,8 +15,8 @@ from argosy.cli.session import kubeconfig_path
 from argosy.cli.text import columns
 
 if TYPE_CHECKING:
+    from argosy.conformance.kit import Finding
     from argosy.frameworks.base import Framework, Sample
-    from argosy.testing.frameworkkit import Finding
 
 
 @click.command()
@@ -52,9 +52,9 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
     With --live, in a namespace of its own, and with pods of the image in ARGOSY_TEST_IMAGE, which needs a
     shell and python3 (default: local, as of the local control plane).
     """
+    from argosy.conformance.kit import findings
+    from argosy.conformance.samples import samples_of
     from argosy.frameworks.registry import entries
-    from argosy.testing.frameworkkit import findings
-    from argosy.testing.samples import samples_of
 
     entry = next((entry for entry in entries() if entry.name == name), None)
     if entry is None:
@@ -84,23 +84,26 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
 def _live(
     framework: "Framework", samples: "tuple[Sample, ...]", kubeconfig: str | None
 ) -> "Iterator[Finding]":
-    """The same samples as real runs, one after the other."""
-    from argosy.testing.frameworkkit import Finding
-    from argosy.testing.grounds import ClusterGround
-    from argosy.testing.livekit import SENTENCE, check_live
-    from argosy.testing.tenants import tenant
+    """Run the same samples in the cluster, one after the other."""
+    from argosy.conformance.contract import NonConformance
+    from argosy.conformance.kit import Finding
+    from argosy.conformance.live import LIVE_CHECK, check_live
+    from argosy.conformance.namespace import temporary_namespace
 
     path = kubeconfig_path(kubeconfig) or Path(os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
     if not path.exists():
         raise click.ClickException(f"there is no {path}; `argosy up` starts a control plane here")
-    with tenant(ClusterGround(path), f"conformance-{secrets.token_hex(3)}") as user:
-        for sample in samples:
-            problem = ""
-            try:
-                check_live(user, framework, sample)
-            except AssertionError as error:
-                problem = str(error)
-            yield Finding(SENTENCE, sample.title, problem)
+    try:
+        with temporary_namespace(path, f"conformance-{secrets.token_hex(3)}") as namespace:
+            for sample in samples:
+                problem = ""
+                try:
+                    check_live(namespace, framework, sample)
+                except NonConformance as error:
+                    problem = str(error)
+                yield Finding(LIVE_CHECK, sample.title, problem)
+    except (NonConformance, FileNotFoundError) as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _options(entry: object) -> list[str]:

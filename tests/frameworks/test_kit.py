@@ -7,12 +7,12 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.conformance.kit import CHECKS, findings
+from argosy.conformance.samples import BUILT_IN, samples_of
 from argosy.frameworks.base import Injection, Sample
 from argosy.frameworks.jax import Jax
 from argosy.frameworks.mpi import Mpi
 from argosy.frameworks.registry import OURS, installed
-from argosy.testing.frameworkkit import CHECKS, findings
-from argosy.testing.samples import BUILT_IN, samples_of
 from argosy.workload.model import Elastic, Problem, Resize, Role, Rules, Workload
 
 SAMPLE = BUILT_IN["jax"][0]

@@ -7,21 +7,24 @@ a sentence that holds for every sample, or else the problems that were found.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from argosy.conformance.contract import NonConformance, check_framework
 from argosy.frameworks.base import Framework, Injection, Ranking, Sample
 from argosy.frameworks.options import option_problems
-from argosy.testing.frameworks import check_framework
-from argosy.testing.workloads import NOW, pod, role, seen, workload
 from argosy.workload import phases
-from argosy.workload.model import Elastic, Phase, Resize, Workload
+from argosy.workload.model import Elastic, Phase, Resize, Role, Workload
+from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 _NO_OPTION_IS_LIKE_THIS = ({"no": "such"}, ["no such"])
+_TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
+_NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Finding(Struct, frozen=True):
@@ -48,11 +51,21 @@ class Case(Struct, frozen=True):
 
     def sized(self, changes: Mapping[str, int]) -> Workload:
         """The sample as a workload with the framework's defaults and rules, some of its roles resized."""
-        roles = [
-            role(name, changes.get(name, size), policy=None, elastic=self._elastic(name))
+        roles = {
+            name: Role(name, changes.get(name, size), _TEMPLATE, elastic=self._elastic(name))
             for name, size in self.sample.roles.items()
-        ]
-        plain = replace(workload(*roles), framework=self.framework.name, options=self.sample.options)
+        }
+        plain = Workload(
+            kind="TrainingRun",
+            api_version="argosy.dev/v1alpha1",
+            namespace="ns",
+            name="job",
+            uid="job-uid",
+            generation=1,
+            framework=self.framework.name,
+            roles=roles,
+            options=self.sample.options,
+        )
         complete = self.framework.defaults(plain)
         return replace(complete, rules=self.framework.rules(complete))
 
@@ -89,7 +102,7 @@ def findings(framework: Framework, samples: tuple[Sample, ...]) -> Iterator[Find
 def _accepted(case: Case) -> Iterator[str]:
     try:
         check_framework(case.framework, case.job)
-    except AssertionError as error:
+    except NonConformance as error:
         yield str(error)
 
 
@@ -215,13 +228,21 @@ def _deduced(case: Case) -> Iterator[str]:
 
 def _ending(job: Workload, outcomes: Mapping[str, str]) -> Phase | None:
     """How a job ends some of whose roles have ended so, while the others run."""
-    pods = [
-        pod(index, outcomes.get(name, "Running"), role=name)
+    pods = tuple(
+        ObservedPod(
+            name=f"job-{name}-{index}",
+            uid=f"{name}-{index}",
+            role=name,
+            index=index,
+            phase=outcomes.get(name, "Running"),
+            created=_NOW,
+        )
         for name, one in job.roles.items()
         for index in range(one.replicas)
-    ]
+    )
     roles = {name: RoleRecord(phase=Phase.RUNNING, size=one.replicas) for name, one in job.roles.items()}
-    record = phases.judged(job, Record(phase=Phase.RUNNING, attempt=1, roles=roles), seen(*pods), NOW)
+    before = Record(phase=Phase.RUNNING, attempt=1, roles=roles)
+    record = phases.judged(job, before, Observed(pods=pods), _NOW)
     found = phases.ending(job, record)
     return found.phase if found else None
 

@@ -1,0 +1,108 @@
+"""The wheel as a user gets it: installed by pip in an empty environment, with only what its lock names.
+
+Everything here runs in that environment, which has no development packages and does not see the clone.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from argosy.testing import commands
+from argosy.testing.commands import REPOSITORY
+from argosy.testing.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+LOCK = REPOSITORY / "requirements-image.lock"
+OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreachable|ProxyError")
+IMPORT_ALL = """
+import importlib, pkgutil, sys, argosy
+names = [module.name for module in pkgutil.walk_packages(argosy.__path__, "argosy.")]
+for name in names:
+    if not name.endswith(".__main__"):
+        importlib.import_module(name)
+print(len(names))
+"""
+LIST_COMMANDS = """
+import importlib, click
+from argosy.cli.main import COMMANDS
+
+def walk(words, command):
+    print(*words)
+    for name in getattr(command, "commands", ()):
+        walk((*words, name), command.commands[name])
+
+for name, (place, _) in COMMANDS.items():
+    module, attribute = place.split(":")
+    walk((name,), getattr(importlib.import_module(module), attribute))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    commands.run(command, commands.environment(), timeout=120)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a fresh environment with the wheel and its locked dependencies."""
+    prefix = tmp_path_factory.mktemp("user") / "venv"
+    made = prefix / "bin" / "python"
+    commands.run((sys.executable, "-m", "venv", str(prefix)), commands.environment(), timeout=120)
+    install = (str(made), "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    locked = (*install, "--require-hashes", "--only-binary=:all:", "-r", str(LOCK))
+    done = commands.run(locked, commands.environment(), code=None, timeout=240)
+    if done.returncode != 0 and OFFLINE.search(done.stderr) and os.environ.get("ARGOSY_REQUIRE_ALL") != "1":
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+    commands.run((*install, "--no-index", str(wheel)), commands.environment(), timeout=120)
+    return made
+
+
+def run(python: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the environment's Python, isolated from the clone and from the user's own packages."""
+    return commands.run((str(python), "-I", *words), commands.environment(), code=code, timeout=120)
+
+
+def test_the_wheel_holds_no_test_code(wheel: Path) -> None:
+    names = ZipFile(wheel).namelist()
+    assert "argosy/conformance/kit.py" in names
+    assert [name for name in names if "testing" in name or "test_" in name] == []
+
+
+def test_every_shipped_module_can_be_imported(python: Path, wheel: Path) -> None:
+    shipped = [name for name in ZipFile(wheel).namelist() if name.endswith(".py")]
+    found = int(run(python, "-c", IMPORT_ALL).stdout)
+    assert found == len(shipped) - 1, "all but the package itself"
+
+
+def test_every_command_and_subcommand_answers_help(python: Path) -> None:
+    listed = [line.split() for line in run(python, "-c", LIST_COMMANDS).stdout.splitlines()]
+    assert ["conformance", "framework"] in listed
+    for words in listed:
+        assert "Usage" in run(python, "-m", "argosy", *words, "--help").stdout, words
+
+
+@pytest.fixture
+def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlane]:
+    """A control plane started by the installed command."""
+    monkeypatch.setattr("argosy.testing.controlplane.ARGOSY", python.with_name("argosy"))
+    running = ControlPlane.up("--nodes", "2")
+    yield running
+    running.down()
+
+
+def test_live_conformance_runs_from_the_wheel(plane: ControlPlane) -> None:
+    said = plane.argosy("conformance", "framework", "jax", "--live", timeout=240).stdout.splitlines()
+    wanted = "ok    workers: pods find each other, come back the same, and the run ends well"
+    assert said[-2:] == [wanted, "jax conforms"]
