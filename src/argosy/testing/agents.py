@@ -17,7 +17,7 @@ import msgspec
 from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, ApiError, NotFound
 from argosy.engine.kubeconfig import Connection
-from argosy.kinds.kubernetes import Namespace, Node, Pod, ServiceAccount
+from argosy.kinds.kubernetes import Event, Namespace, Node, Pod, ServiceAccount
 from argosy.local.apiserver.kubeconfig import write_kubeconfig
 from argosy.testing.servers import ADMIN, local_apiserver
 
@@ -91,6 +91,16 @@ class Machine:
                 return
             await asyncio.sleep(0.02)
         raise TimeoutError(f"{name} is still there")
+
+    async def event(self, name: str, reason: str, seconds: float = 20.0) -> Event:
+        """Wait for an Event about a pod, and give it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for event in (await self.client.list(Event, "default")).items:
+                if (event.involved_object.name, event.reason) == (name, reason):
+                    return event
+            await asyncio.sleep(0.05)
+        raise TimeoutError(f"no {reason} about {name}")
 
     async def logs(self, name: str) -> str:
         pieces = [piece async for piece in self.client.logs(name, "default")]

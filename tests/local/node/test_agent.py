@@ -173,6 +173,54 @@ async def test_logs_are_served_before_the_api_server_can_be_asked_or_told_anythi
         here.start()
 
 
+async def test_a_volume_of_an_unsupported_type_holds_the_pod_and_is_named(here: Machine) -> None:
+    await here.run(
+        "remote",
+        "touch /data/checkpoint",
+        container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+        volumes=[{"name": "data", "nfs": {"server": "files", "path": "/"}}],
+    )
+    event = await here.event("remote", "FailedMount")
+    assert event.message.startswith(
+        'volume "data": nfs is not supported on this node; supported are configMap'
+    )
+    pod = await here.wait("remote", lambda pod: pod.status.container_statuses)
+    waiting = pod.status.container_statuses[0].state.waiting
+    assert (pod.status.phase, waiting and waiting.reason) == ("Pending", "ContainerCreating")
+    await here.client.delete(Pod, "remote", "default")
+    await here.gone("remote")
+
+
+async def test_a_pod_with_a_forbidden_kernel_parameter_fails(here: Machine) -> None:
+    sysctls = [{"name": "kernel.msgmax", "value": "65536"}]
+    await here.run("tuned", "exit 0", securityContext={"sysctls": sysctls})
+    pod = await here.phase("tuned", "Failed")
+    assert pod.status.reason == "SysctlForbidden"
+    assert pod.status.message == 'Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted'
+    await here.client.delete(Pod, "tuned", "default")
+    await here.gone("tuned")
+
+
+async def test_mount_paths_cannot_name_the_host_while_a_container_is_made(
+    here: Machine, tmp_path: Path
+) -> None:
+    """The host is reached under a name that nobody can know, whatever folder a pod mounts something on."""
+    names = [f"/.argosy-host{tmp_path}/made", "/.argosy-host/etc/argosy-made"]
+    mounts = [{"name": "v", "mountPath": name} for name in names]
+    await here.run(
+        "climber",
+        "exit 0",
+        container={"volumeMounts": mounts, "terminationMessagePath": f"/.argosy-host{tmp_path}/message"},
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    await here.phase("climber", "Succeeded")
+    assert _made_on_the_host(tmp_path) == []
+
+
+def _made_on_the_host(folder: Path) -> list[Path]:
+    return [*folder.iterdir(), *Path("/etc").glob("argosy-made*")]
+
+
 async def test_a_service_that_names_the_agents_socket_reaches_nothing(here: Machine) -> None:
     """Neither by the annotation of the operator's own Service, nor to exec in anybody's container."""
     await here.run("victim", FOREVER)

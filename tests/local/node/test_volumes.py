@@ -92,6 +92,33 @@ def test_files_are_replaced_as_a_whole(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"..data", "..three", "c"}
 
 
+PATHS_OUT = {
+    "a path to the folder above": "../x",
+    "a path that climbs later": "a/../../x",
+    "an absolute path": "/etc/x",
+    "a path into the folders of the volume itself": "..data/x",
+    "no path at all": ".",
+}
+
+
+@pytest.mark.parametrize("sentence", PATHS_OUT)
+def test_no_file_is_written_when_one_path_leads_out_of_the_volume(sentence: str, tmp_path: Path) -> None:
+    folder = tmp_path / "pod" / "v"
+    with pytest.raises(VolumeError, match="must be relative"):
+        write_content(folder, {"good": (b"1", 0o644), PATHS_OUT[sentence]: (b"2", 0o644)}, "one")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_link_in_a_volume_makes_no_folder_outside_of_it(tmp_path: Path) -> None:
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    for folder in (volume, outside):
+        folder.mkdir()
+    (volume / "link").symlink_to(outside)
+    with pytest.raises(VolumeError, match="leads out of the volume"):
+        mount_source(VolumeMount(name="v", mount_path="/x", sub_path="link/made"), volume, {})
+    assert list(outside.iterdir()) == []
+
+
 def test_a_sub_path_is_made_and_may_not_leave_the_volume(tmp_path: Path) -> None:
     mount = VolumeMount(name="v", mount_path="/x", sub_path_expr="$(NAME)/logs")
     assert mount_source(mount, tmp_path, {"NAME": "p"}) == str(tmp_path / "p" / "logs")

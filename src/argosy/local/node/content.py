@@ -20,7 +20,14 @@ from argosy.local import furnishings
 from argosy.local.networking import Service
 from argosy.local.node.environment import Sources
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
-from argosy.local.node.volumes import Token, content_of, has_content, tokens_of, write_content
+from argosy.local.node.volumes import (
+    Token,
+    content_of,
+    has_content,
+    path_component,
+    tokens_of,
+    write_content,
+)
 
 _LOOK_AGAIN = 3600.0
 
@@ -94,8 +101,8 @@ class Content:
             renew_at = min(renew_at, issued.renew_at)
         stamp = datetime.now(UTC).strftime("%Y_%m_%d_%H_%M_%S.%f")
         for volume in pod.spec.volumes:
-            target = folder / "volumes" / volume.name
             if has_content(volume):
+                target = folder / "volumes" / path_component(volume.name)
                 files = content_of(pod, volume, sources, tokens.get(volume.name, {}))
                 write_content(target, files, stamp, pod.spec.security_context.fs_group)
         return max(1.0, renew_at - time.monotonic())

@@ -166,6 +166,7 @@ class Container(Struct, rename="camel"):
     ports: list[ContainerPort] = field(default_factory=list)
     resources: Resources = field(default_factory=Resources)
     volume_mounts: list[VolumeMount] = field(default_factory=list)
+    volume_devices: list[Json] = field(default_factory=list)
     security_context: SecurityContext = field(default_factory=SecurityContext)
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
@@ -215,6 +216,8 @@ class ProjectionSource(Struct, rename="camel"):
     secret: KeyProjection | None = None
     downward_api: DownwardProjection | None = field(default=None, name="downwardAPI")
     service_account_token: TokenProjection | None = None
+    cluster_trust_bundle: Json | None = None
+    pod_certificate: Json | None = None
 
 
 class Projected(Struct, rename="camel"):
@@ -265,6 +268,37 @@ class Volume(Struct, rename="camel"):
     projected: Projected | None = None
     downward_api: DownwardVolume | None = field(default=None, name="downwardAPI")
     persistent_volume_claim: ClaimVolume | None = None
+    # Types that are known and not supported, for the message that says so.
+    aws_elastic_block_store: Json | None = field(default=None, name="awsElasticBlockStore")
+    azure_disk: Json | None = None
+    azure_file: Json | None = None
+    cephfs: Json | None = None
+    cinder: Json | None = None
+    csi: Json | None = None
+    ephemeral: Json | None = None
+    fc: Json | None = None
+    flex_volume: Json | None = None
+    flocker: Json | None = None
+    gce_persistent_disk: Json | None = None
+    git_repo: Json | None = None
+    glusterfs: Json | None = None
+    image: Json | None = None
+    iscsi: Json | None = None
+    nfs: Json | None = None
+    photon_persistent_disk: Json | None = None
+    portworx_volume: Json | None = None
+    quobyte: Json | None = None
+    rbd: Json | None = None
+    scale_io: Json | None = field(default=None, name="scaleIO")
+    storageos: Json | None = None
+    vsphere_volume: Json | None = None
+
+    @property
+    def unsupported_type(self) -> str:
+        """The type, as it is written in a manifest, of a volume that is of none that can be had here."""
+        fields = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
+        found = (shown for name, shown in fields if name != "name" and getattr(self, name) is not None)
+        return next(found, "")
 
 
 class HostAlias(Struct):
@@ -320,6 +354,10 @@ class Pod(Struct):
     metadata: ObjectMeta
     spec: PodSpec = field(default_factory=PodSpec)
     status: PodStatus = field(default_factory=PodStatus)
+
+    @property
+    def every_container(self) -> list[Container]:
+        return [*self.spec.init_containers, *self.spec.containers]
 
     @property
     def finished(self) -> bool:

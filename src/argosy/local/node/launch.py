@@ -106,6 +106,7 @@ class Launch(TypedDict):
     memory_volumes: dict[str, int]
     """Folder to mount a tmpfs on, and its size limit in bytes (0: the machine's default)."""
     sysctls: dict[str, str]
+    """By path below /proc/sys."""
     containers: list[ContainerPlan]
     cgroup: str
     """The pod's cgroup, relative to each hierarchy; empty when limits are by rlimit only."""

@@ -27,7 +27,14 @@ from argosy.local.node.launch import (
     ProbePlan,
 )
 from argosy.local.node.settings import Settings
-from argosy.local.node.volumes import check_host_path, mount_source
+from argosy.local.node.sysctls import allowed_sysctls
+from argosy.local.node.volumes import (
+    VolumeError,
+    check_host_path,
+    has_content,
+    mount_source,
+    path_component,
+)
 
 _HIDDEN = ("/home", "/root")
 _FIRST_PERSON, _NOBODY = 1000, 65534
@@ -48,10 +55,11 @@ class Place(NamedTuple):
 
 
 def plan_launch(pod: Pod, place: Place, sources: Sources, settings: Settings) -> Launch:
+    mounted = {mount.name for container in pod.every_container for mount in container.volume_mounts}
     memory_volumes = {
-        str(place.folder / "volumes" / volume.name): _size(volume)
+        str(place.folder / "volumes" / path_component(volume.name)): _size(volume)
         for volume in pod.spec.volumes
-        if volume.empty_dir and volume.empty_dir.medium == "Memory"
+        if volume.empty_dir and volume.empty_dir.medium == "Memory" and volume.name in mounted
     }
     containers = [
         *((container, _init_kind(container)) for container in pod.spec.init_containers),
@@ -71,7 +79,7 @@ def plan_launch(pod: Pod, place: Place, sources: Sources, settings: Settings) ->
         hidden=hidden_folders(settings.state),
         visible=interpreter_folders(),
         memory_volumes=memory_volumes,
-        sysctls={entry.name: entry.value for entry in pod.spec.security_context.sysctls},
+        sysctls=allowed_sysctls(pod),
         containers=[
             _container(pod, container, kind, place, sources, settings) for container, kind in containers
         ],
@@ -120,11 +128,18 @@ def volume_folder(volume: Volume, place: Place, pod: Pod) -> Path:
     if volume.host_path:
         return check_host_path(volume.host_path)
     if volume.persistent_volume_claim:
-        claim = place.claims / pod.metadata.namespace / volume.persistent_volume_claim.claim_name
+        claim_name = path_component(volume.persistent_volume_claim.claim_name)
+        claim = place.claims / pod.metadata.namespace / claim_name
         claim.mkdir(parents=True, exist_ok=True)
         claim.chmod(0o777)
         return claim
-    folder = place.folder / "volumes" / volume.name
+    if not volume.empty_dir and not has_content(volume):
+        raise VolumeError(
+            f'volume "{volume.name}": {volume.unsupported_type or "its type"} is not supported on this node; '
+            "supported are configMap, downwardAPI, emptyDir, hostPath, persistentVolumeClaim, projected "
+            "and secret"
+        )
+    folder = place.folder / "volumes" / path_component(volume.name)
     folder.mkdir(parents=True, exist_ok=True)
     if volume.empty_dir:
         folder.chmod(0o777)
@@ -163,7 +178,7 @@ def _container(
         own["TERM"] = "xterm"
     limits = container.resources.limits
     return ContainerPlan(
-        name=container.name,
+        name=path_component(container.name),
         kind=kind,
         root=settings.image_root(container.image),
         argv=command_line(container, values) or ["/bin/sh"],
@@ -196,6 +211,8 @@ def _container(
 
 def _mounts(pod: Pod, container: Container, place: Place, values: dict[str, str]) -> list[MountPlan]:
     """Shallow targets first, so that a mount inside another is not covered by it."""
+    if container.volume_devices:
+        raise VolumeError(f'container "{container.name}": volumeDevices are not supported on this node')
     volumes = {volume.name: volume for volume in pod.spec.volumes}
     plans = []
     for mount in container.volume_mounts:

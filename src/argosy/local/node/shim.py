@@ -70,8 +70,8 @@ def _enter(launch: Launch, folder: Path) -> None:
     kernel.mount("tmpfs", str(folder / "shm"), "tmpfs", kernel.NO_SUID | kernel.NO_DEV, "mode=1777")
     for path, size in launch["memory_volumes"].items():
         kernel.mount("tmpfs", path, "tmpfs", 0, f"mode=777,size={size}" if size else "mode=777")
-    for name, value in launch["sysctls"].items():
-        Path("/proc/sys", name.replace(".", "/")).write_text(value)
+    for path, value in launch["sysctls"].items():
+        Path("/proc/sys", path).write_text(value)
 
 
 def _allow_ping(*, rootless: bool) -> None:

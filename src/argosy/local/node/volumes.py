@@ -5,9 +5,10 @@ new folder to which the link `..data` is then turned, so a reader sees all of th
 """
 
 import os
+import re
 import shutil
 import stat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from argosy.local.node.environment import MissingError, Sources, expand, field_value, resource_value
@@ -20,6 +21,8 @@ from argosy.local.node.kinds import (
     Volume,
     VolumeMount,
 )
+
+_PATH_COMPONENT = re.compile("[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 Files = dict[str, tuple[bytes, int]]
 """Path in the volume, content and mode."""
@@ -34,6 +37,13 @@ class Token(NamedTuple):
 
     volume: str
     projection: TokenProjection
+
+
+def path_component(name: str) -> str:
+    """Return a name that becomes a folder's, or raise VolumeError for one that would lead elsewhere."""
+    if not _PATH_COMPONENT.fullmatch(name):
+        raise VolumeError(f'"{name}": invalid name: must be lower case letters, digits, "-" and "."')
+    return name
 
 
 def tokens_of(pod: Pod) -> list[Token]:
@@ -83,6 +93,9 @@ def content_of(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str
                 )
             if part.downward_api:
                 files |= _downward(pod, part.downward_api.items, mode, sources)
+            if part.cluster_trust_bundle or part.pod_certificate:
+                unsupported = "clusterTrustBundle" if part.cluster_trust_bundle else "podCertificate"
+                raise VolumeError(f'volume "{volume.name}": {unsupported} is not supported on this node')
             if part.service_account_token:
                 path = part.service_account_token.path
                 files[path] = (tokens[path].encode(), 0o600 if mode == 0o600 else mode & ~0o022)
@@ -90,7 +103,12 @@ def content_of(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str
 
 
 def write_content(folder: Path, files: Files, stamp: str, group: int | None = None) -> bool:
-    """Make a volume's folder show these files; False when it already does."""
+    """Make a volume's folder show these files; False when it already does.
+
+    Nothing is written if one of the paths leads out of the volume.
+    """
+    for path in files:
+        _check_path(path)
     current = folder / "..data"
     if current.is_symlink() and _shown(current) == files:
         return False
@@ -123,12 +141,11 @@ def mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
         return str(root)
     if Path(sub).is_absolute() or ".." in Path(sub).parts:
         raise VolumeError(f"subPath {sub!r} of volume {mount.name!r} must stay inside the volume")
-    path = root / sub
-    if not path.exists():
-        path.mkdir(parents=True, mode=0o755)
-    real = path.resolve()
+    real = (root / sub).resolve()  # before anything is made: a pod may have left links in the volume
     if real != root.resolve() and root.resolve() not in real.parents:
         raise VolumeError(f"subPath {sub!r} of volume {mount.name!r} leads out of the volume")
+    if not real.exists():
+        real.mkdir(parents=True, mode=0o755)
     return str(real)
 
 
@@ -155,6 +172,12 @@ def check_host_path(source: HostPath) -> Path:
     if kind in checks and not checks[kind](mode):
         raise VolumeError(f"hostPath type check failed: {path} is not a {_words(kind)}")
     return path
+
+
+def _check_path(path: str) -> None:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or parts[0].startswith(".."):
+        raise VolumeError(f'path "{path}": must be relative, without ".." and not begin with ".."')
 
 
 def _keys(kind: str, name: str, data: object, items: list[KeyToPath], mode: int, optional: bool) -> Files:

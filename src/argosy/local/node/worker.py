@@ -20,6 +20,7 @@ from argosy.local.node.launch import Launch
 from argosy.local.node.pods import Pods, ShimEvent, alive
 from argosy.local.node.report import Report, after_loss, read, write
 from argosy.local.node.status import Outcome, Situation, pod_status, status_patch
+from argosy.local.node.sysctls import SysctlForbiddenError
 from argosy.local.node.volumes import VolumeError
 
 log = Log(__name__)
@@ -163,6 +164,8 @@ class Worker:
             return await self._hold_up("CreateContainerConfigError", str(error), "Failed", f"Error: {error}")
         except VolumeError as error:
             return await self._hold_up("ContainerCreating", "", "FailedMount", str(error))
+        except SysctlForbiddenError as error:
+            return await self._reject("SysctlForbidden", str(error))
         self._waiting, self._address = None, launch["address"]
         await self._pods.start(launch)
         self._follow()
@@ -174,6 +177,13 @@ class Worker:
         await self._write_status()
         self._failures += 1
         return _RETRY[min(self._failures, len(_RETRY) - 1)]
+
+    async def _reject(self, reason: str, message: str) -> float:
+        """Fail a pod that this node will never run."""
+        self._event("Warning", reason, message)
+        self._outcome = Outcome(reason, f"Pod was rejected: {message}")
+        await self._write_status()
+        return 0.0
 
     async def _terminate(self) -> float:
         grace = self.pod.metadata.deletion_grace_period_seconds
@@ -266,7 +276,9 @@ class Worker:
         if self.report:
             self._tell_starts(self.report)
         status = pod_status(self.pod, self.report, situation)
-        if status == self._last or (self._waiting is None and _only_creating(status)):
+        if status == self._last:
+            return
+        if self._waiting is None and self._outcome is None and _only_creating(status):
             return
         patch: Json = {"metadata": {"uid": self.uid}, "status": status_patch(self.pod, status)}
         written = await self._client.patch(

@@ -1,0 +1,44 @@
+"""Which kernel parameters a pod may set: those that a kubelet allows by default, and no others.
+
+All of them belong to the pod's own network or IPC namespace and harm nobody else.
+"""
+
+from typing import Final
+
+from argosy.local.node.kinds import Pod
+
+_IPC: Final = frozenset(["kernel.shm_rmid_forced"])
+_NETWORK: Final = frozenset(
+    [
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    ]
+)
+
+
+class SysctlForbiddenError(Exception):
+    """A pod asks for a kernel parameter that it may not set; the message is a kubelet's."""
+
+
+def allowed_sysctls(pod: Pod) -> dict[str, str]:
+    """Return the pod's kernel parameters by their path below /proc/sys."""
+    found = {}
+    for entry in pod.spec.security_context.sysctls:
+        name = entry.name.replace("/", ".")  # both separators are allowed; no safe name mixes them
+        if name not in _IPC | _NETWORK:
+            raise SysctlForbiddenError(f'forbidden sysctl: "{entry.name}" not allowlisted')
+        if name in _NETWORK and pod.spec.host_network:
+            raise SysctlForbiddenError(f'forbidden sysctl: "{entry.name}" not allowed with host net enabled')
+        if name in _IPC and pod.spec.host_ipc:
+            raise SysctlForbiddenError(f'forbidden sysctl: "{entry.name}" not allowed with host ipc enabled')
+        found[name.replace(".", "/")] = entry.value
+    return found
