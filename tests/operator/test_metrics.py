@@ -38,7 +38,7 @@ VALUES: dict[str, set[str]] = {
     "kind": set(KINDS.split()),
     "verb": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
     "outcome": {"done", "failed"},
-    "reason": {*get_args(Refusal), "unknown-job", "webhook-busy", "too-large"},
+    "reason": {*get_args(Refusal), "unknown-job", "webhook-busy", "webhook-slow", "too-large"},
 }
 
 

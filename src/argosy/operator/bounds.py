@@ -34,7 +34,7 @@ PROBE_CONNECTIONS: Final = ConnectionLimits(total=256, per_address=64)
 RESERVED_FILES: Final = 512
 """Open files that are not connections to the endpoint."""
 
-Reason: TypeAlias = Refusal | Literal["unknown-job", "webhook-busy", "too-large"]
+Reason: TypeAlias = Refusal | Literal["unknown-job", "webhook-busy", "webhook-slow", "too-large"]
 OnRefused: TypeAlias = Callable[[Reason], None]
 
 

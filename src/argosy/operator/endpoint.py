@@ -47,8 +47,7 @@ class Endpoint:
         on_refused: OnRefused = lambda _reason: None,
     ) -> None:
         self._on_refused = on_refused
-        self.reviews = reviews or {}
-        """What admission webhooks answer, by path."""
+        self.reviewer = webhooks.Reviewer(reviews or {}, on_refused)
         self.observer = Observer(readings, trust, not_ready, tokens=tokens, on_refused=on_refused)
         self.readings = readings
         self.trust = trust
@@ -57,8 +56,8 @@ class Endpoint:
     async def answer(self, request: Request) -> Response:
         """Answer a request. A refusal ends the connection, so that nobody keeps one without a token."""
         try:
-            if request.method == "POST" and (decide := self.reviews.get(request.path)):
-                return await webhooks.answer(request, decide)
+            if self.reviewer.answers(request):
+                return await self.reviewer.answer(request)
             match request.method, request.path.strip("/").split("/"):
                 case "GET", ["v1", "jobs", namespace, name, "roles", role]:
                     return await self._role_answer(request, namespace, name, role)

@@ -18,13 +18,19 @@ from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError
 from argosy.engine.lines import Log
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+from argosy.operator.bounds import OnRefused
 from argosy.wire.messages import HttpError, Request, Response, TooLargeError
 from argosy.workload.model import Json
 
 log = Log(__name__)
 
-LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of a question: two versions of an object, with everything that the API server keeps beside them."""
+MAX_BODY: Final = 3 * 1024 * 1024
+"""Bytes of a question: as much as the API server itself takes of an object."""
+MAX_REVIEWS: Final = 4
+"""Questions whose bodies are received and judged at once."""
+MAX_WAITING: Final = 64
+"""Questions that wait for that, of whose bodies nothing is read yet."""
+BODY_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 30.0
 Configuration = TypeVar("Configuration", MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
 
@@ -64,14 +70,55 @@ ARES: Final[Mapping[str, Answer]] = {
 }
 
 
-async def answer(request: Request, decide: Answer) -> Response:
+class Reviewer:
+    """Answers questions of the API server within bounds.
+
+    Kubernetes does not say who asks unless it is configured to, so anybody who reaches the port may. A few
+    bodies at a time are received, and judged in a thread, so that the rest of the operator goes on; some more
+    wait for their turn with their bodies unread, and others are refused.
+    """
+
+    def __init__(self, reviews: Mapping[str, Answer], on_refused: OnRefused = lambda _reason: None) -> None:
+        self._reviews = reviews
+        self._on_refused = on_refused
+        self._slots = asyncio.Semaphore(MAX_REVIEWS)
+        self._asked = 0
+
+    def answers(self, request: Request) -> bool:
+        return request.method == "POST" and request.path in self._reviews
+
+    async def answer(self, request: Request) -> Response:
+        if self._asked >= MAX_REVIEWS + MAX_WAITING:
+            self._on_refused("webhook-busy")
+            raise HttpError(429, f"{self._asked} reviews are being answered or wait; ask again later")
+        self._asked += 1
+        try:
+            async with self._slots:
+                body = await self._body(request)
+                return await asyncio.to_thread(_review, body, self._reviews[request.path])
+        finally:
+            self._asked -= 1
+
+    async def _body(self, request: Request) -> bytes:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                return await request.body(MAX_BODY)
+        except TooLargeError as error:
+            self._on_refused("too-large")
+            raise HttpError(413, str(error)) from None
+        except TimeoutError:
+            self._on_refused("webhook-slow")
+            raise HttpError(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
+
+
+def _review(body: bytes, decide: Answer) -> Response:
     try:
-        review = msgspec.json.decode(await request.body(LARGEST), type=_Review)
-    except (msgspec.MsgspecError, RecursionError, TooLargeError) as error:
+        review = msgspec.json.decode(body, type=_Review)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise HttpError(400, str(error)) from None
     told = {"uid": review.request.uid, **decide(review.request)}
-    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": told}
-    return Response(msgspec.json.encode(body))
+    answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": told}
+    return Response(msgspec.json.encode(answer))
 
 
 async def keep_announced(client: Client, name: str, authority: Callable[[], str]) -> None:

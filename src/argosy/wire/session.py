@@ -321,9 +321,9 @@ class Session(RoomyProtocol, BoundedProtocol):
             return self._service.refusal(500, _MISTAKE)
 
     async def _rest_of(self, request: Request) -> None:
-        """A body that nobody wanted: a short one is read, so that the connection can go on."""
+        """A body that nobody wanted: a short one is read if the connection is to go on."""
         short = self._service.limits.unread_bytes
-        if not self._continue and 0 < request.declared <= short:
+        if not self._ending and not self._continue and 0 < request.declared <= short:
             with suppress(TooLargeError, DisconnectedError):
                 await request.body(short)
         if not request.complete:

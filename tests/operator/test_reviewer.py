@@ -1,0 +1,140 @@
+"""Admission reviews of those who are not the API server: too large, too many, too slow."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from argosy.operator import webhooks
+from argosy.operator.bounds import REQUEST_LIMITS, Reason
+from argosy.operator.webhooks import MAX_BODY, MAX_REVIEWS, MAX_WAITING, Asked, Reviewer
+from argosy.testing.eventually import eventually
+from argosy.wire.messages import HttpError, Request, Response
+from argosy.wire.places import ConnectionLimits
+from argosy.wire.server import Server
+from argosy.workload.model import Json
+
+PATH = "/validate"
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Site:
+    """A server that answers reviews, and ordinary questions beside them."""
+
+    def __init__(self) -> None:
+        self.refused: Counter[Reason] = Counter()
+        self.threads: set[int] = set()
+        self.reviewer = Reviewer({PATH: self.decide}, self.count)
+        self.port = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    def count(self, reason: Reason) -> None:
+        self.refused[reason] += 1
+
+    def decide(self, asked: Asked) -> Json:
+        del asked
+        self.threads.add(threading.get_ident())
+        return {"allowed": True}
+
+    async def answer(self, request: Request) -> Response:
+        if not self.reviewer.answers(request):
+            return Response(b"here")
+        try:
+            return await self.reviewer.answer(request)
+        except HttpError as error:
+            return Response(str(error).encode(), error.status, close=True)
+
+    async def send(self, data: bytes) -> Connection:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self._writers.append(writer)
+        writer.write(data)
+        return reader, writer
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+
+async def status(connection: Connection) -> int:
+    async with asyncio.timeout(20):
+        return int((await connection[0].readline()).split()[1])
+
+
+def head(length: int) -> bytes:
+    return b"POST %b HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (PATH.encode(), length)
+
+
+REVIEW = msgspec.json.encode({"request": {"uid": "1", "object": {"metadata": {"name": "job"}}}})
+WHOLE = head(len(REVIEW)) + REVIEW
+GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Site]:
+    site = Site()
+    bounds = ConnectionLimits(total=1000, per_address=1000)
+    server = Server(site.answer, limits=REQUEST_LIMITS, bounds=bounds)
+    site.port = await server.listen_tcp("127.0.0.1", 0)
+    try:
+        yield site
+    finally:
+        site.close()
+        await server.close(0.1)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with serving() as site:
+        yield site
+
+
+async def test_a_review_is_judged_outside_of_the_event_loop(site: Site) -> None:
+    reader, _ = connection = await site.send(WHOLE)
+    assert await status(connection) == 200
+    answer = await reader.read(4096)
+    assert b'"response":{"uid":"1","allowed":true}' in answer
+    assert threading.get_ident() not in site.threads
+
+
+async def test_a_body_beyond_the_bound_is_refused_before_it_is_read(site: Site) -> None:
+    assert await status(await site.send(head(MAX_BODY + 1))) == 413
+    assert site.refused == {"too-large": 1}
+
+
+async def test_a_body_in_chunks_beyond_the_bound_is_refused(site: Site) -> None:
+    start = b"POST %b HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n" % PATH.encode()
+    chunk = b"%x\r\n%b\r\n" % (MAX_BODY + 1, b"x" * (MAX_BODY + 1))
+    assert await status(await site.send(start + chunk)) == 413
+
+
+async def test_a_body_that_is_no_review_is_refused(site: Site) -> None:
+    assert await status(await site.send(head(2) + b"{}")) == 400
+
+
+async def test_bodies_beyond_a_few_wait_unread_and_more_are_refused(site: Site) -> None:
+    slow = [await site.send(head(MAX_BODY) + b"{") for _ in range(MAX_REVIEWS)]
+    await eventually(lambda: site.reviewer._slots.locked())
+    waiting = [await site.send(WHOLE) for _ in range(MAX_WAITING)]
+    await eventually(lambda: site.reviewer._asked == MAX_REVIEWS + MAX_WAITING)
+    assert await status(await site.send(WHOLE)) == 429
+    assert await status(await site.send(GET)) == 200, "others are answered meanwhile"
+    assert site.refused == {"webhook-busy": 1}
+    for _, writer in slow:
+        writer.transport.abort()
+    assert [await status(connection) for connection in waiting] == [200] * MAX_WAITING
+    assert site.reviewer._asked == 0
+
+
+async def test_a_body_that_comes_slowly_gives_its_place_to_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "BODY_SECONDS", 0.1)
+    slow = [await site.send(head(1000) + b"{") for _ in range(MAX_REVIEWS)]
+    await eventually(lambda: site.reviewer._slots.locked())
+    assert await status(await site.send(WHOLE)) == 200
+    assert [await status(connection) for connection in slow] == [408] * MAX_REVIEWS
+    assert site.refused == {"webhook-slow": MAX_REVIEWS}
