@@ -127,6 +127,24 @@ def test_with_keys_ranks_are_started_by_ssh_and_nobody_has_rights_over_pods() ->
     assert MPI.rules(job()).ssh_among == ()
 
 
+OWN_SSHD: dict[str, tuple[dict[str, object], bool]] = {
+    "a worker without a command runs our sshd: hosts are verified": ({}, True),
+    "a worker with a command: hosts are not verified": ({"command": ["sshd"]}, False),
+    "a worker with arguments for its image: hosts are not verified": ({"args": ["-D"]}, False),
+    "a worker with keys of its own: hosts are not verified": (
+        {"volumeMounts": [{"name": "keys", "mountPath": "/root/.ssh"}]},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("container", "want"), OWN_SSHD.values(), ids=OWN_SSHD.keys())
+def test_ssh_verifies_hosts_if_every_sshd_is_ours(container: dict[str, object], want: bool) -> None:
+    template = {"spec": {"containers": [{"name": "main", **container}]}}
+    made = job(ROLES[0], replace(ROLES[1], template=template), sshKeys=True)
+    assert MPI.rules(made).ssh_verifies_hosts is want
+
+
 @pytest.mark.parametrize("name", [*Implementation])
 def test_with_keys_no_agent_is_named(name: str) -> None:
     usual, by_ssh = (launcher(job(implementation=name, sshKeys=keys)).env for keys in (False, True))

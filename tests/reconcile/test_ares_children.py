@@ -2,10 +2,13 @@
 
 from typing import cast
 
+import pytest
 from msgspec.structs import replace
 
+from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
-from argosy.reconcile.children import ensured_body, service_body
+from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile.children import ensured_body, service_body, without_old
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.render import Json
 from argosy.reconcile.site import Helper, Site
@@ -71,3 +74,16 @@ def test_new_pods_and_groups_have_what_the_job_hands_on() -> None:
         assert KEYS.items() <= found["annotations"].items()
         assert found["labels"]["ares.io/job-priority"] == "5"
         assert "ares.io/ares-queue" not in found["labels"], "it can be no label"
+
+
+GARBLED_UNDO = {
+    "not JSON": "{",
+    "a list": "[1]",
+    "nested too deeply": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("undo", GARBLED_UNDO.values(), ids=GARBLED_UNDO.keys())
+def test_an_undo_annotation_that_somebody_has_garbled_is_ignored(undo: str) -> None:
+    existing = ObjectMeta(annotations={labels.UNDO: undo})
+    assert without_old(existing, {"spec": {"minMember": 2}}) == {"spec": {"minMember": 2}}

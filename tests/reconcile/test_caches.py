@@ -6,11 +6,26 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Node, NodeStatus, Pod, PodSpec, PodStatus, Service
+from argosy.kinds.groups import VolcanoGroup
+from argosy.kinds.kubernetes import (
+    Node,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Role,
+    RoleBinding,
+    Service,
+    ServiceAccount,
+)
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
+from argosy.operator.readings import JobReading, Readings
 from argosy.reconcile.caches import NODE_GRACE, Caches
 from argosy.reconcile.memory import Memory
 from argosy.testing.manualclock import ManualClock
+from argosy.workload.record import Record
+
+JOB = ObjectMeta(name="mnist", namespace="default", uid="job")
 
 
 @pytest.fixture
@@ -23,10 +38,10 @@ def caches(clock: ManualClock) -> Caches:
     return Caches(Client(Connection(server="https://127.0.0.1:1")), clock)
 
 
-def meta(name: str, owner: str = "job", version: int = 1) -> ObjectMeta:
+def meta(name: str, owner: str = "job", version: int = 1, namespace: str = "default") -> ObjectMeta:
     return ObjectMeta(
         name=name,
-        namespace="default",
+        namespace=namespace,
         uid=f"uid-of-{name}",
         resource_version=str(version),
         labels={labels.ROLE: "worker", labels.INDEX: "0", labels.ATTEMPT: "1", labels.REPLACEMENT: "0"},
@@ -48,7 +63,7 @@ def node(ready: str) -> Node:
 def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, want: set[str]) -> None:
     caches.pods.put(pod(node="n1"))
     caches.nodes.put(node(ready))
-    assert caches.observe("job", Memory(uid="job")).nodes_down == want
+    assert caches.observe(JOB, Memory(uid="job")).nodes_down == want
 
 
 def test_a_node_of_which_anything_is_not_known_is_in_doubt(caches: Caches) -> None:
@@ -57,7 +72,7 @@ def test_a_node_of_which_anything_is_not_known_is_in_doubt(caches: Caches) -> No
     caches.nodes.put(
         Node(ObjectMeta(name="n1", resource_version="1"), status=NodeStatus(conditions=conditions))
     )
-    seen = caches.observe("job", Memory(uid="job"))
+    seen = caches.observe(JOB, Memory(uid="job"))
     assert seen.nodes_down == frozenset()
     assert seen.nodes_in_doubt == {"n1"}
 
@@ -65,12 +80,12 @@ def test_a_node_of_which_anything_is_not_known_is_in_doubt(caches: Caches) -> No
 def test_a_node_that_is_not_known_yet_is_given_a_while(caches: Caches, clock: ManualClock) -> None:
     memory = Memory(uid="job")
     caches.pods.put(pod(node="n1"))
-    assert caches.observe("job", memory).nodes_down == set()
+    assert caches.observe(JOB, memory).nodes_down == set()
     assert memory.look_at == clock.seconds + NODE_GRACE
     clock.advance(NODE_GRACE)
-    assert caches.observe("job", memory).nodes_down == {"n1"}
+    assert caches.observe(JOB, memory).nodes_down == {"n1"}
     caches.nodes.put(node("True"))
-    assert caches.observe("job", memory).nodes_down == set()
+    assert caches.observe(JOB, memory).nodes_down == set()
 
 
 def starting(caches: Caches, *phases: str) -> list[Pod]:
@@ -113,15 +128,37 @@ def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
     caches.pods.put(pod("a"))
     caches.pods.put(pod("b", owner="other"))
     caches.services.put(Service(meta("s")))
-    seen = caches.observe("job", Memory(uid="job"))
+    seen = caches.observe(JOB, Memory(uid="job"))
     assert [one.name for one in seen.pods] == ["a"]
     assert dict(seen.children) == {("Service", "s"): ""}
+
+
+def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_seen(caches: Caches) -> None:
+    caches.pods.put(pod("a", phase="Pending"))
+    caches.gangs.put(VolcanoGroup(meta("group")))
+    before = caches.observe(JOB, Memory(uid="job"))
+    forged = meta("forged", namespace="other")
+    caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
+    for kind in (Service, ServiceAccount, Role, RoleBinding, VolcanoGroup):
+        caches.saw(kind(forged))
+    assert caches.observe(JOB, Memory(uid="job")) == before
+    (other,) = (one for one in caches.pods if one.metadata.name == "b")
+    assert not caches.more_will_start(other), "the job's own pods are not counted for it"
+    caches.pods._store(Key("other", "b"), None)
+    assert caches.observe(JOB, Memory(uid="job")).departed == ()
+
+
+def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) -> None:
+    job = JobReading("TrainingRun", "job", "default", Record(), {"worker": 1})
+    caches.pods.put(pod("a"))
+    caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
+    assert [host.pod for host in Readings(caches, "cluster.local").hosts(job)] == ["a"]
 
 
 def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:
     memory = Memory(uid="job", deleted={"uid-of-a", "uid-of-gone"})
     caches.pods.put(pod("a"))
-    assert [one.terminating for one in caches.observe("job", memory).pods] == [True]
+    assert [one.terminating for one in caches.observe(JOB, memory).pods] == [True]
     assert memory.deleted == {"uid-of-a"}
 
 
@@ -133,4 +170,4 @@ def test_only_changes_that_matter_are_told(caches: Caches) -> None:
     caches.pods.put(pod(version=3, phase="Pending", node="n1"))
     caches.pods.put(pod(version=4, phase="Running", node="n1"))
     assert told == ["1", "4"]
-    assert caches.observe("job", Memory(uid="job")).pods[0].node == "n1"
+    assert caches.observe(JOB, Memory(uid="job")).pods[0].node == "n1"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from argosy.frameworks.base import Injection, Port
-from argosy.reconcile.render import SSH_FOLDER, Place, mould
+from argosy.frameworks.base import SSH_FOLDER, Injection, Port
+from argosy.reconcile.render import Place, mould
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import pod_template, role, workload
 from argosy.workload.gangs.base import Membership

@@ -7,7 +7,7 @@ from argosy.reconcile.sshkeys import KEY_FILES, key_files
 
 
 def test_the_public_key_is_that_of_the_private_one(tmp_path: Path) -> None:
-    files = key_files()
+    files = key_files(verify_hosts=False)
     assert tuple(files) == KEY_FILES
     private = tmp_path / "id_ed25519"
     private.write_bytes(files["id_ed25519"])
@@ -19,12 +19,26 @@ def test_the_public_key_is_that_of_the_private_one(tmp_path: Path) -> None:
 
 
 def test_no_two_jobs_have_the_same() -> None:
-    assert key_files()["id_ed25519"] != key_files()["id_ed25519"]
+    assert key_files(verify_hosts=False)["id_ed25519"] != key_files(verify_hosts=False)["id_ed25519"]
+
+
+def test_ssh_accepts_only_the_host_key_of_the_job(tmp_path: Path) -> None:
+    files = key_files(verify_hosts=True)
+    config = tmp_path / "config"
+    config.write_bytes(files["config"])
+    command = ["ssh", "-F", str(config), "-G", "worker-0"]
+    options = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {"stricthostkeychecking true", "hostkeyalgorithms ssh-ed25519"} <= set(options)
+    host_key = tmp_path / "host"
+    host_key.write_bytes(files["ssh_host_ed25519_key"])
+    host_key.chmod(0o600)
+    shown = subprocess.run(["ssh-keygen", "-y", "-f", host_key], capture_output=True, check=True).stdout
+    assert files["known_hosts"].split()[:3] == [b"*", *shown.split()[:2]]
 
 
 def test_ssh_does_not_ask_about_hosts(tmp_path: Path) -> None:
     config = tmp_path / "config"
-    config.write_bytes(key_files()["config"])
+    config.write_bytes(key_files(verify_hosts=False)["config"])
     command = ["ssh", "-F", str(config), "-G", "worker-0"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert {"stricthostkeychecking false", "userknownhostsfile /dev/null", "connectionattempts 30"} <= set(

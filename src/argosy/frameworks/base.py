@@ -61,6 +61,9 @@ class Injection(Struct, frozen=True):
     """DNS search domains added, so that the short host names of the job's pods resolve."""
 
 
+SSH_FOLDER = "/root/.ssh"
+"""Where pods that reach each other by ssh have the job's keys."""
+
 REMOTE_AGENT = "/opt/argosy/remote-start"
 """The executable with ssh's face, `REMOTE_AGENT HOST COMMAND…`; HOST is a pod's host name or its full DNS
 name."""

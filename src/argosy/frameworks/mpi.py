@@ -9,14 +9,14 @@ start all others itself, not by a tree of them. No interface is chosen for the r
 the one that its cluster gave it, and a second one (a fast network) is there to be used.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from argosy.frameworks.base import REMOTE_AGENT, Injection
+from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Injection
 from argosy.frameworks.common import at_most_one, options_of, required, slots, with_defaults
 from argosy.workload.model import Dependency, Phase, Problem, Resize, Role, Rules, Scope, Workload
 
@@ -25,7 +25,8 @@ HOST_FILE = "/etc/argosy/hostfile"
 SLEEP = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 """Ends at once when told to, which a plain `sleep` as first process of a container does not."""
 
-SSHD = ("/bin/sh", "-c", "mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -D -e")
+_SSHD = f"/usr/sbin/sshd -D -e -h {SSH_FOLDER}/ssh_host_ed25519_key"
+SSHD = ("/bin/sh", "-c", f"mkdir -p /run/sshd && exec {_SSHD}")
 
 LONG_FOR_OPEN_MPI_4 = 50
 
@@ -85,6 +86,7 @@ class Mpi:
             exec_from=() if by_ssh else (LAUNCHER,),
             exec_into=() if by_ssh else present,
             ssh_among=present if by_ssh else (),
+            ssh_verifies_hosts=by_ssh and _runs_our_sshd(workload),
         )
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
@@ -128,6 +130,17 @@ def _unequal(workload: Workload) -> Iterator[Problem]:
     if len({slots(role) for role in _takers(workload, options)}) > 1:
         said = "Intel MPI starts equally many ranks in every pod; write how many"
         yield Problem("spec.options.slotsPerWorker", said)
+
+
+def _runs_our_sshd(workload: Workload) -> bool:
+    """Return True if no worker has a command, or keys, of its own."""
+    if WORKER not in workload.roles:
+        return True
+    spec = workload.roles[WORKER].template.get("spec")
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    main = containers[0] if isinstance(containers, list) and containers else {}
+    mounts = {mount.get("mountPath") for mount in main.get("volumeMounts") or ()}
+    return not main.get("command") and not main.get("args") and SSH_FOLDER not in mounts
 
 
 def _environment(workload: Workload, options: Options) -> dict[str, str]:

@@ -13,7 +13,8 @@ from argosy.engine.cache import Cache, Change
 from argosy.frameworks.common import slots
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
-from argosy.reconcile.caches import OWNER, Caches
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.owners import OWNER, owner_key
 from argosy.reconcile.run import T
 from argosy.workload.model import Phase, Problems
 from argosy.workload.record import LaterRecordError, Record
@@ -281,7 +282,7 @@ class Readings:
         """Those that are not on their way out. One whose labels do not say which place it has has none."""
         return [
             pod
-            for pod in self.caches.pods.by(OWNER, job.uid)
+            for pod in self.caches.pods.by(OWNER, owner_key(job.namespace, job.uid))
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.labels.get(labels.INDEX, "").isdecimal()
             and (not role or pod.metadata.labels.get(labels.ROLE) == role)

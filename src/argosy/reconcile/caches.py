@@ -1,6 +1,6 @@
 """Everything a pass looks at, kept by watches: pods and other children of all jobs, nodes, groups.
 
-One cache a kind, shared by all dialects and indexed by the uid of the owning job. Groups of gangs are in
+One cache a kind, shared by all dialects and indexed by the owning job (see `owners`). Groups of gangs are in
 `gangs`, what is free in the cluster in `room`.
 """
 
@@ -21,12 +21,12 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.departed import Departed
 from argosy.reconcile.gangs import Gangs
 from argosy.reconcile.memory import Memory
+from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.room import FreeRoom
 from argosy.workload.gangs.volcano import VOLCANO
 from argosy.workload.observed import Observed, ObservedPod, observe_pod, same_pod
 from argosy.workload.room import Room
 
-OWNER = "owner"
 NODE = "node"
 OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"
 
@@ -49,13 +49,13 @@ class Caches:
         self._clock = clock
         self.handed_on: tuple[str, ...] = ()
         """Keys of labels and annotations of pods and groups that the dialects look at."""
-        by_owner = {OWNER: _owners}
+        by_owner = {OWNER: owner_keys}
         self.pods = Cache(
             client,
             Pod,
             namespace=namespace,
             labels=OURS,
-            indexes={OWNER: _owners, NODE: _nodes},
+            indexes={OWNER: owner_keys, NODE: _nodes},
             timings=WatchTimings(gather=PODS_GATHER),
         )
         self.nodes = Cache(client, Node)
@@ -85,14 +85,14 @@ class Caches:
         view = self._views.get(pod.metadata.uid)
         if view is None or view.terminating or view.phase != "Running":
             return False
-        return any((owner, view.role) in self._starting for owner in _owners(pod))
+        return any((owner, view.role) in self._starting for owner in owner_keys(pod))
 
     def more_will_end(self, pod: Pod) -> bool:
         """Whether the pod is there, has succeeded, and others of its role have not ended yet."""
         view = self._views.get(pod.metadata.uid)
         if view is None or view.terminating or view.phase != "Succeeded":
             return False
-        return any((owner, view.role) in self._going for owner in _owners(pod))
+        return any((owner, view.role) in self._going for owner in owner_keys(pod))
 
     def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
         """Take in an object that the API returned, without waiting for the watch to bring it; of a pod in
@@ -116,9 +116,10 @@ class Caches:
             case RoleBinding():
                 self.bindings.put(obj)
 
-    def observe(self, uid: str, memory: Memory, *, room: bool = False) -> Observed:
+    def observe(self, job: ObjectMeta, memory: Memory, *, room: bool = False) -> Observed:
         """What a pass looks at; what is free in the cluster only for those who ask."""
-        pods = self._pods(uid, memory)
+        owner = owner_key(job.namespace, job.uid)
+        pods = self._pods(owner, memory)
         nodes = {pod.node for pod in pods if pod.node}
         absent, memory.absent = frozenset(memory.absent), set()
         memory.look_at = None
@@ -127,18 +128,18 @@ class Caches:
             pods=pods,
             nodes_down=frozenset(self._down(nodes, memory)),
             nodes_in_doubt=frozenset(name for name in nodes if self._in_doubt(name)),
-            children=self._children(uid),
-            group=self.gangs.group(uid),
+            children=self._children(owner),
+            group=self.gangs.group(owner),
             gang_choice=self.gangs.choice,
             gangs_served=self.gangs.served,
             room=free,
             absent=absent,
-            departed=self._departed.of(uid),
+            departed=self._departed.of(owner),
             outcomes=tuple(memory.outcomes.values()),
         )
 
-    def _pods(self, uid: str, memory: Memory) -> tuple[ObservedPod, ...]:
-        found = (self._views.get(pod.metadata.uid) for pod in self.pods.by(OWNER, uid))
+    def _pods(self, owner: str, memory: Memory) -> tuple[ObservedPod, ...]:
+        found = (self._views.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
         views = tuple(view for view in found if view is not None)
         if not memory.deleted:
             return views
@@ -162,7 +163,7 @@ class Caches:
             return
         if new is None and pod.spec.node_name in self._missed and not self.pods.by(NODE, pod.spec.node_name):
             del self._missed[pod.spec.node_name]
-        for owner in _owners(pod):
+        for owner in owner_keys(pod):
             if after is not None:
                 self._departed.came(owner, after)
             elif before is not None:
@@ -173,7 +174,7 @@ class Caches:
                 listener(pod)
 
     def _count(self, pod: Pod, before: ObservedPod | None, after: ObservedPod | None) -> None:
-        for owner in _owners(pod):
+        for owner in owner_keys(pod):
             for view, by in ((before, -1), (after, 1)):
                 if view is not None and not view.ended:
                     _add_to(self._going, (owner, view.role), by)
@@ -200,16 +201,16 @@ class Caches:
         node = self.nodes.get("", name)
         return node is not None and in_doubt(node)
 
-    def _children(self, uid: str) -> Mapping[tuple[str, str], str]:
+    def _children(self, owner: str) -> Mapping[tuple[str, str], str]:
         found: dict[tuple[str, str], str] = {}
         for kind, objects in (
-            (Service, self.services.by(OWNER, uid)),
-            (ServiceAccount, self.accounts.by(OWNER, uid)),
-            (Role, self.rbac_roles.by(OWNER, uid)),
-            (RoleBinding, self.bindings.by(OWNER, uid)),
+            (Service, self.services.by(OWNER, owner)),
+            (ServiceAccount, self.accounts.by(OWNER, owner)),
+            (Role, self.rbac_roles.by(OWNER, owner)),
+            (RoleBinding, self.bindings.by(OWNER, owner)),
         ):
             _add(found, kind.resource.kind, (one.metadata for one in objects))
-        return {**found, **self.gangs.children(uid)}
+        return {**found, **self.gangs.children(owner)}
 
     def _room(self, memory: Memory) -> Room | None:
         room = self.room.look()
@@ -238,12 +239,6 @@ def _add(found: dict[tuple[str, str], str], kind: str, objects: Iterable[ObjectM
     for meta in objects:
         if meta.deletion_timestamp is None:
             found[kind, meta.name] = meta.annotations.get(labels.DIGEST, "")
-
-
-def _owners(obj: Fetchable) -> Iterable[str]:
-    metadata = obj.metadata
-    owner = metadata.controller if isinstance(metadata, ObjectMeta) else None
-    return (owner.uid,) if owner else ()
 
 
 def _nodes(pod: Pod) -> Iterable[str]:

@@ -39,7 +39,8 @@ def ensured_body(workload: Workload, action: EnsureChild) -> Json:
 
 def keys_body(workload: Workload, action: EnsureKeys) -> Json:
     """Another key pair each time. Immutable: pods that have been given it would not see a change."""
-    data = {name: b64encode(content).decode() for name, content in key_files().items()}
+    files = key_files(verify_hosts=action.verify_hosts)
+    data = {name: b64encode(content).decode() for name, content in files.items()}
     return child_body(workload, action.name, {"immutable": True, "data": data})
 
 
@@ -60,8 +61,16 @@ def child_body(
 
 def without_old(existing: ObjectMeta, body: Json) -> Json:
     """The patch that brings an object to the body, and takes away what an earlier body brought."""
-    old = json.loads(existing.annotations.get(labels.UNDO, "{}"))
-    return _over(old, body)
+    return _over(_undo(existing), body)
+
+
+def _undo(existing: ObjectMeta) -> Mapping[str, object]:
+    """Return what the object says an earlier body brought; nothing if somebody has garbled it."""
+    try:
+        undo = json.loads(existing.annotations.get(labels.UNDO, "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return undo if isinstance(undo, dict) else {}
 
 
 def _over(old: Mapping[str, object], new: Mapping[str, object]) -> Json:

@@ -21,7 +21,7 @@ class Departed:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pods: dict[str, dict[Place, ObservedPod]] = {}
-        """By the uid of the job, then by place."""
+        """By the owner key of the job, then by place."""
         self._order: deque[tuple[float, str, ObservedPod]] = deque()
 
     def went(self, job: str, pod: ObservedPod) -> None:

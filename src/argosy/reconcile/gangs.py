@@ -13,11 +13,10 @@ from argosy.engine.client import Client
 from argosy.engine.objects import Key
 from argosy.kinds import labels
 from argosy.kinds.groups import Group
+from argosy.reconcile.owners import OWNER, owner_keys
 from argosy.workload.gangs.base import Backend
 from argosy.workload.gangs.registry import candidates
 from argosy.workload.observed import ObservedGroup, marks_of
-
-_JOB = "job"
 
 Waiter = tuple[str, str, Key]
 """API group and kind of a job, and its key."""
@@ -40,7 +39,7 @@ class Gangs:
                 one.group.kind,
                 namespace=namespace,
                 labels=selector,
-                indexes={_JOB: _owners},
+                indexes={OWNER: owner_keys},
                 called=one.group.child,
             )
             for one in self.backends
@@ -56,16 +55,16 @@ class Gangs:
         """What the administrator chose, and what is there of it."""
         return self.choice, self.served
 
-    def group(self, uid: str) -> ObservedGroup | None:
-        """What is told of the group of this job."""
-        told = [self._observed(child, one) for child, one in self._of(uid)]
+    def group(self, owner: str) -> ObservedGroup | None:
+        """What is told of the group of the job with this owner key."""
+        told = [self._observed(child, one) for child, one in self._of(owner)]
         return told[0] if told else None
 
-    def children(self, uid: str) -> Mapping[tuple[str, str], str]:
+    def children(self, owner: str) -> Mapping[tuple[str, str], str]:
         """The digests of the groups of this job, by the name of their kind and their own."""
         return {
             (child, one.metadata.name): one.metadata.annotations.get(labels.DIGEST, "")
-            for child, one in self._of(uid)
+            for child, one in self._of(owner)
         }
 
     def put(self, group: Group) -> None:
@@ -92,9 +91,9 @@ class Gangs:
         marks = marks_of(meta.labels, meta.annotations, self.handed_on)
         return replace(self._read[child](group.status), uid=meta.uid, marks=marks)
 
-    def _of(self, uid: str) -> Iterable[tuple[str, Group]]:
+    def _of(self, owner: str) -> Iterable[tuple[str, Group]]:
         for child, cache in self.caches.items():
-            for one in cache.by(_JOB, uid):
+            for one in cache.by(OWNER, owner):
                 if one.metadata.deletion_timestamp is None:
                     yield child, one
 
@@ -102,8 +101,3 @@ class Gangs:
         if backend.group:
             return self.caches[backend.group.child].synced
         return not backend.needs or self.defined(backend.needs)
-
-
-def _owners(group: Group) -> Iterable[str]:
-    owner = group.metadata.controller
-    return (owner.uid,) if owner else ()

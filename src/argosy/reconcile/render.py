@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from argosy.frameworks.base import REMOTE_AGENT, Initializer, Injection
+from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Initializer, Injection
 from argosy.kinds import labels
 from argosy.reconcile.initializers import CACHE_URI
 from argosy.reconcile.site import Site, helper_container, helper_volumes
@@ -26,7 +26,6 @@ from argosy.workload.model import Dependency, Restart, Role, Workload
 Json = dict[str, object]
 
 REMOTE_FOLDER = str(PurePosixPath(REMOTE_AGENT).parent)
-SSH_FOLDER = "/root/.ssh"
 _REMOTE_VOLUME = "argosy-remote"
 _FILES_VOLUME = "argosy-files"
 _SSH_VOLUME = "argosy-ssh"

@@ -151,7 +151,7 @@ class Reconciler(Generic[T]):
         memory.drop_outdated(job.metadata.resource_version)
         deferred = memory.deferred.record if memory.deferred else None
         before = deferred or stored or await self._inherited(job, lowered)
-        seen = self.caches.observe(job.metadata.uid, memory, room=self._needs_room(lowered, before))
+        seen = self.caches.observe(job.metadata, memory, room=self._needs_room(lowered, before))
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, self._refuse(job, before, lowered, seen, now)

@@ -1,26 +1,49 @@
-"""A key pair for ssh with what goes beside it in `~/.ssh`: who has the files reaches who has them.
+"""Makes the files of `~/.ssh` for the pods of one job: a key pair to log in with, and a host key for sshd.
 
-Made at random, and so here and not where is decided. The pods of a job have all come from its definition:
-whom they meet under a host's name is not asked.
+They are random, so they are made where actions are executed, not where they are decided. Whoever has the
+files may log in to whoever has them. Where every sshd of the job is started by us, ssh also refuses hosts
+that do not show the job's host key, so that a pod which has taken over a name or an address gets nothing.
 """
 
 from collections.abc import Mapping
 
-KEY_FILES = ("id_ed25519", "id_ed25519.pub", "authorized_keys", "config")
+KEY_FILES = (
+    "id_ed25519",
+    "id_ed25519.pub",
+    "authorized_keys",
+    "ssh_host_ed25519_key",
+    "known_hosts",
+    "config",
+)
 
-CONFIG = b"""Host *
+CONFIG = """Host *
   IdentityFile ~/.ssh/id_ed25519
-  StrictHostKeyChecking no
-  UserKnownHostsFile /dev/null
   LogLevel ERROR
   ConnectionAttempts 30
 """
 """A pod runs a moment before the sshd in it listens: ssh tries again every second. Warnings about hosts that
-it does not know would stand among what ranks say."""
+it does not know would stand among the output of ranks."""
+
+VERIFYING = """  StrictHostKeyChecking yes
+  UserKnownHostsFile ~/.ssh/known_hosts
+  HostKeyAlgorithms ssh-ed25519
+"""
+
+TRUSTING = """  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+"""
 
 
-def key_files() -> Mapping[str, bytes]:
-    """The files by name, with another key pair each time."""
+def key_files(*, verify_hosts: bool) -> Mapping[str, bytes]:
+    """Return the files by name, with other keys each time."""
+    private, public = _key_pair()
+    host_private, host_public = _key_pair()
+    config = CONFIG + (VERIFYING if verify_hosts else TRUSTING)
+    contents = (private, public, public, host_private, b"* " + host_public, config.encode())
+    return dict(zip(KEY_FILES, contents, strict=True))
+
+
+def _key_pair() -> tuple[bytes, bytes]:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -31,5 +54,4 @@ def key_files() -> Mapping[str, bytes]:
 
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    return dict(zip(KEY_FILES, (private, public, public, CONFIG), strict=True))
+    return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), public

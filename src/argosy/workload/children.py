@@ -33,7 +33,7 @@ def keys_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[E
     """The keys, if a pod that is made now has them."""
     among = workload.rules.ssh_among
     if among and any(pod.role in among for pod in creating):
-        yield EnsureKeys(keys(workload))
+        yield EnsureKeys(keys(workload), workload.rules.ssh_verifies_hosts)
 
 
 def due(workload: Workload, creating: bool, now: datetime) -> datetime | None:

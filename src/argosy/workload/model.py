@@ -159,6 +159,8 @@ class Rules(Struct, frozen=True):
     """Roles in whose pods those start processes."""
     ssh_among: tuple[str, ...] = ()
     """Roles whose pods reach each other by ssh, with a key pair that is the job's own."""
+    ssh_verifies_hosts: bool = False
+    """Every sshd of the job shows the job's own host key, and ssh refuses hosts that show another."""
 
 
 class Gang(Struct, frozen=True):

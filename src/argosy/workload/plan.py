@@ -81,6 +81,8 @@ class EnsureKeys(Struct, frozen=True, tag=True):
     """A Secret with a new key pair for ssh. Exists and is ours: done, for it is never made anew."""
 
     name: str
+    verify_hosts: bool = False
+    """Whether ssh refuses hosts that do not show the job's host key."""
 
 
 class DeleteChild(Struct, frozen=True, tag=True):
