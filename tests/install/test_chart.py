@@ -46,7 +46,7 @@ OTHER: dict[str, object] = {
     "gang.backend": "auto",
     "webhooks.enabled": False,
     "features.remoteStart": False,
-    "features.sshKeys": False,
+    "features.sshKeys": True,
     "concurrency": 8,
     "connections.max": 100,
     "connections.maxPerAddress": 10,
@@ -197,9 +197,16 @@ def test_rights_are_those_of_the_features_that_are_on() -> None:
     assert {resource for resource, _ in everything} >= {*LAUNCHERS, "podgroups", "pods", "nodes"}
     without = {one for one in everything if one[0] not in LAUNCHERS}
     assert rights({"features": {"remoteStart": False}}) == without
-    without = {one for one in everything if one[0] != "secrets"}
-    assert rights({"features": {"sshKeys": False}}) == without
-    assert everything - without == {("secrets", "get"), ("secrets", "create")}
+    assert rights({"features": {"sshKeys": True}}) - everything == {("secrets", "get"), ("secrets", "create")}
+
+
+def test_features_that_are_off_are_told_to_the_operator() -> None:
+    """By default few rights are given: none over Secrets of jobs."""
+    assert "--no-ssh-keys" in cast("list[str]", container()["args"])
+    assert "--no-remote-start" not in cast("list[str]", container()["args"])
+    switched: Json = {"features": {"sshKeys": True, "remoteStart": False}}
+    assert "--no-ssh-keys" not in cast("list[str]", container(switched)["args"])
+    assert "--no-remote-start" in cast("list[str]", container(switched)["args"])
 
 
 GROUPS = {
@@ -233,8 +240,8 @@ def test_each_api_can_be_served_alone() -> None:
         assert not any(name.startswith(plural) for name in names)
 
 
-def test_no_right_is_over_everything_or_without_keys_for_ssh_over_others_secrets() -> None:
-    for one in objects({"features": {"sshKeys": False}}):
+def test_by_default_no_right_is_over_everything_or_over_secrets_of_others() -> None:
+    for one in objects():
         for rule in cast("list[dict[str, list[str]]]", one.get("rules", [])):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             if "secrets" in rule["resources"]:

@@ -22,7 +22,7 @@ VALUES: dict[str, Json] = {
     "one namespace, and without features": {
         "watchNamespace": "team",
         "observer": {"enabled": True},
-        "features": {"remoteStart": False, "sshKeys": False},
+        "features": {"remoteStart": False},
         "gang": {"backend": "own"},
         "crds": {"install": False},
         "podDisruptionBudget": {"enabled": False},
@@ -45,6 +45,7 @@ VALUES: dict[str, Json] = {
         "serviceMonitor": {"enabled": True, "interval": "1m30s", "labels": {"release": "prometheus"}},
         "observer": {"enabled": True, "auth": "none", "nodePort": 30037},
         "webhooks": {"enabled": True},
+        "features": {"sshKeys": True},
         "config": {"initializers": {"common": {"cmd": "a < {{.Key}} && b", "envs": {"LEVEL": "2"}}}},
     },
     "one API, as its users know it": PRESETS["ares"].values,

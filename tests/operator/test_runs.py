@@ -265,3 +265,25 @@ async def _may(scene: Scene, account: str, verb: str, pod: str, subresource: str
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     answer = msgspec.json.decode(await scene.client.request("POST", path, body=review))
     return bool(answer["status"]["allowed"])
+
+
+FEATURES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "remoteStart": ({"remote_start": False}, {}),
+    "sshKeys": ({"ssh_keys": False}, {"sshKeys": True}),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+async def test_a_run_that_needs_a_feature_that_is_off_says_which_value_turns_it_on(
+    scene: Scene, feature: str
+) -> None:
+    settings, options = FEATURES[feature]
+    builder = run(framework="mpi").role("launcher", 1).role("worker", 1)
+    async with scene.operator(**settings):
+        await scene.apply(builder.having(options=options))
+
+        async def told() -> bool:
+            return f"features.{feature}=true" in (await scene.run()).status.message
+
+        await scene.until("the status names the value", told)
+        assert await scene.pods() == {}

@@ -30,6 +30,7 @@ from argosy.kinds.wrong import LONGEST_COMPLAINT
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import BODIES, Performer
 from argosy.reconcile.pods import UnrenderableError
+from argosy.reconcile.site import Features
 from argosy.testing.builders import role, workload
 from argosy.testing.circles import circles
 from argosy.testing.eventually import eventually
@@ -41,6 +42,7 @@ from argosy.workload.plan import (
     Deed,
     DeleteJob,
     DeletePod,
+    EnsureChild,
     EnsureKeys,
     EnsureService,
     Remark,
@@ -121,6 +123,7 @@ class Case:
     want_message: str = ""
     want_seen: list[str] = field(default_factory=list)
     want_absent: set[tuple[str, int]] = field(default_factory=set)
+    features: Features = field(default_factory=Features)
 
 
 def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: bool = False) -> Pod:
@@ -260,13 +263,27 @@ CASES = {
         want_result=Result.REFUSED,
         want_message="secrets is forbidden",
     ),
+    "keys where they are off: nothing is sent, and the chart's value is named": Case(
+        KEYS,
+        features=Features(ssh_keys=False),
+        want_result=Result.REFUSED,
+        want_message="keys for ssh are off in this installation;"
+        " the administrator turns them on by the chart's value features.sshKeys=true",
+    ),
+    "a launcher's account where remote start is off: nothing is sent, and the chart's value is named": Case(
+        EnsureChild("ServiceAccount", "mnist-launcher", {}, ""),
+        features=Features(remote_start=False),
+        want_result=Result.REFUSED,
+        want_message="launchers that start processes in other pods are off in this installation;"
+        " the administrator turns them on by the chart's value features.remoteStart=true",
+    ),
     "the job goes with its children": Case(
         DeleteJob("old"), want_done=["delete TrainingRun mnist uid=uid-of-mnist propagation=Background"]
     ),
 }
 
 
-def performer(api: Api, memory: Memory, seen: Seen) -> Performer:
+def performer(api: Api, memory: Memory, seen: Seen, features: Features = Features()) -> Performer:
     return Performer(
         cast("Client", api),
         SystemClock(),
@@ -276,13 +293,14 @@ def performer(api: Api, memory: Memory, seen: Seen) -> Performer:
         memory,
         lambda action, name: {"metadata": {"name": name}},
         lambda role, index, attempt, replacement: JOB.hostname(role, index),
+        features,
     )
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_actions(case: Case) -> None:
     api, memory, seen = Api(case.there, case.answer), Memory(uid=JOB.uid), Seen()
-    await performer(api, memory, seen).perform([case.action])
+    await performer(api, memory, seen, case.features).perform([case.action])
     assert api.done == case.want_done
     assert seen.names == case.want_seen
     assert memory.absent == case.want_absent

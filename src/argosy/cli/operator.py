@@ -46,6 +46,12 @@ from argosy.cli.serving import Common, configured_by, run_operator, serving_opti
     help="Give launchers an account that starts processes in their job's pods.",
 )
 @click.option(
+    "--ssh-keys/--no-ssh-keys",
+    default=True,
+    show_default=True,
+    help="Make keys for jobs that start processes by ssh.",
+)
+@click.option(
     "--local",
     type=click.Path(file_okay=False, path_type=Path),
     help="Serve the local control plane of this state folder.",
@@ -62,6 +68,7 @@ def operator(
     webhooks: str,
     gang_backend: str | None,
     remote_start: bool,
+    ssh_keys: bool,
     local: Path | None,
     **common: Unpack[Common],
 ) -> None:
@@ -84,6 +91,7 @@ def operator(
             concurrency=concurrency,
             webhooks=webhooks,
             remote_start=remote_start,
+            ssh_keys=ssh_keys,
         )
     settings = configured_by(config, settings)
     if cluster_domain:

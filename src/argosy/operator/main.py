@@ -42,7 +42,7 @@ from argosy.operator.statistics import JobStatistics
 from argosy.operator.trust import endpoint_names
 from argosy.operator.whereabouts import Whereabouts
 from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.site import Site
+from argosy.reconcile.site import Features, Site
 from argosy.wire.messages import Handler
 from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
@@ -234,6 +234,7 @@ def _site(settings: Settings, credentials: Credentials, whereabouts: Whereabouts
         url=settings.url,
         authority=credentials.trust.authority,
         cluster_domain=settings.cluster_domain,
+        features=Features(settings.remote_start, settings.ssh_keys),
         initializers=settings.initializers,
         whereabouts=whereabouts.asked if whereabouts else None,
     )

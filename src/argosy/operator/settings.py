@@ -121,7 +121,11 @@ class Settings:
 
     remote_start: bool = True
     """Watch and make accounts and roles of launchers. Without them no rights over those, nor over
-    `pods/exec`, are needed, and the API refuses jobs with a launcher."""
+    `pods/exec`, are needed, and jobs with a launcher wait."""
+
+    ssh_keys: bool = True
+    """Make keys for jobs that start processes by ssh. Without them no rights over Secrets of jobs are needed,
+    and such jobs wait."""
 
     log_format: LineFormat = "json"
     """Logs as JSON lines, or as text for people."""

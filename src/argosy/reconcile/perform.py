@@ -26,7 +26,7 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, RoleBinding, Secret, SecretMetadata, Service
+from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetadata, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
 from argosy.reconcile.children import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
@@ -34,6 +34,7 @@ from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import UnrenderableError
 from argosy.reconcile.refusals import MistakeError, mistake
 from argosy.reconcile.render import Json
+from argosy.reconcile.site import Features
 from argosy.workload.model import Workload
 from argosy.workload.observed import Outcome, Result
 from argosy.workload.plan import (
@@ -51,12 +52,23 @@ from argosy.workload.plan import (
 )
 
 BINDING = RoleBinding.resource.kind
+LAUNCHER_KINDS = frozenset(kind.resource.kind for kind in (ServiceAccount, Role, RoleBinding))
 Ensure = EnsureService | EnsureChild | EnsureKeys
 BODIES = 128
 """Pods that are rendered and not yet answered for, of one job: each may be told the addresses of all
 others."""
 JOB = "Job"
 """Under which deletions of the job object itself are told, of whatever kind it is."""
+
+
+class FeatureOffError(Exception):
+    """A job needs what the administrator has not turned on."""
+
+    def __init__(self, what: str, value: str) -> None:
+        super().__init__(
+            f"{what} are off in this installation; the administrator turns them on by the chart's value"
+            f" features.{value}=true"
+        )
 
 
 class Seen(Protocol):
@@ -79,6 +91,7 @@ class Performer:
         memory: Memory,
         render: Callable[[CreatePod, str], Json],
         name: Callable[[str, int, int, int], str],
+        features: Features = Features(),
     ) -> None:
         self.client = client
         self.clock = clock
@@ -88,6 +101,7 @@ class Performer:
         self.memory = memory
         self.render = render
         self.name = name
+        self.features = features
         self._room = asyncio.Semaphore(BODIES)
         self.deeds: list[Deed] = []
 
@@ -135,7 +149,15 @@ class Performer:
         deed = Deed("Create", kind_name, action.name, role)
         return await self._tried(deed, lambda: self._create_or_update(deed, body))
 
+    def _check_feature(self, kind: str) -> None:
+        """Raise if a child of this kind belongs to a feature that is off: its rights are not given then."""
+        if kind == Secret.resource.kind and not self.features.ssh_keys:
+            raise FeatureOffError("keys for ssh", "sshKeys")
+        if kind in LAUNCHER_KINDS and not self.features.remote_start:
+            raise FeatureOffError("launchers that start processes in other pods", "remoteStart")
+
     async def _create_or_update(self, deed: Deed, body: Json) -> Result:
+        self._check_feature(deed.kind)
         kind, name, namespace = CHILD_KINDS[deed.kind], deed.name, self.workload.namespace
         try:
             self.seen.saw(await self.client.create(kind, body, namespace))
@@ -153,6 +175,7 @@ class Performer:
         return Result.DONE
 
     async def _create_keys(self, action: EnsureKeys, deed: Deed) -> Result:
+        self._check_feature(deed.kind)
         namespace = self.workload.namespace
         try:
             await self.client.create(Secret, keys_body(self.workload, action), namespace)
@@ -305,6 +328,8 @@ class Performer:
             result, message = _result(error), error.message or error.reason
         except UnrenderableError as error:
             result, message = Result.INVALID, str(error)
+        except FeatureOffError as error:
+            result, message = Result.REFUSED, str(error)
         except MistakeError as error:
             result, message = Result.MISTAKE, str(error)
         if result is Result.DONE:

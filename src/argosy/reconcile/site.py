@@ -25,6 +25,15 @@ class Helper(Struct, frozen=True):
     """The kubectl to copy for remote start; empty: the one on the image's PATH."""
 
 
+class Features(Struct, frozen=True):
+    """What this installation may do for jobs that few need; the chart gives rights accordingly."""
+
+    remote_start: bool = True
+    """Accounts and roles by which launchers start processes in other pods of their job."""
+    ssh_keys: bool = True
+    """A Secret with a key pair for each job that starts processes by ssh."""
+
+
 class Asked(Struct, frozen=True):
     """Where an initializer asks."""
 
@@ -38,6 +47,7 @@ class Site(Struct, frozen=True):
     authority: str = ""
     """The CA of the endpoint, in PEM."""
     cluster_domain: str = "cluster.local"
+    features: Features = Features()
     initializers: Initializers = Initializers()
     whereabouts: Callable[[bool], Asked] | None = None
     """Where initializers ask, by whether their pod is in the network of its node; at `url` if None."""

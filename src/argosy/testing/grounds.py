@@ -102,7 +102,7 @@ class ClusterGround:
 
     def install(self) -> None:
         """The operator of this clone, two replicas, under the chart's own account."""
-        chosen = ("--set", "gang.backend=auto")
+        chosen = ("--set", "gang.backend=auto", "--set", "features.sshKeys=true")
         command = (str(ARGOSY), "install", "--kubeconfig", str(self.kubeconfig), *chosen)
         commands.run(command, commands.environment(), timeout=180)
 
