@@ -187,6 +187,32 @@ async def test_a_gang_is_placed_whole_when_there_is_room(client: Client, namespa
         await until(second_runs, "the other gang runs when the first is gone")
 
 
+async def test_a_gang_held_for_its_least_resources_is_admitted_when_a_pod_is_deleted(
+    client: Client, namespace: str
+) -> None:
+    await _define_groups(client)
+    async with cluster(client, nodes=1, gpu="2"):
+        await client.create(Pod, pod("busy", container=needs(gpu="2")), namespace)
+
+        async def busy() -> bool:
+            return await phase(client, namespace, "busy") == "Running"
+
+        await until(busy, "the only node is taken")
+        spec = {"minMember": 2, "minResources": {"nvidia.com/gpu": "2"}}
+        await client.create(PodGroup, {"metadata": {"name": "held"}, "spec": spec}, namespace)
+
+        async def is_held() -> bool:
+            return (await client.get(PodGroup, "held", namespace)).status.phase == "Pending"
+
+        await until(is_held, "the gang is held back")
+        await client.delete(Pod, "busy", namespace)
+
+        async def is_admitted() -> bool:
+            return (await client.get(PodGroup, "held", namespace)).status.phase == "Inqueue"
+
+        await until(is_admitted, "the gang is admitted")
+
+
 async def test_a_higher_priority_takes_the_room_of_a_lower(client: Client, namespace: str) -> None:
     await _define_priority(client, f"{namespace}-high", 1000)
     async with cluster(client, nodes=1, gpu="1") as simulator:

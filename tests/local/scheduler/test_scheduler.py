@@ -11,10 +11,10 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable
 from argosy.kinds.meta import Condition
-from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.controllers.kinds import Node, Pod, PodGroup, PodGroupStatus
 from argosy.local.controllers.shared import Shared
 from argosy.local.scheduler.scheduler import Scheduler
-from argosy.testing.objects import Json, node, pod
+from argosy.testing.objects import Json, node, pod, pod_group
 from argosy.testing.until import until
 
 T = TypeVar("T", Node, Pod)
@@ -70,6 +70,84 @@ def said(desk: Desk, name: str, start: str) -> Callable[[], Awaitable[bool]]:
         return any(pod == name and message.startswith(start) for pod, message in desk.words)
 
     return found
+
+
+class Groups:
+    """Takes the statuses of groups, and remembers the phase of each."""
+
+    def __init__(self) -> None:
+        self.phases: dict[str, str] = {}
+        self._version = 100
+
+    async def patch(
+        self, _kind: type[PodGroup], name: str, patch: Json, _namespace: str, **_: object
+    ) -> PodGroup:
+        status = msgspec.convert(patch["status"], PodGroupStatus)
+        self.phases[name] = status.phase
+        self._version += 1
+        written = held_group(name)
+        written.status = status
+        written.metadata.resource_version = str(self._version)
+        return written
+
+    def is_in(self, name: str, phase: str) -> Callable[[], Awaitable[bool]]:
+        async def found() -> bool:
+            return self.phases.get(name) == phase
+
+        return found
+
+
+def held_group(name: str) -> PodGroup:
+    """A group that needs eight processors, of which its pods do not exist yet."""
+    group = pod_group(name, 2)
+    group.spec.min_resources = {"cpu": "8"}
+    group.metadata.resource_version = "1"
+    return group
+
+
+def _add_node(shared: Shared) -> None:
+    shared.nodes.put(versioned(node("n2", cpu=8), 50))
+
+
+def _grow_node(shared: Shared) -> None:
+    shared.nodes.put(versioned(node("n1", cpu=16), 50))
+
+
+def _uncordon_node(shared: Shared) -> None:
+    shared.nodes.put(versioned(node("n3", cpu=8), 50))
+
+
+def _finish_pod(shared: Shared) -> None:
+    shared.pods.put(versioned(pod("busy", node="n1", phase="Succeeded", cpu=8), 50))
+
+
+CAPACITY = {
+    "a node is added": _add_node,
+    "a node becomes larger": _grow_node,
+    "a node is uncordoned": _uncordon_node,
+    "a pod finishes": _finish_pod,
+}
+
+
+@pytest.mark.parametrize("comes", CAPACITY.values(), ids=CAPACITY)
+async def test_a_group_held_for_its_least_resources_is_admitted_when(
+    client: Client, monkeypatch: pytest.MonkeyPatch, comes: Callable[[Shared], None]
+) -> None:
+    groups = Groups()
+    monkeypatch.setattr(client, "patch", groups.patch)
+    shared = Shared(client, Deaf())
+    work = asyncio.create_task(Scheduler(shared).run())
+    try:
+        shared.nodes.put(versioned(node("n1", cpu=8), 1))
+        shared.nodes.put(versioned(node("n3", unschedulable=True, cpu=8), 2))
+        shared.pods.put(versioned(pod("busy", node="n1", phase="Running", cpu=8), 3))
+        shared.groups.put(held_group("held"))
+        await until(groups.is_in("held", "Pending"), "there is no room for the group")
+        comes(shared)
+        await until(groups.is_in("held", "Inqueue"), "the group is admitted")
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 @pytest.fixture

@@ -43,6 +43,8 @@ class Scheduler:
         self._told: dict[str, str] = {}
         """What each bad group was last told, so that it is told once."""
         self._touched: set[GroupKey] = set()
+        self._held: set[GroupKey] = set()
+        """Groups that wait for their least resources, often before they have any pod."""
         self._controller = Controller("scheduler", self._pass, concurrency=1)
         self._tasks: set[asyncio.Task[None]] = set()
         shared.nodes.subscribe(self._node_changed)
@@ -63,6 +65,7 @@ class Scheduler:
             self._world.set_node(change.new)
         elif change.old is not None:
             self._world.remove_node(change.old.metadata.name)
+        self._touched |= self._held
         self._wake()
 
     def _namespace_changed(self, change: Change[Namespace]) -> None:
@@ -86,7 +89,7 @@ class Scheduler:
         if group := group_of(either):
             self._touched.add((either.metadata.namespace, group))
         if new is None or new.finished:
-            self._world.remove(uid)
+            self._free(uid)
             self._world.leaving.discard(uid)
             self._waiting.pop(uid, None)
             self._binding.discard(uid)
@@ -106,6 +109,12 @@ class Scheduler:
             self._waiting.pop(uid, None)
         self._wake()
 
+    def _free(self, uid: str) -> None:
+        """Give the room of a pod back; groups that are held may fit now."""
+        if self._world.where(uid) is not None:
+            self._world.remove(uid)
+            self._touched |= self._held
+
     def _facts(self, pod: Pod) -> PodFacts:
         priority = pod.spec.priority
         if priority is None:
@@ -121,6 +130,8 @@ class Scheduler:
         touched, self._touched = self._touched, set()
         touched |= {(facts.namespace, facts.group) for facts in self._waiting.values() if facts.group}
         gangs = {key: gang for key in touched if (gang := self._gang(key)) is not None}
+        self._held -= touched
+        self._held |= {key for key, gang in gangs.items() if not gang.queued}
         decision = decide(self._world, self._waiting.values(), gangs, self._gang)
         for facts, node in decision.bind:
             self._waiting.pop(facts.uid, None)
@@ -208,9 +219,10 @@ class Scheduler:
         pod = self._shared.pods.get(facts.namespace, facts.pod.metadata.name)
         if pod is None or pod.metadata.uid != facts.uid or pod.spec.node_name:
             if pod is None or pod.metadata.uid != facts.uid:
-                self._world.remove(facts.uid)
+                self._free(facts.uid)
+                self._wake()
             return
-        self._world.remove(facts.uid)
+        self._free(facts.uid)
         if _mine(pod):
             self._waiting[facts.uid] = facts
             self._controller.enqueue(EVERYTHING, 0.5)
