@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
+from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
@@ -11,6 +13,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.install.chart import Chart, Json, WrongValues, folder, kept
 from argosy.install.installation import KINDS, MANAGER, NOTES, Installation, InstallError, Reference
 from argosy.kinds.kubernetes import ConfigMap
+from argosy.kinds.meta import ObjectMeta
 from argosy.testing.servers import Server
 
 CHART = Chart(folder())
@@ -62,6 +65,64 @@ async def test_what_is_installed_is_remembered_and_taken_away_but_for_definition
         await installation.client.get(ConfigMap, NOTES, installation.namespace)
     with pytest.raises(InstallError, match="nothing is installed"):
         await installation.uninstall()
+
+
+class Names(Struct):
+    metadata: ObjectMeta
+
+
+class Listing(Struct):
+    items: list[Names] = []
+
+
+class Discovered(Struct):
+    name: str
+    verbs: list[str] = []
+
+
+class Discovery(Struct):
+    resources: list[Discovered] = []
+
+
+class Group(Struct, rename="camel"):
+    preferred_version: dict[str, str]
+
+
+class Groups(Struct):
+    groups: list[Group] = []
+
+
+PASSING = ("events", "leases", "apiservices")
+"""Made by the server itself at any time."""
+
+
+async def everything(client: Client) -> set[str]:
+    """All objects of all kinds that the server knows."""
+    groups = msgspec.json.decode(await client.request("GET", "/apis"), type=Groups).groups
+    found: set[str] = set()
+    for path in ("/api/v1", *(f"/apis/{one.preferred_version['groupVersion']}" for one in groups)):
+        discovered = msgspec.json.decode(await client.request("GET", path), type=Discovery).resources
+        for kind in discovered:
+            if "list" in kind.verbs and kind.name not in PASSING:
+                listed = msgspec.json.decode(await client.request("GET", f"{path}/{kind.name}"), type=Listing)
+                found |= {f"{kind.name} {one.metadata.namespace}/{one.metadata.name}" for one in listed.items}
+    return found
+
+
+async def test_of_everything_that_is_installed_only_definitions_stay(installation: Installation) -> None:
+    """Whatever is on: observers, webhooks, features, rights in another namespace."""
+    given: Json = {
+        "observer": {"enabled": True, "nodePort": 0},
+        "webhooks": {"enabled": True},
+        "features": {"sshKeys": True},
+        "watchNamespace": "default",
+    }
+    before = await everything(installation.client)
+    await installation.install(given)
+    assert len(await everything(installation.client) - before) > 20
+    await installation.uninstall()
+    left = await everything(installation.client) - before
+    assert left <= {f"customresourcedefinitions /{name}" for name in DEFINITIONS}
 
 
 async def test_definitions_go_too_if_that_is_asked_for(installation: Installation) -> None:

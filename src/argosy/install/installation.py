@@ -2,7 +2,7 @@
 
 The ConfigMap holds the values that were given and the list of objects, as a Helm release does: so `upgrade`
 needs only what changes, removes what is no longer part of the chart, and `uninstall` touches nothing else.
-Definitions of kinds stay, for with them every job would go.
+Definitions of kinds stay, for with them every job would go; nothing else does.
 """
 
 import asyncio
