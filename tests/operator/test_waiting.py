@@ -18,6 +18,7 @@ from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
 from argosy.operator.whereabouts import Observers
+from argosy.reconcile import crowd as reconcile_crowd
 from argosy.testing.aresjobs import template
 from argosy.testing.scene import Scene
 from argosy.testing.servers import free_port
@@ -26,6 +27,8 @@ Json = dict[str, object]
 pytestmark = pytest.mark.parametrize("api", ["local"], indirect=True)
 
 CROWD = 100
+BURST = 12
+"""New jobs at once, of which most have their first status deferred."""
 IN_TIME = 15.0
 """Seconds from the phase that is waited for to the release of all; the benchmark holds how soon it is."""
 
@@ -139,3 +142,33 @@ async def test_all_end_with_a_reason_when_what_they_wait_for_fails(scene: Scene)
         await scene.report("job-first-0", "Failed", 1)
         async with asyncio.timeout(IN_TIME):
             assert {str(end) for end in await ends} == {"the job is Failed"}
+
+
+async def test_in_a_burst_pods_are_released_without_waiting_for_a_deferred_status(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile_crowd, "TOLD_WITHIN", 3600.0)
+    monkeypatch.setattr(reconcile_crowd, "TOLD_AT_LAST", 3600.0)
+    late = {"template": template(), "dependence": {"roleNames": ["first"]}}
+    first = {"template": template(), "restartPolicy": "OnFailure"}  # with Never, nothing of it is deferred
+    roles = {"first": first, "late": late}
+    bodies = [
+        {"metadata": {"name": f"job-{i}"}, "spec": {"frameworkType": "custom", "roleSpecs": roles}}
+        for i in range(BURST)
+    ]
+    port = free_port()
+    for body in bodies:
+        await scene.client.create(dynamic(AresJob.resource), body, scene.namespace)
+    async with scene.operator(endpoint=f"127.0.0.1:{port}"):
+
+        async def made() -> bool:
+            return len(await scene.pods()) == 2 * BURST
+
+        await scene.until("all pods are made", made)
+        pods = (await scene.client.list(dynamic(Pod.resource), scene.namespace)).items
+        waiting = Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], port)
+        ends = waiting.begin()
+        names = [pod.metadata.name for pod in pods if "-first-" in pod.metadata.name]
+        await asyncio.gather(*(scene.report(name, "Running") for name in names))
+        async with asyncio.timeout(IN_TIME):
+            assert await ends == [0] * BURST

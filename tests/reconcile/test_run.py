@@ -28,7 +28,7 @@ from argosy.reconcile.run import SETTLE, Reconciler
 from argosy.reconcile.site import Helper, Site
 from argosy.testing.builders import RunBuilder, run
 from argosy.testing.manualclock import ManualClock
-from argosy.workload.model import Workload
+from argosy.workload.model import Phase, Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
@@ -384,6 +384,23 @@ async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded:
     crowded.clock.seconds += wake or 0.0
     await crowded.go()
     assert crowded.api.log == ["status Running"]
+
+
+async def test_in_a_burst_a_phase_that_others_wait_for_is_written_at_once() -> None:
+    stage = Stage(run().role("worker", 3).role("late", 1, dependsOn=[{"role": "worker"}]))
+    stage.reconciler.proof.record_came_back()
+    with crowd_around(stage):
+        await stage.go()
+        assert stage.api.writes() == [], "nobody waits for a role to start"
+        stage.pods_become("Running", 0, 1)
+        await stage.go()
+        assert stage.api.writes() == [], "the role does not run yet"
+        stage.pods_become("Running", 2)
+        await stage.go()
+        assert stage.api.writes() == ["status Starting"]
+        record = TrainingRunDialect().record(stage.api.stored())
+        assert record is not None
+        assert (record.role("worker").phase, record.role("late").phase) == (Phase.RUNNING, Phase.STARTING)
 
 
 async def test_a_job_that_came_in_a_crowd_is_told_of_soon_after_it_is_gone(stage: Stage) -> None:

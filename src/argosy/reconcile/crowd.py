@@ -11,6 +11,7 @@ from collections import deque
 
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.proof import Proof
+from argosy.workload.dependencies import releases_waiting
 from argosy.workload.memory import told_by_pods
 from argosy.workload.model import Workload
 from argosy.workload.observed import Observed
@@ -70,6 +71,8 @@ class Crowd:
         self.notice(memory.uid, now)
         if memory.record_first or not told_by_pods(workload, before, plan, seen):
             return False
+        if releases_waiting(workload, before, plan.record):
+            return False  # waiting pods are answered from what is written, by every replica
         runs_at_last = before is not None and before.ran is None and plan.record.ran is not None
         if memory.deferred is None:
             if plan.record == before or runs_at_last or not self._proof.there or not self._there(now):

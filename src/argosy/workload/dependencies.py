@@ -51,6 +51,17 @@ def reached(phase: Phase, wanted: Phase) -> bool:
     return _ORDER.index(phase) >= _ORDER.index(wanted)
 
 
+def releases_waiting(workload: Workload, before: Record | None, after: Record) -> bool:
+    """Return True if a phase that pods of another role wait for is reached in `after` and was not before."""
+    was = before or Record()
+    wants = {want for role in workload.roles.values() for want in role.depends_on or ()}
+    return any(
+        reached(after.role(want.role).phase, want.phase)
+        and not reached(was.role(want.role).phase, want.phase)
+        for want in wants
+    )
+
+
 def problems(dependencies: Mapping[str, Iterable[Dependency]], path: str) -> list[Problem]:
     """Dependencies on a role that is not there, on itself, or in a circle; `path` ends before the role's
     name."""
