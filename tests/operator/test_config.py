@@ -110,6 +110,9 @@ WRONG = {
     "caches: there is no such key": "caches: {}",
     "initializers.common.image: must not be empty": "initializers: {common: {image: ''}}",
     "initializers.common.cmd: command: not understood": "initializers: {common: {cmd: 'a {{.Key'}}",
+    "initializers.common.cmd: {{.Key}} stands inside quotes": (
+        """initializers: {common: {cmd: "a '{{.Key}}'"}}"""
+    ),
     "initializers.common.cmd: there is no variable .Other": "initializers: {common: {cmd: '{{.Other}}'}}",
     "initializers.common.cmd: the function upper is not known": (
         "initializers: {common: {cmd: '{{upper .Key}}'}}"

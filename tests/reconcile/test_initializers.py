@@ -1,5 +1,7 @@
 """The init container `initializer` of AresJobs: as it comes, and as an administrator may have it."""
 
+import subprocess
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -9,7 +11,7 @@ from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.engine.template import TemplateError
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.initializers import Initializers, ShellCommand
+from argosy.reconcile.initializers import WORDS, Initializers, ShellCommand
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.render import Json
 from argosy.reconcile.site import Asked, Helper, Site
@@ -142,3 +144,46 @@ def test_a_pod_in_its_nodes_network_asks_there_and_keeps_its_resolver() -> None:
 def test_a_command_that_cannot_be_used(wrong: str) -> None:
     with pytest.raises(TemplateError):
         ShellCommand(wrong)
+
+
+SAFE = {
+    "a word of its own": "echo {{.MPIHostFile}}",
+    "after quotes that are closed": """echo "it's" 'so' {{.MPIHostFile}}""",
+    "in a command in brackets, inside quotes": 'echo "$(echo {{.MPIHostFile}})"',
+    "after a backslash that is escaped": r"echo \\{{.MPIHostFile}}",
+    "in a subshell": "(echo {{.MPIHostFile}})",
+    "part of a word": "echo --to={{.MPIHostFile}}",
+    "redirected to": "cat < {{.MPIHostFile}} || true",
+    "in a comment with an apostrophe": "echo a # don't {{.MPIHostFile}}",
+}
+
+
+@pytest.mark.parametrize("template", SAFE.values(), ids=SAFE.keys())
+def test_a_value_in_a_command_is_never_run(template: str, tmp_path: Path) -> None:
+    """By a real shell, with a value that breaks out of every kind of quotes."""
+    proof = tmp_path / "run"
+    evil = f"""'"`touch {proof}`$(touch {proof})'; touch {proof} #"""
+    command = ShellCommand(template).vector({**dict.fromkeys(WORDS, ""), "MPIHostFile": evil})
+    subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert not proof.exists()
+
+
+QUOTED = {
+    "single quotes": "echo '{{.MPIHostFile}}'",
+    "double quotes": 'echo "{{.MPIHostFile}}"',
+    "quotes further out": 'echo "to {{.MPIHostFile}} and on"',
+    "quotes of a command in quotes": 'echo "$(echo "{{.MPIHostFile}}")"',
+    "quotes with escapes": r"echo $'\'{{.MPIHostFile}}'",
+    "an escaped quote inside double quotes": r'echo "\"{{.MPIHostFile}}"',
+    "backticks": "echo `echo {{.MPIHostFile}}`",
+    "arithmetic, which is read as if in double quotes": "echo $(({{.MPIHostFile}}))",
+    "a default of a variable": "echo ${NONE:-{{.MPIHostFile}}}",
+    "a backslash, which would escape the quote of the value": r"echo \{{.MPIHostFile}}",
+    "quotes in a condition": "echo {{if .Key}}'{{.MPIHostFile}}'{{end}}",
+}
+
+
+@pytest.mark.parametrize("template", QUOTED.values(), ids=QUOTED.keys())
+def test_a_command_that_puts_quotes_around_a_variable_is_refused(template: str) -> None:
+    with pytest.raises(TemplateError, match=r"\{\{.MPIHostFile\}\} stands inside quotes"):
+        ShellCommand(template)

@@ -1,12 +1,14 @@
 """What an administrator may choose about the init containers of AresJobs that wait: image, command and more.
 
 The command is a Go template for a shell, as AresOperator's configuration has it. Every value is quoted for
-the shell before it is put in, so that no name of a role or a file is ever read as a command. Without one the
-container has an argument vector, and no shell is needed.
+the shell before it is put in, so that no name of a role or a file is ever read as a command. That holds only
+where the shell begins a word anew: a template that puts quotes of its own around a variable is refused.
+Without a command the container has an argument vector, and no shell is needed.
 """
 
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Final
 
@@ -21,6 +23,18 @@ WORDS: Final = (
 )
 """The variables of a command."""
 _COMMAND: Final = "command"
+_MARK: Final = "\0"
+"""On both sides of a variable's name, where its value would stand."""
+_VARIABLE: Final = re.compile(f"{_MARK}(\\w+){_MARK}")
+_CLOSING: Final = {"(": ")", "$((": "))", "${": "}", "'": "'", "$'": "'", '"': '"', "`": "`"}
+_EXPANSIONS: Final = ("$((", "$(", "${", "`")
+_OPENING: Final = {
+    "(": ("$((", "$(", "${", "`", "$'", "'", '"', "("),
+    '"': _EXPANSIONS,
+    "${": (*_EXPANSIONS, '"'),
+    "$((": (*_EXPANSIONS, "("),
+}
+"""By what is open already: quotes and brackets that change how a shell reads what follows."""
 
 
 class ShellCommand:
@@ -30,6 +44,12 @@ class ShellCommand:
         self._templates = Templates({})
         self._templates.add(_COMMAND, source)
         self.vector(dict.fromkeys(WORDS, ""))
+        marked = SimpleNamespace(**{name: f"{_MARK}{name}{_MARK}" for name in WORDS})
+        if quoted := next(_quoted_variables(self._templates.render(_COMMAND, marked)), ""):
+            raise TemplateError(
+                f"{{{{.{quoted}}}}} stands inside quotes, after a backslash or in an expansion; values are"
+                f" quoted for the shell already: write it bare, as in --key {{{{.{quoted}}}}}"
+            )
 
     def vector(self, words: Mapping[str, str]) -> list[str]:
         quoted = SimpleNamespace(**{name: shlex.quote(value) for name, value in words.items()})
@@ -47,6 +67,34 @@ class Initializers(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Folders of the node by the names of their volumes, mounted under the same paths."""
+
+
+def _quoted_variables(text: str) -> Iterator[str]:
+    """Yield the variables that stand where the quotes around a value would not protect it.
+
+    Commands, also those in brackets, are the only place where they do.
+    """
+    opened: list[str] = []
+    index = 0
+    while index < len(text):
+        inside, rest = opened[-1] if opened else "(", text[index:]
+        escaped = inside != "'" and rest.startswith("\\")
+        if found := _VARIABLE.match(rest, escaped):
+            if escaped or inside != "(":
+                yield found[1]
+            index += found.end()
+        elif escaped:
+            index += 2
+        elif opened and rest.startswith(_CLOSING[inside]):
+            opened.pop()
+            index += len(_CLOSING[inside])
+        elif opening := next((one for one in _OPENING.get(inside, ()) if rest.startswith(one)), ""):
+            opened.append("(" if opening == "$(" else opening)
+            index += len(opening)
+        elif inside == "(" and rest.startswith("#") and text[index - 1 : index].strip() == "":
+            return  # a comment, to the end: there are no lines
+        else:
+            index += 1
 
 
 def _listed() -> str:
