@@ -13,6 +13,7 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.initializers import WORDS, Initializers, ShellCommand
 from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.refusals import MistakeError
 from argosy.reconcile.render import Json
 from argosy.reconcile.site import Asked, Helper, Site
 from argosy.workload.model import Workload
@@ -99,6 +100,36 @@ def test_image_variables_and_folders_of_the_administrator() -> None:
     assert mounts(container)["tools"] == "/opt/tools"
     assert {"name": "tools", "hostPath": {"path": "/opt/tools"}} in cast("list[Json]", spec["volumes"])
     assert all("tools" not in mounts(one) for one in cast("list[Json]", spec["containers"]))
+
+
+MOUNT = {"name": "tools", "mountPath": "/mine"}
+RESERVED = {
+    "mounted by a container": (
+        {"containers": [{"name": "mpi"}, {"name": "beside", "volumeMounts": [{"name": "a"}, MOUNT]}]},
+        "containers[1].volumeMounts[1]",
+    ),
+    "mounted by an init container": (
+        {"initContainers": [{"name": "first", "volumeMounts": [MOUNT]}], "containers": [{"name": "mpi"}]},
+        "initContainers[0].volumeMounts[0]",
+    ),
+    "defined anew": (
+        {"volumes": [{"name": "tools", "emptyDir": {}}], "containers": [{"name": "mpi"}]},
+        "volumes[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RESERVED.values(), ids=RESERVED.keys())
+def test_folders_of_the_administrator_are_not_for_users(case: tuple[Json, str]) -> None:
+    spec, where = case
+    site = replace(SITE, initializers=Initializers(volumes={"tools": "/opt/tools"}))
+    with pytest.raises(MistakeError) as refused:
+        pod(site, {**LAUNCHER, "template": {"spec": spec}})
+    assert str(refused.value) == (
+        f"spec.roleSpecs.launcher.template.spec.{where}.name:"
+        ' invalid value "tools": reserved for the init container `initializer`'
+    )
+    pod(SITE, {**LAUNCHER, "template": {"spec": spec}})
 
 
 def test_a_command_of_the_administrator() -> None:

@@ -1,10 +1,11 @@
 """From an action to the body of its pod: asks the framework what this place needs and renders it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
+from argosy.reconcile.refusals import MistakeError
 from argosy.reconcile.render import Json, Mould, Place, mould
 from argosy.reconcile.site import Site
 from argosy.workload.children import account
@@ -33,6 +34,8 @@ class PodMaker:
         return JobPods(self, workload, inject, gang_backend)
 
     def mould(self, workload: Workload, role: Role, injection: Injection, gang_backend: str) -> Mould:
+        if injection.initializer:
+            _check_volumes(workload, role, self.site.initializers.volumes)
         backend = BACKENDS.get(gang_backend) if workload.gang else None
         return mould(
             self.site,
@@ -43,6 +46,36 @@ class PodMaker:
             membership=backend.membership(workload, role.name) if backend else None,
             service_account=account(workload, role.name) if injection.remote_start else "",
         )
+
+
+def _check_volumes(workload: Workload, role: Role, reserved: Collection[str]) -> None:
+    """Raise if a template names a volume that holds the administrator's folders of the node.
+
+    They are for the operator's init container alone: a user who could mount them would have a hostPath that
+    the cluster may not allow them.
+    """
+    spec = _object(role.template.get("spec"))
+    path = f"{workload.roles_path}.{role.name}.template.spec"
+    named = [(f"{path}.volumes[{at}]", volume) for at, volume in _objects(spec.get("volumes"))]
+    for part in ("initContainers", "containers"):
+        for index, container in _objects(spec.get(part)):
+            mounts = f"{path}.{part}[{index}].volumeMounts"
+            named += [(f"{mounts}[{at}]", mount) for at, mount in _objects(container.get("volumeMounts"))]
+    if wrong := [(where, one["name"]) for where, one in named if one.get("name") in reserved]:
+        raise MistakeError(
+            "; ".join(
+                f'{where}.name: invalid value "{name}": reserved for the init container `initializer`'
+                for where, name in wrong
+            )
+        )
+
+
+def _objects(value: object) -> list[tuple[int, Mapping[str, object]]]:
+    return [(index, _object(one)) for index, one in enumerate(value if isinstance(value, list) else [])]
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
 class JobPods:
