@@ -9,6 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
+OTHER_PINS = sorted(
+    [*ROOT.glob("tests/*.lock"), *ROOT.glob("examples/*/requirements.txt"), *ROOT.glob("kubernetes/*/go.*")]
+)
 SCRIPTS = [*sorted(path for path in (ROOT / "scripts").iterdir() if not path.suffix), ROOT / ".ci" / "run"]
 PINNED = re.compile(r"^[a-zA-Z0-9._-]+(?:\[[\w,]+\])?==\S+")
 
@@ -20,7 +23,7 @@ def committed() -> list[Path]:
     return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+@pytest.mark.parametrize("lock", [*LOCKS, *OTHER_PINS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_lock_names_no_host(lock: Path) -> None:
     assert not re.findall(r"https?://\S+|--(?:extra-)?index-url|--find-links", lock.read_text())
 
