@@ -28,9 +28,10 @@ from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.wrong import LONGEST_COMPLAINT
 from argosy.reconcile.memory import Memory
-from argosy.reconcile.perform import BODIES, Performer
+from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import UnrenderableError
 from argosy.reconcile.site import Features
+from argosy.reconcile.slowstart import MAX_WINDOW, SlowStart
 from argosy.testing.builders import role, workload
 from argosy.testing.circles import circles
 from argosy.testing.eventually import eventually
@@ -341,7 +342,7 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
             return await super().create(kind, body, namespace, **options)
 
     api = Slow(None, None)
-    at_work = performer(api, Memory(uid=JOB.uid), Seen())
+    at_work = performer(api, Memory(uid=JOB.uid, slow_start=SlowStart(window=MAX_WINDOW)), Seen())
     render = at_work.render
 
     def noting(action: CreatePod, name: str) -> dict[str, object]:
@@ -349,12 +350,14 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
         return render(action, name)
 
     at_work.render = noting
-    making = asyncio.create_task(at_work.perform([CreatePod("worker", n, 1, 0) for n in range(3 * BODIES)]))
-    await eventually(lambda: len(rendered) >= BODIES)
-    assert len(rendered) == BODIES
+    making = asyncio.create_task(
+        at_work.perform([CreatePod("worker", n, 1, 0) for n in range(3 * MAX_WINDOW)])
+    )
+    await eventually(lambda: len(rendered) >= MAX_WINDOW)
+    assert len(rendered) == MAX_WINDOW
     go_on.set()
     await making
-    assert len(api.done) == 3 * BODIES
+    assert len(api.done) == 3 * MAX_WINDOW
 
 
 async def test_a_lost_lease_ends_the_pass() -> None:
@@ -422,5 +425,6 @@ async def test_what_became_of_an_action_is_handed_back_once(case: Told) -> None:
     api, memory = Api(case.there, case.answer), Memory(uid=JOB.uid)
     assert list(await performer(api, memory, Seen()).perform([case.action])) == case.want
     memory.retries.clear()
+    memory.slow_start = SlowStart()
     if case.answer is not None:
         assert not await performer(api, memory, Seen()).perform([case.action]), "it is tried again silently"

@@ -6,6 +6,7 @@ refused. It is dropped when a job has finished, so that finished jobs cost nothi
 
 from msgspec import Struct, field
 
+from argosy.reconcile.slowstart import SlowStart
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Outcome
 from argosy.workload.record import Record
@@ -41,6 +42,7 @@ class Memory(Struct):
     outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     """Answers other than success, by kind and name, until the action is tried again."""
     retries: dict[tuple[str, str], Retry] = field(default_factory=dict)
+    slow_start: SlowStart = field(default_factory=SlowStart)
     absent: set[tuple[str, int]] = field(default_factory=set)
     """Places confirmed empty by the API; good for one pass."""
     deleted: set[str] = field(default_factory=set)
@@ -69,13 +71,19 @@ class Memory(Struct):
         if self.deferred is not None and self.deferred.resource_version != resource_version:
             self.deferred, self.record_first = None, True
 
-    def note(self, outcome: Outcome, now: float) -> None:
-        """Remember an answer that was not success, and hold the next try back: twice as long each time."""
+    def note(self, outcome: Outcome, now: float, *, hold: bool = True) -> None:
+        """Remember an answer that was not success.
+
+        Unless something else does so (`hold` is False), hold the next try back: twice as long each time.
+        """
         key = (outcome.kind, outcome.name)
+        self.outcomes[key] = outcome
+        if not hold:
+            self.retries.pop(key, None)
+            return
         failures = self.retries[key].failures + 1 if key in self.retries else 1
         delay = min(FIRST_DELAY * 2.0 ** (failures - 1), LONGEST_DELAY)
         self.retries[key] = Retry(failures, now + delay)
-        self.outcomes[key] = outcome
 
     def succeed(self, kind: str, name: str) -> None:
         self.outcomes.pop((kind, name), None)
@@ -85,6 +93,7 @@ class Memory(Struct):
         """The definition changed: what was refused before may be right now."""
         self.outcomes.clear()
         self.retries.clear()
+        self.slow_start = SlowStart()
 
     def held(self, kind: str, name: str, now: float) -> bool:
         retry = self.retries.get((kind, name))

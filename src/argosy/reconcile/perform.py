@@ -29,12 +29,14 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetadata, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
+from argosy.reconcile import slowstart
 from argosy.reconcile.children import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import UnrenderableError
 from argosy.reconcile.refusals import MistakeError, mistake
 from argosy.reconcile.render import Json
 from argosy.reconcile.site import Features
+from argosy.reconcile.slowstart import PodCreations
 from argosy.workload.model import Workload
 from argosy.workload.observed import Outcome, Result
 from argosy.workload.plan import (
@@ -54,9 +56,6 @@ from argosy.workload.plan import (
 BINDING = RoleBinding.resource.kind
 LAUNCHER_KINDS = frozenset(kind.resource.kind for kind in (ServiceAccount, Role, RoleBinding))
 Ensure = EnsureService | EnsureChild | EnsureKeys
-BODIES = 128
-"""Pods that are rendered and not yet answered for, of one job: each may be told the addresses of all
-others."""
 JOB = "Job"
 """Under which deletions of the job object itself are told, of whatever kind it is."""
 
@@ -102,7 +101,6 @@ class Performer:
         self.render = render
         self.name = name
         self.features = features
-        self._room = asyncio.Semaphore(BODIES)
         self.deeds: list[Deed] = []
 
     async def perform(self, actions: Sequence[Action]) -> Sequence[Deed]:
@@ -114,9 +112,8 @@ class Performer:
         for step in ([one for one in ensures if one not in last], last):
             if not await self._together(self._ensure(one) for one in step):
                 return self.deeds
-        await self._together(
-            self._pod(one) for one in actions if isinstance(one, CreatePod | DeletePod | ConfirmPod)
-        )
+        others = [self._pod(one) for one in actions if isinstance(one, DeletePod | ConfirmPod)]
+        await self._together([self._create_pods(actions), *others])
         await self._together(self._remark(one) for one in actions if isinstance(one, Remark))
         await self._together(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
         for one in actions:
@@ -191,13 +188,19 @@ class Performer:
             return Result.LEAVING
         return Result.DONE if _owner(metadata) == self.workload.uid else Result.FOREIGN
 
-    async def _pod(self, action: CreatePod | DeletePod | ConfirmPod) -> bool:
+    async def _create_pods(self, actions: Sequence[Action]) -> bool:
+        slow_start, outcomes = self.memory.slow_start, self.memory.outcomes.values()
+        failed = {(one.role, one.index) for one in outcomes if one.result is Result.FAILED}
+        creations = slow_start.in_order((one for one in actions if isinstance(one, CreatePod)), failed)
+        return await PodCreations(slow_start, self.clock, self._create_pod).run(creations)
+
+    async def _create_pod(self, action: CreatePod) -> Result | None:
+        name = self.name(action.role, action.index, action.attempt, action.replacement)
+        deed = Deed("Create", Pod.resource.kind, name, action.role)
+        return await self._attempt(deed, lambda: self._post_pod(action, deed), action.index)
+
+    async def _pod(self, action: DeletePod | ConfirmPod) -> bool:
         match action:
-            case CreatePod():
-                name = self.name(action.role, action.index, action.attempt, action.replacement)
-                deed = Deed("Create", Pod.resource.kind, name, action.role)
-                async with self._room:
-                    return await self._tried(deed, lambda: self._create_pod(action, deed), action.index)
             case DeletePod():
                 deed = Deed("Delete", Pod.resource.kind, action.name, why=action.reason)
                 return await self._tried(deed, lambda: self._delete_pod(action, deed))
@@ -207,7 +210,7 @@ class Performer:
                     Deed("Create", Pod.resource.kind, name), lambda: self._confirm_pod(action, name)
                 )
 
-    async def _create_pod(self, action: CreatePod, deed: Deed) -> Result:
+    async def _post_pod(self, action: CreatePod, deed: Deed) -> Result:
         name, namespace = deed.name, self.workload.namespace
         body = self.render(action, name)
         try:
@@ -313,13 +316,21 @@ class Performer:
 
         return await self._tried(deed, delete)
 
-    async def _tried(
+    async def _tried(self, deed: Deed, step: Callable[[], Awaitable[Result]]) -> bool:
+        """Return True if it was done."""
+        return await self._attempt(deed, step) is Result.DONE
+
+    async def _attempt(
         self, deed: Deed, step: Callable[[], Awaitable[Result]], index: int | None = None
-    ) -> bool:
-        """Do it unless an earlier answer says to wait; remember any answer that is not success."""
+    ) -> Result | None:
+        """Do it and return the answer, or None where an earlier answer says to wait.
+
+        Any answer that is not success is remembered. A refused pod (`index` is set) is held back by the slow
+        start of its job and not for itself: once one pod is let in, all are tried again.
+        """
         kind, name = deed.kind, deed.name
         if self.memory.held(kind, name, self.clock.monotonic()):
-            return False
+            return None
         try:
             result, message = await step(), ""
         except LeaseExpired:
@@ -334,13 +345,14 @@ class Performer:
             result, message = Result.MISTAKE, str(error)
         if result is Result.DONE:
             self.memory.succeed(kind, name)
-            return True
+            return result
         message = shortened(message or _WHY[result].format(kind=kind, name=name), LONGEST_COMPLAINT)
         outcome = Outcome(kind, name, result, message, deed.role, index)
         if result in _REFUSALS and self.memory.outcomes.get((kind, name)) != outcome:
             self.deeds.append(replace(deed, refused=message))
-        self.memory.note(outcome, self.clock.monotonic())
-        return False
+        by_job = index is not None and result in slowstart.REFUSALS
+        self.memory.note(outcome, self.clock.monotonic(), hold=not by_job)
+        return result
 
 
 _REFUSALS = frozenset({Result.REFUSED, Result.FAILED, Result.INVALID, Result.MISTAKE})

@@ -381,7 +381,8 @@ class Reconciler(Generic[T]):
         times = (memory.flush_at, memory.look_at, memory.next_try())
         delays = [at - monotonic for at in times if at is not None]
         if any(isinstance(action, CreatePod) for action in plan.actions):
-            delays.append(CREATED)
+            probe_at = memory.slow_start.probe_at
+            delays.append(CREATED if probe_at is None else probe_at - monotonic)
         elif not settled:
             delays.append(SETTLE)
         if plan.wake_at is not None:

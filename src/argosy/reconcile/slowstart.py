@@ -1,0 +1,140 @@
+"""Slow start of a job's pod creations.
+
+The first pod of a job is created alone. Each pod that is created lets one more be in flight, so the window
+doubles with every round trip (1, 2, 4, 8, …) without waiting for the slowest of a batch, and it stays open
+while all goes well. The first refusal (a quota, an admission webhook, an invalid pod) stops the creations of
+the job. After a back-off of 0.5 to 30 s a single pod is tried as a probe; if it is created, the window opens
+again from there. So a job that cannot have its pods costs one request now and then, however large it is.
+
+An answer that says nothing about the pod (a timeout, a server error) halves the window instead: on a bad
+connection a job goes on, more carefully, and stops once nothing gets through at all.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+
+from msgspec import Struct, field
+
+from argosy.engine.clock import Clock
+from argosy.workload.observed import Result
+from argosy.workload.plan import CreatePod
+
+MAX_WINDOW = 128
+"""Pod creations of one job in flight at most."""
+FIRST_PROBE_SECONDS = 0.5
+MAX_PROBE_SECONDS = 30.0
+
+REFUSALS = frozenset({Result.REFUSED, Result.INVALID, Result.MISTAKE})
+"""Answers that would most likely be given to the next pod as well."""
+
+
+Place = tuple[str, int | None]
+"""Role and index of a pod."""
+
+
+class SlowStart(Struct):
+    """How many pods of a job may be created at a time, remembered between reconciles."""
+
+    window: int = 1
+    probe_at: float | None = None
+    """When one pod may be tried, on the monotonic clock, after a refusal; None while there was none."""
+    refusals: int = 0
+    """Refusals in a row, each of which doubles the back-off."""
+    refused_roles: dict[str, int] = field(default_factory=dict)
+    """Roles of refused pods, numbered by when that was: the probe is of another role, if there is one."""
+
+    def is_held(self, now: float) -> bool:
+        """Return True while no pod of the job may be tried."""
+        return self.probe_at is not None and now < self.probe_at
+
+    def in_order(self, creations: Iterable[CreatePod], failed: Container[Place]) -> list[CreatePod]:
+        """Return the creations in the order of trying: what was refused or failed last comes at the end.
+
+        `failed` are pods whose creation failed for another reason than a refusal.
+        """
+        return sorted(
+            creations,
+            key=lambda one: (self.refused_roles.get(one.role, 0), (one.role, one.index) in failed),
+        )
+
+    def note(self, role: str, result: Result, now: float) -> None:
+        """Take an answer into account."""
+        if result in REFUSALS:
+            self.refused_roles[role] = max(self.refused_roles.values(), default=0) + 1
+            self._close(now)
+        elif result is Result.FAILED:
+            self.window //= 2
+            if self.window == 0:
+                self._close(now)
+        elif result is Result.DONE:
+            self.refused_roles.pop(role, None)
+            if not self.is_held(now):
+                self.probe_at, self.refusals = None, 0
+                self.window = min(self.window + 1, MAX_WINDOW)
+
+    def _close(self, now: float) -> None:
+        self.window = 1
+        if self.is_held(now):
+            return  # the rest of what was in flight is refused together and counts once
+        self.refusals += 1
+        delay = min(FIRST_PROBE_SECONDS * 2.0 ** (self.refusals - 1), MAX_PROBE_SECONDS)
+        self.probe_at = now + delay
+
+
+class PodCreations:
+    """Creates the pods of one reconcile within the window of their job's slow start."""
+
+    def __init__(
+        self, slow_start: SlowStart, clock: Clock, create: Callable[[CreatePod], Awaitable[Result | None]]
+    ) -> None:
+        self._slow_start = slow_start
+        self._clock = clock
+        self._create = create
+        """Returns the answer; None if the pod was not tried, because of an earlier answer about itself."""
+        self._waiting: deque[CreatePod] = deque()
+        self._runners = 0
+        self._error: Exception | None = None
+
+    async def run(self, creations: Sequence[CreatePod]) -> bool:
+        """Create what may be created now, in this order; return True if all were tried. An error ends it."""
+        self._waiting.extend(creations)
+        if not self._waiting:
+            return True
+        async with asyncio.TaskGroup() as group:
+            self._runners += 1
+            self._open(group)
+            await self._run(group)
+        if self._error is not None:
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # it holds this frame: the frame must not hold it
+        return not self._waiting
+
+    async def _run(self, group: asyncio.TaskGroup) -> None:
+        while self._may_go_on():
+            creation = self._waiting.popleft()
+            try:
+                result = await self._create(creation)
+            except Exception as error:
+                self._error = error
+                break
+            if result is not None:
+                self._slow_start.note(creation.role, result, self._clock.monotonic())
+            self._open(group)
+        self._runners -= 1
+
+    def _may_go_on(self) -> bool:
+        if not self._waiting or self._error is not None or self._runners > self._slow_start.window:
+            return False
+        return not self._slow_start.is_held(self._clock.monotonic())
+
+    def _open(self, group: asyncio.TaskGroup) -> None:
+        """Start as many more runners as the window has room for and the caller leaves work to."""
+        if self._slow_start.is_held(self._clock.monotonic()):
+            return
+        for _ in range(min(self._slow_start.window - self._runners, len(self._waiting) - 1)):
+            self._runners += 1
+            group.create_task(self._run(group))
