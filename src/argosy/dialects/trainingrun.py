@@ -6,6 +6,7 @@ right before and after a replacement.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from argosy.dialects.base import identity
 from argosy.dialects.conditions import conditions
 from argosy.dialects.restarts import restart_history
-from argosy.frameworks.base import Framework, Injection
+from argosy.frameworks.base import Framework, Injection, list_bytes
 from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
 from argosy.kinds import labels
@@ -32,7 +33,7 @@ from argosy.kinds.trainingrun import (
     TrainingRunSpec,
     TrainingRunStatus,
 )
-from argosy.workload import dependencies, elastic, words
+from argosy.workload import dependencies, elastic, podsize, words
 from argosy.workload.model import (
     MOST_PODS,
     Cleanup,
@@ -86,7 +87,8 @@ class TrainingRunDialect:
             return Problems(tuple(problems))
         rules = framework.rules(workload)
         workload = replace(workload, rules=_with_wishes(rules, obj.spec), gang=_gang(workload, obj.spec.gang))
-        problems = _job_problems(workload)
+        workload = podsize.with_pod_bytes(workload, partial(list_bytes, framework))
+        problems = _job_problems(workload) or list(podsize.problems(workload))
         return Problems(tuple(problems)) if problems else workload
 
     def upkeep(self, obj: TrainingRun) -> Json | None:

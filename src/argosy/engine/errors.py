@@ -1,8 +1,8 @@
 """What a request can fail with, typed by what the caller does about it.
 
 Read again and decide anew (`Conflict`), relist (`Gone`), treat as absent (`NotFound`), report to the user
-(`Invalid`, `BadRequest`, `Forbidden`), wait (`Throttled`, `Unavailable`). Every error carries the HTTP status
-(0 when no answer came), the API's reason and its message.
+(`Invalid`, `BadRequest`, `TooLarge`, `Forbidden`), wait (`Throttled`, `Unavailable`). Every error carries the
+HTTP status (0 when no answer came), the API's reason and its message.
 """
 
 # ruff: noqa: N818  (the names are the API's own reasons, and read as such where they are caught)
@@ -54,6 +54,10 @@ class Gone(ApiError):
 
 class Invalid(ApiError):
     """422: the object does not satisfy its schema or validation."""
+
+
+class TooLarge(ApiError):
+    """413, or an object that the storage behind the API server does not take: it must become smaller."""
 
 
 class Throttled(ApiError):
@@ -135,6 +139,8 @@ def error_from_status(answer: Status, retry_after: float | None = None) -> ApiEr
         return Throttled(code, reason, message, retry_after=after, details=details)
     if code == 409 and reason == "AlreadyExists":
         return AlreadyExists(code, reason, message, details=details)
+    if code == 500 and any(words in message for words in _TOO_LARGE):
+        return TooLarge(code, reason, message, details=details)
     kind = _KINDS.get(code, Unavailable if code >= 500 else ApiError)
     return kind(code, reason, message, details=details)
 
@@ -148,8 +154,12 @@ _KINDS: Mapping[int, type[ApiError]] = {
     404: NotFound,
     409: Conflict,
     410: Gone,
+    413: TooLarge,
     422: Invalid,
 }
+
+_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
+"""What etcd and its client say of objects beyond 1.5 and 2 MiB, which the API server passes on as 500."""
 
 _REASONS: Mapping[int, str] = {
     400: "BadRequest",

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, with_defaults
 from argosy.workload.model import Dependency, Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.podsize import ListBytes
 
 MASTER, WORKER, ETCD = "master", "worker", "etcd"
 FIRST_PORT = 12345
@@ -68,6 +69,11 @@ class Bagua:
             return _in_elastic(workload, role, index, ports)
         return _in_static(workload, role, index, ports)
 
+    def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
+        if _elastic(workload):
+            return ListBytes()
+        return static_bytes(workload, role, _ports(workload))
+
 
 def _in_static(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
     if role.name not in _ranked(workload):
@@ -85,11 +91,20 @@ def static_variables(workload: Workload, role: Role, index: int, ports: tuple[in
         "MASTER_ADDR": workload.address(MASTER, 0),
         "WORLD_SIZE": str(sum(workload.roles[name].replicas for name in ranked)),
         "RANK": str(index + 1 if role.name == WORKER else 0),
-        "BAGUA_NODE_DOMAIN_NAMES": ",".join(
-            address for name in ranked for address in workload.addresses[name]
-        ),
+        "BAGUA_NODE_DOMAIN_NAMES": ",".join(map(workload.address_list, ranked)),
         "SERVICE_DOMAIN_NAME": " ".join(map(workload.service_address, reversed(ranked))),
     }
+
+
+def static_bytes(workload: Workload, role: Role, ports: tuple[int, ...]) -> ListBytes:
+    """How much `static_variables` and the ports add to a pod of this role."""
+    ranked = _ranked(workload)
+    if role.name not in ranked:
+        return ListBytes()
+    addresses = sum(map(workload.address_bytes, ranked))
+    listed = len("65535,") * len(ports)
+    named_port = len('{"name":"port-65535","containerPort":65535},')
+    return ListBytes(per_container=addresses + listed, ports=named_port * len(ports))
 
 
 def _in_elastic(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:

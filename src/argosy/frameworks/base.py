@@ -5,11 +5,12 @@ remote start) is put into the pod by the renderer, the same way for every framew
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
 from argosy.workload.model import Dependency, Json, Problem, Role, Rules, Workload
+from argosy.workload.podsize import ListBytes
 
 
 class Port(Struct, frozen=True):
@@ -119,6 +120,23 @@ class Framework(Protocol):
         ...
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection: ...
+
+
+@runtime_checkable
+class ListsAddresses(Protocol):
+    """What an adapter has besides whose pods are told of all others: how much that is, without making it.
+
+    A job whose pods are too large to be stored is refused by it before anything is created.
+    """
+
+    def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
+        """How much JSON `inject` adds to a pod of this role."""
+        ...
+
+
+def list_bytes(framework: Framework, workload: Workload, role: Role) -> ListBytes:
+    """The same of any adapter; nothing if it does not say."""
+    return framework.list_bytes(workload, role) if isinstance(framework, ListsAddresses) else ListBytes()
 
 
 class Sampled(Protocol):

@@ -74,6 +74,11 @@ def at_most_one(workload: Workload, name: str) -> list[Problem]:
     return [Problem(f"spec.roles.{name}.replicas", f"there is one {name}, not {role.replicas}; write 1")]
 
 
+def variable_bytes(name: str, value: int) -> int:
+    """How much JSON a variable takes whose value is so long."""
+    return len('{"name":"","value":""},') + len(name) + value
+
+
 def _whole(amount: object) -> int:
     try:
         return int(parse_quantity(str(amount)))

@@ -12,8 +12,9 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import with_usual_roles
+from argosy.frameworks.common import variable_bytes, with_usual_roles
 from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.podsize import ListBytes
 
 LARGEST_LIST = 500
 
@@ -48,8 +49,19 @@ class Custom:
             env[f"{word}_SIZE"] = str(other.replicas)
             env[f"{word}_SERVICE"] = workload.service_address(name)
             if other.replicas <= LARGEST_LIST:
-                env[word] = ",".join(workload.addresses[name])
+                env[word] = workload.address_list(name)
         return Injection(env=env)
+
+    def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
+        del role
+        total = 0
+        for name, other in workload.roles.items():
+            word = variable_of(name)
+            total += variable_bytes(f"{word}_SIZE", len(str(other.replicas)))
+            total += variable_bytes(f"{word}_SERVICE", len(workload.service_address(name)))
+            if other.replicas <= LARGEST_LIST:
+                total += variable_bytes(word, workload.address_bytes(name))
+        return ListBytes(per_container=total)
 
 
 def variable_of(role: str) -> str:

@@ -16,6 +16,7 @@ from argosy.frameworks.common import PortNumber, options_of, required, slots
 from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
 from argosy.frameworks.pytorch import PyTorch
 from argosy.workload.model import Problem, Role, Rules, Workload
+from argosy.workload.podsize import ListBytes
 
 HOST_FILE = "/job/hostfile"
 """DeepSpeed's own default."""
@@ -58,13 +59,26 @@ class DeepSpeed:
         injection = _TORCH.inject(_as_torch(workload), role, index)
         return _with_host_file(injection, workload) if role.name == WORKER else injection
 
+    def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
+        """The host file of the pods that start processes; with a launcher, MPI's besides."""
+        launched = LAUNCHER in workload.roles
+        if role.name != (LAUNCHER if launched else WORKER):
+            return ListBytes()
+        own = workload.address_bytes(WORKER, extra=len(_slots(workload)) + len("\n"))
+        also = _MPI.list_bytes(_as_mpi(workload), role).files if launched else 0
+        return ListBytes(files=own + also)
+
 
 def _with_host_file(injection: Injection, workload: Workload) -> Injection:
     """Full names in it: no pod needs search domains to read them."""
-    worker = workload.roles[WORKER]
-    processes = options_of(workload, Options).procs_per_node or slots(worker)
-    lines = [f"{address} slots={processes}\n" for address in workload.addresses[WORKER]]
+    told = _slots(workload)
+    lines = [f"{address}{told}\n" for address in workload.addresses[WORKER]]
     return replace(injection, files={**injection.files, HOST_FILE: "".join(lines)})
+
+
+def _slots(workload: Workload) -> str:
+    processes = options_of(workload, Options).procs_per_node or slots(workload.roles[WORKER])
+    return f" slots={processes}"
 
 
 def _as_mpi(workload: Workload) -> Workload:

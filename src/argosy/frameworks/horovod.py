@@ -17,6 +17,7 @@ from argosy.frameworks.base import Injection
 from argosy.frameworks.common import options_of
 from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
 from argosy.workload.model import Problem, Role, Rules, Workload
+from argosy.workload.podsize import ListBytes
 
 _MPI = Mpi()
 
@@ -59,6 +60,9 @@ class Horovod:
             return injection
         chosen = {"HOROVOD_CONTROLLER": controller.value, "HOROVOD_CPU_OPERATIONS": controller.value}
         return replace(injection, env={**injection.env, **chosen})
+
+    def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
+        return _MPI.list_bytes(_as_mpi(workload), role)
 
 
 def _as_mpi(workload: Workload) -> Workload:

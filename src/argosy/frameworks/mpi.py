@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Injection
 from argosy.frameworks.common import at_most_one, options_of, required, slots, with_defaults
 from argosy.workload.model import Dependency, Phase, Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.podsize import ListBytes
 
 LAUNCHER, WORKER = "launcher", "worker"
 HOST_FILE = "/etc/argosy/hostfile"
@@ -104,16 +105,31 @@ class Mpi:
             searches=searches,
         )
 
+    def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
+        if role.name != LAUNCHER:
+            return ListBytes()
+        options = options_of(workload, Options)
+        return ListBytes(
+            files=sum(
+                workload.hostname_bytes(taker.name, extra=len(_line("", taker, options)) + len("\n"))
+                for taker in _takers(workload, options)
+            )
+        )
+
 
 def host_file(workload: Workload, options: Options) -> str:
     """One line a pod with its slots. Names are host names: the start agent and DNS know them."""
-    form = "{host} slots={slots}" if options.implementation is Implementation.OPEN_MPI else "{host}:{slots}"
     lines = [
-        form.format(host=workload.hostname(role.name, index), slots=options.slots_per_worker or slots(role))
+        _line(workload.hostname(role.name, index), role, options)
         for role in _takers(workload, options)
         for index in range(role.replicas)
     ]
     return "\n".join(lines) + "\n"
+
+
+def _line(host: str, role: Role, options: Options) -> str:
+    ranks = options.slots_per_worker or slots(role)
+    return f"{host} slots={ranks}" if options.implementation is Implementation.OPEN_MPI else f"{host}:{ranks}"
 
 
 def _takers(workload: Workload, options: Options) -> list[Role]:

@@ -16,8 +16,9 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, at_most_one, options_of, with_usual_roles
+from argosy.frameworks.common import PortNumber, at_most_one, options_of, variable_bytes, with_usual_roles
 from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.podsize import ListBytes
 
 CHIEF, MASTER, WORKER, SERVER, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"
 LEADERS = (MASTER, CHIEF)
@@ -73,6 +74,12 @@ class TensorFlow:
         env = variables(role.name, index, hosts, dynamic=options.dynamic_workers)
         return Injection(env=env, ports=(Port(PORT_NAME, options.port),))
 
+    def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
+        options = options_of(workload, Options)
+        return config_bytes(
+            workload, role, dict.fromkeys(workload.roles, options.port), dynamic=options.dynamic_workers
+        )
+
 
 def _decisive(workload: Workload) -> tuple[str, ...]:
     """The roles that must succeed: with parameter servers the chief if there is one, else all that train."""
@@ -96,6 +103,20 @@ def variables(role: str, index: int, hosts: Hosts, *, dynamic: bool) -> dict[str
         config["cluster"] = {name: hosts[name] for name in CLUSTER if name in hosts}
         config["environment"] = "cloud"
     return {"TF_CONFIG": json.dumps(config, sort_keys=True, separators=(",", ":"))}
+
+
+def config_bytes(workload: Workload, role: Role, ports: Mapping[str, int], *, dynamic: bool) -> ListBytes:
+    """How long `variables` makes `TF_CONFIG` for a pod of this role, given the port of each role."""
+    if role.name not in KNOWN:
+        return ListBytes()
+    listed = ((SERVER,) if role.name == WORKER else ()) if dynamic else CLUSTER
+    escaped = len('\\"\\",')  # quotes in a text that stands in JSON itself
+    total = sum(
+        workload.address_bytes(name, extra=len(f":{ports[name]}") + escaped)
+        for name in listed
+        if name in workload.roles
+    )
+    return ListBytes(per_container=variable_bytes("TF_CONFIG", total))
 
 
 def _sparse_cluster(role: str, index: int, hosts: Hosts) -> dict[str, object]:

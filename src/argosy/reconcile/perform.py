@@ -23,6 +23,7 @@ from argosy.engine.errors import (
     Invalid,
     LeaseExpired,
     NotFound,
+    TooLarge,
 )
 from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
@@ -364,7 +365,7 @@ _WHY = {
 
 
 def _result(error: ApiError) -> Result:
-    if isinstance(error, Invalid | BadRequest):
+    if isinstance(error, Invalid | BadRequest | TooLarge):
         return Result.INVALID
     if isinstance(error, Forbidden | NotFound):
         return Result.REFUSED

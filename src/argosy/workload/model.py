@@ -129,6 +129,10 @@ class Role(Struct, frozen=True):
     present definition."""
     slots: int | None = None
     """Processes a pod of this role takes; None: what the framework makes of the template."""
+    pod_bytes: int = 0
+    """Roughly how large the JSON of one of its pods is (see `podsize`); 0 where nobody has estimated it."""
+    annotation_bytes: int = 0
+    """How much of it are annotations, files among them."""
 
     @property
     def needed(self) -> int:
@@ -289,10 +293,41 @@ class Workload(Struct, frozen=True, dict=True):
             for name, role in self.roles.items()
         }
 
+    def address_list(self, role: str) -> str:
+        """The addresses of a role with commas between. Made once, like `addresses`."""
+        made = self._address_lists.get(role)
+        if made is None:
+            made = self._address_lists[role] = ",".join(
+                self.address(role, index) for index in range(self.roles[role].replicas)
+            )
+        return made
+
+    @cached_property
+    def _address_lists(self) -> dict[str, str]:
+        return {}
+
+    def address_bytes(self, role: str, extra: int = 1) -> int:
+        """How long the addresses of a role are together, with `extra` characters after each, without making
+        them."""
+        return numbered_bytes(self.roles[role].replicas, len(self.address(role, 0)) - 1 + extra)
+
+    def hostname_bytes(self, role: str, extra: int = 1) -> int:
+        """The same for host names."""
+        return numbered_bytes(self.roles[role].replicas, len(self.hostname(role, 0)) - 1 + extra)
+
     @property
     def total(self) -> int:
         """Pods wanted over all roles."""
         return sum(role.replicas for role in self.roles.values())
+
+
+def numbered_bytes(count: int, fixed: int) -> int:
+    """How long texts are together that hold the numbers from 0 to `count` - 1 and `fixed` characters each."""
+    digits, step = count, 10
+    while step < count:
+        digits += count - step
+        step *= 10
+    return count * fixed + digits
 
 
 class Problem(Struct, frozen=True):

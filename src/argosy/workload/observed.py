@@ -103,7 +103,7 @@ class Result(StrEnum):
     MISTAKE = "Mistake"
     """Refused for good, and the message names the fields of the job's own definition that must change."""
     INVALID = "Invalid"
-    """The body is refused for good (400, 422): the definition must change."""
+    """The body is refused for good (400, 413, 422): the definition must change."""
     REFUSED = "Refused"
     """Refused for now (quota, policy, webhook): told and tried again."""
     LEAVING = "Leaving"

@@ -34,6 +34,7 @@ from argosy.kinds.aresjob import (
     RunPolicySpec,
 )
 from argosy.kinds.meta import ObjectMeta
+from argosy.workload import podsize
 from argosy.workload.model import (
     Cleanup,
     Dependency,
@@ -164,7 +165,7 @@ class AresJobDialect:
     def deeds(self, obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
         return notes.deeds(obj, done)
 
-    def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload:
+    def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload | Problems:
         run = full.run_policy or RunPolicySpec()
         whole = run.restart_scope == Scope.JOB.value
         finished = run.ttl_seconds_after_finished
@@ -200,10 +201,15 @@ class AresJobDialect:
             announced=True,
             invalid_ends=True,
         )
-        told = {name: environment.inject(plain, role, 0) for name, role in roles.items()}
+        plain = podsize.with_pod_bytes(plain, environment.list_bytes)
+        if too_large := tuple(podsize.problems(plain)):
+            return Problems(too_large)
+        told = {name: environment.inject(plain, role, 0) for name, role in plain.roles.items()}
         return replace(
             plain,
-            roles={name: replace(one, shape=_shape(plain, one, told[name])) for name, one in roles.items()},
+            roles={
+                name: replace(one, shape=_shape(plain, one, told[name])) for name, one in plain.roles.items()
+            },
             rules=replace(plain.rules, service_ports=_service_ports(full, told)),
         )
 

@@ -5,7 +5,7 @@ the same name, except those that the original did not have. Pure: a function of 
 it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -16,10 +16,12 @@ from argosy.dialects.ares.profiles import ETCD, LAUNCHER, LEADWORKER, MASTER, SC
 from argosy.dialects.ares.templates import container_named, default_container, port_named, port_numbers
 from argosy.frameworks import bagua, tensorflow
 from argosy.frameworks.base import Initializer, Injection, Port
+from argosy.frameworks.common import variable_bytes
 from argosy.frameworks.custom import variable_of
 from argosy.frameworks.mpi import AS_ROOT, Implementation, host_variables
 from argosy.kinds import labels
 from argosy.workload.model import Role, Workload
+from argosy.workload.podsize import ListBytes
 
 PYTORCH_PORT: Final = 23456
 LONGEST_LIST: Final = 128 * 1024 - 256
@@ -103,9 +105,9 @@ def _nothing(workload: Workload, role: Role, index: int) -> Injection:
 
 def _custom(workload: Workload, role: Role, index: int) -> Injection:
     env = {"MODULE": role.name, "INDEX": str(index)}
-    for name, addresses in workload.addresses.items():
-        if listed := _listed(addresses):
-            env |= dict.fromkeys(list_variables(name), listed)
+    for name in workload.roles:
+        if _fits(workload, name):
+            env |= dict.fromkeys(list_variables(name), workload.address_list(name))
     return _forced(env)
 
 
@@ -117,15 +119,50 @@ def list_variables(role: str) -> tuple[str, ...]:
 def left_out(workload: Workload) -> Iterator[str]:
     """The roles whose addresses the pods of a `custom` job are not told."""
     if workload.framework == "custom":
-        for name, addresses in workload.addresses.items():
-            if not _listed(addresses):
+        for name in workload.roles:
+            if not _fits(workload, name):
                 yield name
 
 
-def _listed(addresses: Sequence[str]) -> str:
-    """All of them, or nothing if no program could be started with a variable that long."""
-    joined = ",".join(addresses)
-    return joined if len(joined) <= LONGEST_LIST else ""
+def _fits(workload: Workload, role: str) -> bool:
+    """Return True if a program can be started with the addresses of the role in one variable."""
+    return workload.address_bytes(role) - 1 <= LONGEST_LIST
+
+
+def list_bytes(workload: Workload, role: Role) -> ListBytes:
+    """How much JSON `inject` adds to a pod of this role that grows with the job."""
+    told = _LISTED.get(workload.framework, _no_bytes)(workload, role)
+    # Each folder of a host file is mounted into every container.
+    folders = len(options_of(workload).host_files.get(role.name, ""))
+    return msgspec.structs.replace(told, per_container=told.per_container + folders)
+
+
+def _no_bytes(workload: Workload, role: Role) -> ListBytes:
+    del workload, role
+    return ListBytes()
+
+
+def _custom_bytes(workload: Workload, role: Role) -> ListBytes:
+    del role
+    total = sum(
+        variable_bytes(variable, workload.address_bytes(name))
+        for name in workload.roles
+        if _fits(workload, name)
+        for variable in list_variables(name)
+    )
+    return ListBytes(per_container=total)
+
+
+def _tensorflow_bytes(workload: Workload, role: Role) -> ListBytes:
+    ports = {name: _tensorflow_port(workload, name) for name in workload.roles}
+    dynamic = options_of(workload).dynamic
+    told = tensorflow.config_bytes(workload, role, ports, dynamic=dynamic)
+    return msgspec.structs.replace(told, only_in="tensorflow")
+
+
+def _bagua_bytes(workload: Workload, role: Role) -> ListBytes:
+    options = options_of(workload)
+    return ListBytes() if options.elastic else bagua.static_bytes(workload, role, options.ports)
 
 
 def _pytorch(workload: Workload, role: Role, index: int) -> Injection:
@@ -160,9 +197,12 @@ def _tensorflow(workload: Workload, role: Role, index: int) -> Injection:
 
 
 def _tensorflow_hosts(workload: Workload, name: str) -> list[str]:
+    return tensorflow.hosts_at(workload.addresses[name], _tensorflow_port(workload, name))
+
+
+def _tensorflow_port(workload: Workload, name: str) -> int:
     container = default_container(workload.roles[name].template, "tensorflow")
-    port = port_named(container, tensorflow.PORT_NAME) or tensorflow.PORT
-    return tensorflow.hosts_at(workload.addresses[name], port)
+    return port_named(container, tensorflow.PORT_NAME) or tensorflow.PORT
 
 
 def _mpi(workload: Workload, role: Role, index: int) -> Injection:
@@ -247,4 +287,10 @@ _TOLD: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
     "mpi": _mpi,
     "pytorch": _pytorch,
     "tensorflow": _tensorflow,
+}
+
+_LISTED: Final[Mapping[str, Callable[[Workload, Role], ListBytes]]] = {
+    "bagua": _bagua_bytes,
+    "custom": _custom_bytes,
+    "tensorflow": _tensorflow_bytes,
 }
