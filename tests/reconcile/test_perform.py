@@ -27,6 +27,7 @@ from argosy.kinds.kubernetes import Pod, Secret
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.wrong import LONGEST_COMPLAINT
+from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import UnrenderableError
@@ -294,6 +295,7 @@ def performer(api: Api, memory: Memory, seen: Seen, features: Features = Feature
         memory,
         lambda action, name: {"metadata": {"name": name}},
         lambda role, index, attempt, replacement: JOB.hostname(role, index),
+        ByteBudget(),
         features,
     )
 

@@ -16,6 +16,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable
 from argosy.kinds.kubernetes import Namespace, Pod, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
@@ -168,6 +169,7 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
             memory,
             lambda action, name: body,
             lambda *place: "a",
+            ByteBudget(),
         )
         await performer.perform([CreatePod("worker", 0, 1, 0)])
     assert [one.result for one in memory.outcomes.values()] == [Result.INVALID]

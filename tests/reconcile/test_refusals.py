@@ -16,6 +16,7 @@ from argosy.engine.errors import BadRequest, Cause, Details, Invalid
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
@@ -161,6 +162,7 @@ def _performer(client: Client, workload: Workload, memory: Memory) -> Performer:
         memory,
         body,
         lambda *place: DIALECT.name(workload, *place),
+        ByteBudget(),
     )
 
 

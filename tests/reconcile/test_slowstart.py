@@ -12,6 +12,7 @@ from argosy.engine.objects import Fetchable
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.slowstart import MAX_PROBE_SECONDS, MAX_WINDOW
@@ -85,6 +86,7 @@ class Scene:
             self.memory,
             lambda action, name: {"metadata": {"name": name}},
             lambda role, index, attempt, replacement: JOB.hostname(role, index),
+            ByteBudget(),
         )
         await performer.perform(missing)
         return self.api.posts[before:]

@@ -31,6 +31,7 @@ from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetada
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
 from argosy.reconcile import slowstart
+from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.children import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.pods import UnrenderableError
@@ -91,6 +92,7 @@ class Performer:
         memory: Memory,
         render: Callable[[CreatePod, str], Json],
         name: Callable[[str, int, int, int], str],
+        bodies: ByteBudget,
         features: Features = Features(),
     ) -> None:
         self.client = client
@@ -101,6 +103,7 @@ class Performer:
         self.memory = memory
         self.render = render
         self.name = name
+        self.bodies = bodies
         self.features = features
         self.deeds: list[Deed] = []
 
@@ -198,7 +201,9 @@ class Performer:
     async def _create_pod(self, action: CreatePod) -> Result | None:
         name = self.name(action.role, action.index, action.attempt, action.replacement)
         deed = Deed("Create", Pod.resource.kind, name, action.role)
-        return await self._attempt(deed, lambda: self._post_pod(action, deed), action.index)
+        size = self.workload.roles[action.role].pod_bytes
+        async with self.bodies.hold(self.workload.namespace, size):
+            return await self._attempt(deed, lambda: self._post_pod(action, deed), action.index)
 
     async def _pod(self, action: DeletePod | ConfirmPod) -> bool:
         match action:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
+from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.refusals import MistakeError
 from argosy.reconcile.render import Json, Mould, Place, mould
 from argosy.reconcile.site import Site
@@ -25,6 +26,8 @@ class PodMaker:
     def __init__(self, site: Site, token: Callable[[str], str]) -> None:
         self.site = site
         self.token = token
+        self.bodies = ByteBudget()
+        """For the pods of all jobs."""
 
     def use_authority(self, authority: str) -> None:
         """Give pods that are made from now on this certificate authority."""

@@ -369,6 +369,7 @@ class Reconciler(Generic[T]):
             memory,
             self.pods.of(workload, self.dialect.inject, gang_backend).body,
             lambda *place: self.dialect.name(workload, *place),
+            self.pods.bodies,
             self.pods.site.features,
         )
 

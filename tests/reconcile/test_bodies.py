@@ -1,0 +1,132 @@
+"""Bytes of rendered bodies: how many there are at once, and whose turn it is."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import cast
+
+from msgspec.structs import replace
+
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
+from argosy.engine.objects import Fetchable
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile.bodies import ByteBudget
+from argosy.reconcile.memory import Memory
+from argosy.reconcile.perform import Performer
+from argosy.reconcile.slowstart import MAX_WINDOW, SlowStart
+from argosy.testing.builders import role, workload
+from argosy.testing.eventually import eventually
+from argosy.workload.plan import CreatePod
+
+KIB = 1024
+
+
+class Api:
+    """Counts bodies that were rendered and not yet answered; answers in turn, when told to."""
+
+    def __init__(self) -> None:
+        self.unsent: Counter[str] = Counter()
+        self.highest = 0
+        self.answered: list[str] = []
+        self.going = asyncio.Event()
+
+    def render(self, namespace: str, size: int) -> Callable[[CreatePod, str], dict[str, object]]:
+        def body(action: CreatePod, name: str) -> dict[str, object]:
+            self.unsent[namespace] += size
+            self.highest = max(self.highest, self.unsent.total())
+            return {"metadata": {"name": name}, "size": size}
+
+        return body
+
+    async def create(
+        self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
+    ) -> Pod:
+        await self.going.wait()
+        await asyncio.sleep(0)
+        self.unsent[namespace] -= cast("int", body["size"])
+        self.answered.append(namespace)
+        return Pod(ObjectMeta(name="a"))
+
+
+class Unseeing:
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+
+
+def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int) -> asyncio.Task[object]:
+    """A job of another namespace whose window is open, at work."""
+    job = replace(workload(replace(role("worker", pods), pod_bytes=size)), namespace=namespace)
+    performer = Performer(
+        cast("Client", api),
+        SystemClock(),
+        Unseeing(),
+        job,
+        TrainingRun,
+        Memory(uid=job.uid, slow_start=SlowStart(window=MAX_WINDOW)),
+        api.render(namespace, size),
+        lambda role, index, attempt, replacement: job.hostname(role, index),
+        budget,
+    )
+    wanted = [CreatePod("worker", index, 1, 0) for index in range(pods)]
+    return asyncio.create_task(performer.perform(wanted))
+
+
+async def test_bytes_are_bounded_over_all_jobs() -> None:
+    api, budget = Api(), ByteBudget(1024 * KIB)
+    jobs = [creating(api, budget, f"ns-{number}", 100, 64 * KIB) for number in range(8)]
+    await eventually(lambda: api.unsent.total() == 1024 * KIB)
+    api.going.set()
+    await asyncio.gather(*jobs)
+    assert (len(api.answered), api.highest, budget.used) == (800, 1024 * KIB, 0)
+
+
+async def test_no_namespace_has_all_of_it() -> None:
+    api, budget = Api(), ByteBudget(1024 * KIB)
+    hostile = creating(api, budget, "hostile", 200, 64 * KIB)
+    await eventually(lambda: api.unsent["hostile"] == 768 * KIB)
+    honest = creating(api, budget, "honest", 8, 4 * KIB)
+    await eventually(lambda: api.unsent["honest"] == 32 * KIB)
+    assert api.unsent["hostile"] == 768 * KIB
+    api.going.set()
+    await asyncio.gather(hostile, honest)
+
+
+async def test_namespaces_that_wait_take_turns() -> None:
+    budget = ByteBudget(100)
+    order: list[str] = []
+
+    async def one(namespace: str) -> None:
+        async with budget.hold(namespace, 60):
+            order.append(namespace)
+            await asyncio.sleep(0)
+
+    waiting = [asyncio.create_task(one("hostile")) for _ in range(20)]
+    await asyncio.sleep(0)
+    await asyncio.gather(*waiting, *(one("honest") for _ in range(3)))
+    assert order.count("hostile") == 20
+    assert order[:10].count("honest") == 3
+
+
+async def test_a_body_larger_than_all_of_it_goes_alone() -> None:
+    api, budget = Api(), ByteBudget(64 * KIB)
+    job = creating(api, budget, "large", 3, 100 * KIB)
+    await eventually(lambda: api.unsent["large"] == 100 * KIB)
+    api.going.set()
+    await job
+    assert (len(api.answered), api.highest) == (3, 100 * KIB)
+
+
+async def test_one_that_gives_up_waiting_leaves_its_place_to_others() -> None:
+    budget = ByteBudget(100)
+
+    async def one() -> None:
+        async with budget.hold("a", 100):
+            await asyncio.sleep(0.01)
+
+    first, second, third = (asyncio.create_task(one()) for _ in range(3))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(first, third)
+    assert budget.used == 0
