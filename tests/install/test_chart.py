@@ -295,6 +295,69 @@ def test_observers_read_jobs_and_pods_and_their_own_secret() -> None:
         assert rules_of(OBSERVERS, given) == jobs | definitions | secret, place or "all namespaces"
 
 
+def pairs(one: Json) -> Iterator[dict[str, str]]:
+    """The labels by which an object finds pods."""
+    spec = cast("dict[str, dict[str, dict[str, str]]]", one.get("spec", {}))
+    for name in ("selector", "podSelector"):
+        found = spec.get(name)
+        if found:
+            yield found.get("matchLabels", cast("dict[str, str]", found))
+
+
+def test_two_releases_in_one_namespace_do_not_select_each_others_pods() -> None:
+    values = CHART.values(MONITORED, {"networkPolicy": {"enabled": True}})
+    for one in CHART.objects(NAMESPACE, values, release="second"):
+        for selected in pairs(one):
+            assert selected["app.kubernetes.io/instance"] == "second", _name(one)
+        if one["kind"] == "Deployment":
+            pod = cast("dict[str, dict[str, Json]]", one["spec"])["template"]["metadata"]
+            assert cast("Json", pod["labels"])["app.kubernetes.io/instance"] == "second"
+    settings = next(one for one in objects(MONITORED) if one["kind"] == "ConfigMap")
+    assert "app.kubernetes.io/instance: argosy" in cast("dict[str, str]", settings["data"])["config.yaml"]
+
+
+def policies(*given: Json) -> dict[str, dict[str, Json]]:
+    found = (one for one in objects(*given) if one["kind"] == "NetworkPolicy")
+    return {_name(one): cast("dict[str, Json]", one["spec"]) for one in found}
+
+
+def test_observers_have_a_network_policy_that_lets_in_what_they_serve() -> None:
+    given: Json = {"observer": {"enabled": True, "auth": "none"}}
+    observers, operator = (
+        policies(given)[f"NetworkPolicy {name}"] for name in ("ares-observer", "argosy-operator")
+    )
+    allowed = [port["port"] for rule in cast("list[Json]", observers["ingress"]) for port in _ports(rule)]
+    assert allowed == ["https", "http", "metrics"]
+    assert observers["egress"] == operator["egress"], "DNS and the API server"
+    assert list(policies()) == ["NetworkPolicy argosy-operator"]
+    assert policies(given, {"networkPolicy": {"enabled": False}}) == {}
+
+
+def _ports(rule: Json) -> list[Json]:
+    return cast("list[Json]", rule["ports"])
+
+
+WARNED: dict[str, tuple[Json, str]] = {
+    "observers with tokens: nothing to warn of": ({"observer": {"enabled": True}}, ""),
+    "no observers: nothing to warn of": ({"observer": {"auth": "none", "nodePort": 30037}}, ""),
+    "observers without tokens: everybody in the cluster": (
+        {"observer": {"enabled": True, "auth": "none"}},
+        "everybody in the cluster the phases and addresses of all AresJobs.",
+    ),
+    "observers without tokens on a port of the nodes: everybody around it": (
+        {"observer": {"enabled": True, "auth": "none", "nodePort": 30037}},
+        "by port 30037 everybody who reaches a node from outside of it.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WARNED.values(), ids=WARNED.keys())
+def test_what_is_warned_of(case: tuple[Json, str]) -> None:
+    given, want = case
+    warning = CHART.warnings(NAMESPACE, CHART.values(given))
+    assert warning.endswith(want) if want else not warning
+
+
 def test_values_are_merged_as_helm_merges_them() -> None:
     under: Json = {"a": {"b": 1, "c": [1]}, "d": 2}
     assert merged(under, {"a": {"c": [2]}, "e": 3}) == {"a": {"b": 1, "c": [2]}, "d": 2, "e": 3}

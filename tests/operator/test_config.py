@@ -157,7 +157,11 @@ def test_the_file_of_the_chart_is_read() -> None:
     data = found["data"]
     assert isinstance(data, dict)
     read_back = settings(data["config.yaml"])
-    labels = {"app.kubernetes.io/name": "argosy", "app.kubernetes.io/component": "observer"}
+    labels = {
+        "app.kubernetes.io/name": "argosy",
+        "app.kubernetes.io/component": "observer",
+        "app.kubernetes.io/instance": "argosy",
+    }
     assert read_back.observers == Observers(labels=labels)
     assert read_back.initializers.image == IMAGE
     assert read_back.limits == WriteLimits(per_second=7, burst=60)

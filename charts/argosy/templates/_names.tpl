@@ -11,17 +11,18 @@
 {{- define "argosy.selector" -}}
 app.kubernetes.io/name: argosy
 app.kubernetes.io/component: operator
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* The other Deployment, which answers pods that wait and does nothing else. */}}
 {{- define "argosy.observerSelector" -}}
 app.kubernetes.io/name: argosy
 app.kubernetes.io/component: observer
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "argosy.labels" -}}
 {{ include "argosy.selector" . }}
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
@@ -42,4 +43,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 - kind: ServiceAccount
   name: {{ include "argosy.name" . }}
   namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{/* What people should know about the values that they chose; argosy install tells it too. */}}
+{{- define "argosy.warnings" -}}
+{{- if and .Values.observer.enabled (eq .Values.observer.auth "none") -}}
+WARNING: observer.auth=none: observers tell everybody in the cluster the phases and addresses of all AresJobs
+{{- if .Values.observer.nodePort }}, and by port {{ .Values.observer.nodePort }} everybody who reaches a node from outside of it{{ end }}.
+{{- end }}
 {{- end }}

@@ -23,6 +23,8 @@ Json = dict[str, object]
 
 RELEASE: Final = "argosy"
 """The name of an installation that is not Helm's; only a label shows it."""
+WARNINGS: Final = "argosy.warnings"
+"""The template with what is told to people beside the objects."""
 KEEP: Final = "helm.sh/resource-policy"
 """The annotation of what stays when the rest goes."""
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -68,19 +70,32 @@ class Chart:
 
     def objects(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> list[Json]:
         """Everything that is installed with these values, those first that others need."""
+        templates, dot = self._templates(), self._dot(namespace, values, release)
+        sources = [source.name for source in self._sources() if source.suffix == ".yaml"]
+        texts = [templates.render(name, dot) for name in sources]
+        found = [one for text in texts for one in yaml.load_all(text, _LOADER) if one]
+        return sorted(found, key=lambda one: _FIRST.index(one["kind"]) if one["kind"] in _FIRST else 99)
+
+    def warnings(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> str:
+        """Return what the user should know about these values; empty if there is nothing."""
+        return self._templates().render(WARNINGS, self._dot(namespace, values, release)).strip()
+
+    def _sources(self) -> list[Path]:
+        return sorted((self.path / "templates").iterdir())
+
+    def _templates(self) -> Templates:
         templates = Templates(_functions())
-        sources = sorted((self.path / "templates").iterdir())
-        for source in sources:
+        for source in self._sources():
             templates.add(source.name, source.read_text())
-        dot = {
+        return templates
+
+    def _dot(self, namespace: str, values: Mapping[str, object], release: str) -> Json:
+        return {
             "Values": copy.deepcopy(dict(values)),
             "Chart": {"AppVersion": self.about.app_version},
             "Release": {"Name": release, "Namespace": namespace},
             "Files": {"Glob": self._glob, "Get": self._get},
         }
-        texts = [templates.render(source.name, dot) for source in sources if source.suffix == ".yaml"]
-        found = [one for text in texts for one in yaml.load_all(text, _LOADER) if one]
-        return sorted(found, key=lambda one: _FIRST.index(one["kind"]) if one["kind"] in _FIRST else 99)
 
     def _glob(self, pattern: str) -> dict[str, str]:
         paths = {str(path.relative_to(self.path)): path for path in self.path.rglob("*") if path.is_file()}

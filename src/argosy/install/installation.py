@@ -110,12 +110,18 @@ class Installation:
         except AlreadyExists:
             pass
         await self._apply(given, objects, ())
+        self._warn(given)
 
     async def upgrade(self, changes: Json) -> None:
         """Values that were given before stay, unless given anew."""
         notes = await self._known()
         given = merged(notes.values, changes)
         await self._apply(given, self.chart.objects(self.namespace, self.chart.values(given)), notes.objects)
+        self._warn(given)
+
+    def _warn(self, given: Json) -> None:
+        if warning := self.chart.warnings(self.namespace, self.chart.values(given)):
+            self.say(warning)
 
     async def uninstall(self, *, definitions: bool = False) -> None:
         """The operator itself first, so that it ends in order while it still has its rights. Before it the
