@@ -361,7 +361,7 @@ def test_a_pod_that_succeeded_on_a_node_that_went_down_has_failed_with_it() -> N
     obj = job(roles={"worker": {"replicas": 2, "rolePhasePolicy": {"nodeDownAsFailed": True}}})
     there = (pod(0, "Succeeded", node="a"), pod(1, node="b"))
     running = played(obj).started().saw(pod(0, node="a"), pod(1, node="b"))
-    down = running.went(Observed(pods=there, nodes_in_doubt=frozenset({"a"})))
+    down = running.went(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
     assert (down.role().phase, down.role().reason, down.role().failed) == ("Failed", "PossibleNodeDown", 1)
 
 

@@ -123,7 +123,7 @@ def test_13_node_down(case: NodeCase) -> None:
     there = (pod(0, node="a"), pod(1, node="b"))
     running = played(obj).started().saw(*there)
     doubt = frozenset({"b"}) if case.conditions_unknown else frozenset[str]()
-    after = running.went(Observed(pods=there, nodes_in_doubt=doubt))
+    after = running.went(Observed(pods=there, nodes_partly_unknown=doubt))
     assert (after.role().phase, after.role().reason) == (case.want, case.want_reason)
 
 

@@ -20,8 +20,9 @@ from argosy.kinds.kubernetes import (
 )
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
 from argosy.operator.readings import JobReading, Readings
-from argosy.reconcile.caches import NODE_GRACE, Caches
+from argosy.reconcile.caches import Caches
 from argosy.reconcile.memory import Memory
+from argosy.reconcile.nodes import SHOW_AFTER_SECONDS
 from argosy.testing.manualclock import ManualClock
 from argosy.workload.record import Record
 
@@ -66,7 +67,7 @@ def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, wa
     assert caches.observe(JOB, Memory(uid="job")).nodes_down == want
 
 
-def test_a_node_of_which_anything_is_not_known_is_in_doubt(caches: Caches) -> None:
+def test_a_node_with_any_unknown_condition_is_partly_unknown(caches: Caches) -> None:
     caches.pods.put(pod(node="n1"))
     conditions = [Condition("Ready", "True"), Condition("MemoryPressure", "Unknown")]
     caches.nodes.put(
@@ -74,18 +75,21 @@ def test_a_node_of_which_anything_is_not_known_is_in_doubt(caches: Caches) -> No
     )
     seen = caches.observe(JOB, Memory(uid="job"))
     assert seen.nodes_down == frozenset()
-    assert seen.nodes_in_doubt == {"n1"}
+    assert seen.nodes_partly_unknown == {"n1"}
 
 
-def test_a_node_that_is_not_known_yet_is_given_a_while(caches: Caches, clock: ManualClock) -> None:
+def test_a_node_that_is_not_known_is_unconfirmed_however_long(caches: Caches, clock: ManualClock) -> None:
     memory = Memory(uid="job")
     caches.pods.put(pod(node="n1"))
-    assert caches.observe(JOB, memory).nodes_down == set()
-    assert memory.look_at == clock.seconds + NODE_GRACE
-    clock.advance(NODE_GRACE)
-    assert caches.observe(JOB, memory).nodes_down == {"n1"}
+    seen = caches.observe(JOB, memory)
+    assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": ""})
+    caches.confirm_nodes(seen, memory)
+    assert memory.look_at == clock.seconds + SHOW_AFTER_SECONDS
+    clock.advance(3600)
+    seen = caches.observe(JOB, memory)
+    assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": "no answer yet"})
     caches.nodes.put(node("True"))
-    assert caches.observe(JOB, memory).nodes_down == set()
+    assert not caches.observe(JOB, memory).nodes_unconfirmed
 
 
 def starting(caches: Caches, *phases: str) -> list[Pod]:

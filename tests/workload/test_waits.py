@@ -29,6 +29,7 @@ class Case(Struct):
     phase: Phase = Phase.STARTING
     below: bool = False
     message: str = ""
+    unconfirmed: dict[str, str] = {}
 
 
 HELD = pod(0, "Pending", role="launcher", held=True)
@@ -48,6 +49,17 @@ CASES = {
         "BackOff",
         missing=Missing(retry_at=later(65)),
         message="waits until 12:01:05 UTC before it starts the next try",
+    ),
+    "the API does not answer for a node, though all pods run": Case(
+        "NodeUnconfirmed",
+        pods("RR"),
+        phase=Phase.RUNNING,
+        unconfirmed={"node-2": "nodes is forbidden", "node-1": ""},
+        message="cannot confirm the state of node-2 (nodes is forbidden);"
+        " nothing is concluded about the pods there",
+    ),
+    "the API has only just been asked for a node": Case(
+        "", pods("RR"), phase=Phase.RUNNING, unconfirmed={"node-1": ""}
     ),
     "the queue": Case("Queued", gate=Gate(open=False, reason="Queued", message="in line"), message="in line"),
     "a quota": Case(
@@ -110,7 +122,7 @@ def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_cause(case: Case) -> None:
-    observed = Observed(pods=case.pods, outcomes=case.outcomes)
+    observed = Observed(pods=case.pods, outcomes=case.outcomes, nodes_unconfirmed=case.unconfirmed)
     after = waits.waiting(JOB, record_of(case), observed, case.gate, case.missing, NOW)
     found = after.waiting
     assert (found.reason if found else "", found.message if found else "") == (case.want, case.message)

@@ -76,6 +76,11 @@ class Cache(Generic[T]):
         return self._seen
 
     @property
+    def is_current(self) -> bool:
+        """False while the watch is broken, or has been silent for longer than a living one ever is."""
+        return self.watcher.problem is None and self.stale <= self.watcher.timings.silence
+
+    @property
     def synced(self) -> bool:
         """True once the first complete picture is in."""
         return self._synced.is_set()

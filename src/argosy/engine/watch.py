@@ -122,7 +122,7 @@ class Watcher(Generic[T]):
         self._namespace = namespace
         self._labels = labels
         self._fields = fields
-        self._timings = timings
+        self.timings = timings
         self._watch_list = True
         self._failures = 0
         self._events = client.metrics.watch_events.labels(kind.resource.kind)
@@ -209,20 +209,20 @@ class Watcher(Generic[T]):
             async for batch in watch:
                 yield self._translate(batch)
                 await self._gather(len(batch))
-        if asyncio.get_running_loop().time() - began > self._timings.too_short:
+        if asyncio.get_running_loop().time() - began > self.timings.too_short:
             self._well()
         elif self.state == Watching(version):
             raise Unavailable(0, "Ended", "the server ended the watch at once")
 
     async def _gather(self, came: int) -> None:
-        if self._timings.gather and came < MANY and isinstance(self.state, Watching):
-            await asyncio.sleep(self._timings.gather)
+        if self.timings.gather and came < MANY and isinstance(self.state, Watching):
+            await asyncio.sleep(self.timings.gather)
 
     def _server_timeout(self) -> int:
-        return round(self._timings.server_timeout * (1 + self._timings.backoff.chance()))
+        return round(self.timings.server_timeout * (1 + self.timings.backoff.chance()))
 
     def _patience(self) -> float:
-        return self._timings.silence if isinstance(self.state, Watching) else self._timings.initial_silence
+        return self.timings.silence if isinstance(self.state, Watching) else self.timings.initial_silence
 
     def _translate(self, batch: Sequence[WatchEvent[T] | Bookmark | Undecodable]) -> list[Event[T]]:
         """Wire events to ours, keeping the version to resume from."""
@@ -271,7 +271,7 @@ class Watcher(Generic[T]):
         if self._failures == 1 and cause in ("gone", "no-watch-list"):
             self.state = then
             return
-        seconds = self._timings.backoff.delay(self._failures)
+        seconds = self.timings.backoff.delay(self._failures)
         if isinstance(error, Throttled):
             seconds = max(seconds, error.retry_after)
         self.state = Waiting(seconds, then)

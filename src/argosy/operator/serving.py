@@ -66,6 +66,7 @@ class Serving:
         self.concurrency = concurrency
         self.definitions = Cache(client, CustomResourceDefinition)
         self.caches = Caches(client, clock, namespace, gang_backend)
+        statistics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
         self.triggers = Triggers(self.caches)
         self.readings = Readings(self.caches, cluster_domain)
         self.gate = Gate()
@@ -113,6 +114,7 @@ class Serving:
             for kind in self._kinds:
                 tasks.create_task(self._watch_when_defined(kind))
             tasks.create_task(self._watch_room())
+            tasks.create_task(self.caches.node_health.run())
             for group in self.caches.gangs.caches.values():
                 tasks.create_task(self._tell_when_served(group))
             tasks.create_task(self._settle())

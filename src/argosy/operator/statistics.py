@@ -53,6 +53,11 @@ class JobStatistics:
             buckets=_WAIT_BUCKETS,
             registry=registry,
         )
+        self.nodes_unconfirmed = Gauge(
+            "argosy_nodes_unconfirmed",
+            "Nodes with pods of jobs whose state the API server is asked for and has not confirmed.",
+            registry=registry,
+        )
         self._phases: dict[tuple[str, Key], Phase] = {}
         self._tally: Tally[tuple[str, Phase]] = Tally()
 

@@ -13,7 +13,8 @@ from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.reconcile.caches import NODE, Caches, in_doubt, is_down
+from argosy.reconcile.caches import NODE, Caches
+from argosy.reconcile.nodes import has_unknown_condition, is_down, is_out_of_service
 from argosy.reconcile.run import Reconciler, T
 from argosy.reconcile.status import COUNTS_EVERY
 
@@ -49,6 +50,7 @@ class Triggers:
         caches.gangs.when_changed(self._owner_of)
         caches.room.when_freed(self.gangs)
         caches.nodes.subscribe(self._node)
+        caches.node_health.when_answered(self._pods_on)
         for children in (caches.services, caches.accounts, caches.rbac_roles, caches.bindings):
             children.subscribe(self._child)
 
@@ -103,9 +105,12 @@ class Triggers:
 
     def _node(self, change: Change[Node]) -> None:
         node = change.new or change.old
-        if _health(change.old) != _health(change.new) and node is not None:
-            for pod in self.caches.pods.by(NODE, node.metadata.name):
-                self._owner_of(pod)
+        if node is not None and _health(change.old) != _health(change.new):
+            self._pods_on(node.metadata.name)
+
+    def _pods_on(self, node: str) -> None:
+        for pod in self.caches.pods.by(NODE, node):
+            self._owner_of(pod)
 
     def _owner_of(self, obj: Fetchable | None, after: float = 0.0) -> None:
         metadata = obj.metadata if obj is not None else None
@@ -123,9 +128,9 @@ class Triggers:
         return self._served.get((group, owner.kind))
 
 
-def _health(node: Node | None) -> tuple[bool, bool]:
-    """Whether the node is down, and whether it may be; one that is not there is."""
-    return (True, True) if node is None else (is_down(node), in_doubt(node))
+def _health(node: Node | None) -> tuple[bool, bool, bool] | None:
+    """What policies look at in a node."""
+    return None if node is None else (is_down(node), has_unknown_condition(node), is_out_of_service(node))
 
 
 class _Served(NamedTuple):

@@ -1,7 +1,7 @@
 """Everything a pass looks at, kept by watches: pods and other children of all jobs, nodes, groups.
 
 One cache a kind, shared by all dialects and indexed by the owning job (see `owners`). Groups of gangs are in
-`gangs`, what is free in the cluster in `room`.
+`gangs`, what is free in the cluster in `room`, whether nodes answer in `nodes`.
 """
 
 from collections import Counter
@@ -21,6 +21,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.departed import Departed
 from argosy.reconcile.gangs import Gangs
 from argosy.reconcile.memory import Memory
+from argosy.reconcile.nodes import NodeHealth
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.room import FreeRoom
 from argosy.workload.gangs.volcano import VOLCANO
@@ -33,10 +34,6 @@ OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"
 PODS_GATHER = 0.02
 """Seconds between looks at what pods do, while they do it one by one; a pass waits longer than this for the
 pods of its job anyway."""
-
-NODE_GRACE = 5.0
-"""Seconds that a node which pods are on may be missing before it counts as gone."""
-
 
 UNKNOWN_ROOM = 0.5
 """Seconds until a job asks again what is free, while that is not known."""
@@ -59,6 +56,7 @@ class Caches:
             timings=WatchTimings(gather=PODS_GATHER),
         )
         self.nodes = Cache(client, Node)
+        self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
         self.gangs = Gangs(client, gang_backend, namespace, OURS)
         self.room = FreeRoom(client, clock, self.nodes)
         self.services = Cache(client, Service, namespace=namespace, labels=OURS, indexes=by_owner)
@@ -70,7 +68,6 @@ class Caches:
         """How many pods do not run yet, by owner and role."""
         self._going: Counter[tuple[str, str]] = Counter()
         """How many have not ended."""
-        self._missed: dict[str, float] = {}
         self._departed = Departed(clock)
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self._own = False
@@ -120,14 +117,15 @@ class Caches:
         """What a pass looks at; what is free in the cluster only for those who ask."""
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, memory)
-        nodes = {pod.node for pod in pods if pod.node}
+        nodes = self.node_health.states({pod.node for pod in pods if pod.node})
         absent, memory.absent = frozenset(memory.absent), set()
         memory.look_at = None
         free = self._room(memory) if room else None
         return Observed(
             pods=pods,
-            nodes_down=frozenset(self._down(nodes, memory)),
-            nodes_in_doubt=frozenset(name for name in nodes if self._in_doubt(name)),
+            nodes_down=nodes.down,
+            nodes_partly_unknown=nodes.partly_unknown,
+            nodes_unconfirmed=nodes.unconfirmed,
             children=self._children(owner),
             group=self.gangs.group(owner),
             gang_choice=self.gangs.choice,
@@ -137,6 +135,12 @@ class Caches:
             departed=self._departed.of(owner),
             outcomes=tuple(memory.outcomes.values()),
         )
+
+    def confirm_nodes(self, seen: Observed, memory: Memory) -> None:
+        """Have the API asked for the nodes of which the caches cannot tell how they are."""
+        shown_at = self.node_health.confirm(seen.nodes_unconfirmed)
+        if shown_at is not None and (memory.look_at is None or shown_at < memory.look_at):
+            memory.look_at = shown_at
 
     def _pods(self, owner: str, memory: Memory) -> tuple[ObservedPod, ...]:
         found = (self._views.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
@@ -161,8 +165,8 @@ class Caches:
         pod = new or old
         if pod is None:
             return
-        if new is None and pod.spec.node_name in self._missed and not self.pods.by(NODE, pod.spec.node_name):
-            del self._missed[pod.spec.node_name]
+        if new is None:
+            self.node_health.forget_unused(pod.spec.node_name)
         for owner in owner_keys(pod):
             if after is not None:
                 self._departed.came(owner, after)
@@ -181,26 +185,6 @@ class Caches:
                     if view.phase == "Pending":
                         _add_to(self._starting, (owner, view.role), by)
 
-    def _down(self, names: Iterable[str], memory: Memory) -> Iterable[str]:
-        """A node that is not in the cache may be new: it counts as gone when it stays away for a while."""
-        for name in names:
-            node = self.nodes.get("", name)
-            if node is not None:
-                self._missed.pop(name, None)
-                if is_down(node):
-                    yield name
-                continue
-            now = self._clock.monotonic()
-            gone_at = self._missed.setdefault(name, now) + NODE_GRACE
-            if now >= gone_at:
-                yield name
-            elif memory.look_at is None or gone_at < memory.look_at:
-                memory.look_at = gone_at
-
-    def _in_doubt(self, name: str) -> bool:
-        node = self.nodes.get("", name)
-        return node is not None and in_doubt(node)
-
     def _children(self, owner: str) -> Mapping[tuple[str, str], str]:
         found: dict[tuple[str, str], str] = {}
         for kind, objects in (
@@ -217,16 +201,6 @@ class Caches:
         unknown = self._clock.monotonic() + UNKNOWN_ROOM if room is None else None
         memory.look_at = unknown or self.room.expected_until()
         return room
-
-
-def is_down(node: Node) -> bool:
-    """Whether nobody hears from the node any more; a node that says itself it is not ready is not down."""
-    return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
-
-
-def in_doubt(node: Node) -> bool:
-    """Whether anything about the node is not known any more."""
-    return any(one.status == "Unknown" for one in node.status.conditions)
 
 
 def _add_to(counter: Counter[tuple[str, str]], key: tuple[str, str], number: int) -> None:

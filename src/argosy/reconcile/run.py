@@ -152,6 +152,7 @@ class Reconciler(Generic[T]):
         deferred = memory.deferred.record if memory.deferred else None
         before = deferred or stored or await self._inherited(job, lowered)
         seen = self.caches.observe(job.metadata, memory, room=self._needs_room(lowered, before))
+        self.caches.confirm_nodes(seen, memory)
         also_about(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, self._refuse(job, before, lowered, seen, now)

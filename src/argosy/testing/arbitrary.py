@@ -143,7 +143,7 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         Observed,
         pods=st.lists(pods, max_size=6).map(_told_apart),
         nodes_down=down,
-        nodes_in_doubt=down,
+        nodes_partly_unknown=down,
         children=st.sampled_from([{}, {("Service", "job-worker"): ""}, {("Service", "other"): "x"}]),
         group=st.one_of(st.none(), groups),
         gang_choice=st.sampled_from(["volcano", "own", "auto", "none"]),

@@ -131,9 +131,13 @@ class Observed(Struct, frozen=True, dict=True):
 
     pods: tuple[ObservedPod, ...] = ()
     nodes_down: frozenset[str] = frozenset()
-    """Names of nodes that hold pods of this job and are gone or of which nobody hears any more."""
-    nodes_in_doubt: frozenset[str] = frozenset()
-    """Those, and the ones with any condition of status Unknown."""
+    """Nodes that hold pods of this job and whose condition Ready is Unknown, or that are confirmed to be
+    gone."""
+    nodes_partly_unknown: frozenset[str] = frozenset()
+    """Those of them with any condition of status Unknown."""
+    nodes_unconfirmed: Mapping[str, str] = field(default_factory=dict)
+    """Nodes for which the API is being asked, as the caches are no proof; nothing is concluded from them.
+    With what the API has said so far, empty until that is worth showing."""
     children: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Digest by (kind, name) of our services, service accounts, roles and the like that exist."""
     group: ObservedGroup | None = None
@@ -155,7 +159,7 @@ class Observed(Struct, frozen=True, dict=True):
         """The nodes whose pods count as failed under this policy."""
         if not policy.node_down_as_failed:
             return frozenset()
-        return self.nodes_in_doubt | self.nodes_down if policy.any_condition else self.nodes_down
+        return self.nodes_partly_unknown | self.nodes_down if policy.any_condition else self.nodes_down
 
     @cached_property
     def by_place(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:

@@ -104,6 +104,8 @@ def _cause(
         return _stopping(sorted(missing.stopping))
     if missing.retry_at:
         return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
+    if unconfirmed := _unconfirmed(seen):
+        return "NodeUnconfirmed", unconfirmed
     if record.phase is Phase.RUNNING:
         return None
     for name, role in workload.roles.items():
@@ -116,6 +118,15 @@ def _cause(
     if bad:
         return bad.waiting, ""
     return _dependency(workload, record, pods) or ("PodsStarting", "")
+
+
+def _unconfirmed(seen: Observed) -> str:
+    """Nodes whose state the API is asked for without success."""
+    names = sorted(name for name, said in seen.nodes_unconfirmed.items() if said)
+    if not names:
+        return ""
+    said = f"cannot confirm the state of {words.listed(names)} ({seen.nodes_unconfirmed[names[0]]})"
+    return f"{said}; nothing is concluded about the pods there"
 
 
 def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> tuple[str, str] | None:

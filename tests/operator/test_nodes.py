@@ -1,0 +1,136 @@
+"""Nodes that the operator's watch has not heard of: pods there go on, whatever the API's watch does.
+
+The node watch goes through a proxy that falls silent; every other request reaches the API server.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import NotFound
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds.aresjob import AresJob
+from argosy.kinds.kubernetes import Node, Pod
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile import caches
+from argosy.testing.aresjobs import template
+from argosy.testing.builders import run
+from argosy.testing.faultproxy import FaultProxy
+from argosy.testing.scene import Scene
+
+HELD_SECONDS = 8.0
+"""How long a job is looked at whose nodes are not known."""
+
+PODS = ("job-launcher-0", "job-worker-0", "job-worker-1")
+Ares = dynamic(AresJob.resource)
+
+
+@pytest.fixture
+async def node_watch(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FaultProxy]:
+    """What the operators' node watches go through."""
+    direct = Connection.from_kubeconfig(scene.server.kubeconfig)
+    async with FaultProxy("127.0.0.1", scene.server.port) as proxy:
+        watched = Connection(
+            f"https://127.0.0.1:{proxy.port}",
+            credentials=direct.credentials,
+            certificate_authority=direct.certificate_authority,
+        )
+        async with Client(watched) as client:
+
+            def cache_through_proxy(own: Client, kind: type, **options: object) -> object:
+                return Cache(client if kind is Node else own, kind, **options)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(caches, "Cache", cache_through_proxy)
+            yield proxy
+
+
+@pytest.fixture
+async def node(scene: Scene) -> AsyncIterator[str]:
+    """The name of a node that a test may create."""
+    name = f"new-{scene.namespace}"
+    yield name
+    with suppress(NotFound):
+        await scene.client.delete(Node, name)
+
+
+async def create_training_run(scene: Scene) -> None:
+    await scene.apply(run("job", framework="mpi").role("launcher").role("worker", 2))
+
+
+async def create_ares_job(scene: Scene) -> None:
+    roles = {"launcher": {"template": template()}, "worker": {"template": template(), "replicas": 2}}
+    body = {"metadata": {"name": "job"}, "spec": {"frameworkType": "mpi", "roleSpecs": roles}}
+    await scene.client.create(Ares, body, scene.namespace)
+
+
+Create = Callable[[Scene], Awaitable[None]]
+JOBS: dict[str, tuple[Create, type[TrainingRun] | type[AresJob]]] = {
+    "TrainingRun": (create_training_run, TrainingRun),
+    "AresJob": (create_ares_job, AresJob),
+}
+
+
+async def run_on(scene: Scene, node: str) -> set[str]:
+    """Place all pods on the node and let them run; their uids."""
+    pods = await scene.until_pods(*PODS)
+    for name in pods:
+        path = f"{Pod.resource.path(name, scene.namespace)}/binding"
+        body = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node}}
+        await scene.client.request("POST", path, body={**body, "metadata": {"name": name}})
+    await scene.report_all("Running")
+    return {pod.metadata.uid for pod in pods.values()}
+
+
+@pytest.mark.parametrize(("create", "kind"), JOBS.values(), ids=JOBS.keys())
+async def test_pods_on_a_node_that_a_stalled_watch_has_not_brought_go_on(
+    scene: Scene,
+    node_watch: FaultProxy,
+    node: str,
+    create: Create,
+    kind: type[TrainingRun] | type[AresJob],
+) -> None:
+    async with scene.operator():
+        await create(scene)
+        await scene.until_pods(*PODS)
+        node_watch.stall_all()
+        await scene.client.create(Node, {"metadata": {"name": node}})
+        uids = await run_on(scene, node)
+
+        async def phase() -> str:
+            return (await scene.client.get(kind, "job", scene.namespace)).status.phase
+
+        async def runs() -> bool:
+            return await phase() == "Running"
+
+        await scene.until("the job runs", runs)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELD_SECONDS):
+                while True:
+                    assert await phase() == "Running"
+                    pods = (await scene.pods()).values()
+                    assert {pod.metadata.uid for pod in pods} == uids
+                    assert not any(pod.metadata.deletion_timestamp for pod in pods)
+                    await asyncio.sleep(0.2)
+        assert (await scene.client.get(kind, "job", scene.namespace)).status.message.count("confirm") == 0
+
+
+async def test_a_node_that_the_api_says_is_gone_counts_as_down(
+    scene: Scene, node_watch: FaultProxy, node: str
+) -> None:
+    """The watch says nothing, the API when asked says 404: that is believed."""
+    async with scene.operator():
+        await create_ares_job(scene)
+        await scene.until_pods(*PODS)
+        node_watch.stall_all()
+        await run_on(scene, node)
+
+        async def failed() -> bool:
+            status = (await scene.client.get(AresJob, "job", scene.namespace)).status
+            return any(role.reason == "PossibleNodeDown" for role in status.role_statuses.values())
+
+        await scene.until("the job has failed", failed)

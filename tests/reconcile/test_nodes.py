@@ -1,0 +1,227 @@
+"""What is known of a node: by its own conditions, or by what the API says when it is asked."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec import Struct
+
+from argosy.engine.backoff import Backoff
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.errors import ApiError, Forbidden, NotFound, Unavailable
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Key
+from argosy.kinds.kubernetes import Node, NodeSpec, NodeStatus, Taint
+from argosy.kinds.meta import Condition, ObjectMeta
+from argosy.reconcile.nodes import (
+    ANSWER_SECONDS,
+    OUT_OF_SERVICE,
+    SHOW_AFTER_SECONDS,
+    NodeHealth,
+    NodeStates,
+)
+from argosy.testing.eventually import eventually
+from argosy.testing.manualclock import ManualClock
+
+GONE = NotFound(404, "NotFound", 'nodes "n1" not found')
+N1 = frozenset({"n1"})
+
+
+class Api(Client):
+    """An API server that gives these answers to GETs of nodes; when there are none it does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(Connection(server="https://127.0.0.1:1"))
+        self.answers: asyncio.Queue[Node | ApiError] = asyncio.Queue()
+        self.requests: list[str] = []
+
+    async def get(self, kind: type, name: str, namespace: str | None = None) -> Node:  # type: ignore[override]
+        assert (kind, namespace) == (Node, None)
+        self.requests.append(name)
+        answer = await self.answers.get()
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.api, self.clock = Api(), ManualClock()
+        self.cache = Cache(self.api, Node)
+        self.pods_on = {"n1"}
+        backoff = Backoff(first=0.0, most=0.0)
+        self.health = NodeHealth(
+            self.api, self.clock, self.cache, lambda name: name in self.pods_on, backoff=backoff
+        )
+        self.told: list[str] = []
+        self.health.when_answered(self.told.append)
+
+    def silence(self) -> None:
+        """The node watch is broken."""
+        self.cache.watcher.problem = Unavailable(0, "Silent", "nothing came")
+
+    def states(self) -> NodeStates:
+        return self.health.states(["n1"])
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.health.run())
+        self.health.confirm(self.states().unconfirmed)
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def answered(self, answer: Node | ApiError) -> None:
+        known = len(self.told)
+        self.api.answers.put_nowait(answer)
+        await eventually(lambda: len(self.told) > known)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def node(ready: str = "True", version: int = 1, *, other: str = "False", taint: str = "") -> Node:
+    return Node(
+        ObjectMeta(name="n1", resource_version=str(version)),
+        NodeSpec(taints=[Taint(taint, "NoExecute")] if taint else []),
+        NodeStatus(conditions=[Condition("Ready", ready), Condition("GpuHealth", other)]),
+    )
+
+
+class Case(Struct, frozen=True):
+    cached: Node | None
+    want: NodeStates
+    silent: bool = False
+
+
+UNCONFIRMED = NodeStates(unconfirmed={"n1": ""})
+DOWN = NodeStates(down=N1, partly_unknown=N1)
+CASES = {
+    "Ready is True: all is well": Case(node(), NodeStates()),
+    "Ready is False: the node answers, so it is not down": Case(node("False"), NodeStates()),
+    "Ready is Unknown: down": Case(node("Unknown"), DOWN),
+    "another condition is Unknown: partly unknown, not down": Case(
+        node(other="Unknown"), NodeStates(partly_unknown=N1)
+    ),
+    "Ready is Unknown and the taint out-of-service is there: down and released": Case(
+        node("Unknown", taint=OUT_OF_SERVICE), NodeStates(down=N1, partly_unknown=N1, released=N1)
+    ),
+    "Ready is True in spite of the taint out-of-service: not released": Case(
+        node(taint=OUT_OF_SERVICE), NodeStates()
+    ),
+    "Ready is Unknown with another taint: not released": Case(
+        node("Unknown", taint="node.kubernetes.io/unreachable"), DOWN
+    ),
+    "not in the cache: unconfirmed": Case(None, UNCONFIRMED),
+    "Ready is True in a cache whose watch is silent: nothing is wrong": Case(
+        node(), NodeStates(), silent=True
+    ),
+    "Ready is Unknown in a cache whose watch is silent: unconfirmed": Case(
+        node("Unknown"), UNCONFIRMED, silent=True
+    ),
+    "another condition is Unknown in a cache whose watch is silent: unconfirmed": Case(
+        node(other="Unknown"), UNCONFIRMED, silent=True
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_what_the_cache_tells(case: Case) -> None:
+    stage = Stage()
+    if case.cached is not None:
+        stage.cache.put(case.cached)
+    if case.silent:
+        stage.silence()
+    assert stage.states() == case.want
+
+
+async def test_a_node_that_the_cache_does_not_know_and_the_api_does_is_not_down(stage: Stage) -> None:
+    async with stage.asking():
+        await stage.answered(node())
+        assert stage.states() == NodeStates()
+        assert stage.cache.get("", "n1") is not None
+        assert (stage.told, stage.health.unconfirmed) == (["n1"], 0)
+
+
+async def test_a_node_that_the_api_does_not_know_either_is_gone(stage: Stage) -> None:
+    async with stage.asking():
+        await stage.answered(GONE)
+        await eventually(lambda: not stage.health.unconfirmed)
+        assert stage.states() == NodeStates(down=N1, released=N1)
+        stage.clock.advance(10 * ANSWER_SECONDS)
+        assert stage.states().released == N1, "until the watch brings the node"
+        stage.cache.put(node())
+        assert stage.states() == NodeStates()
+
+
+async def test_a_node_that_is_deleted_is_asked_for_before_it_counts_as_gone(stage: Stage) -> None:
+    stage.cache.put(node())
+    stage.cache._store(Key("", "n1"), None)
+    assert stage.states() == UNCONFIRMED
+    async with stage.asking():
+        await stage.answered(node(version=9))
+        assert stage.states() == NodeStates()
+
+
+async def test_an_error_is_asked_about_again_and_shown(stage: Stage) -> None:
+    forbidden = Forbidden(403, "Forbidden", "nodes is forbidden")
+    shown_at = stage.health.confirm(stage.states().unconfirmed)
+    assert shown_at == stage.clock.monotonic() + SHOW_AFTER_SECONDS
+    async with stage.asking():
+        for _ in range(3):
+            stage.api.answers.put_nowait(forbidden)
+        await eventually(lambda: len(stage.api.requests) == 4)
+        assert stage.states() == UNCONFIRMED, "not shown at once"
+        stage.clock.advance(SHOW_AFTER_SECONDS)
+        assert stage.states() == NodeStates(unconfirmed={"n1": "nodes is forbidden"})
+        assert stage.health.confirm(["n1"]) is None
+        assert stage.health.unconfirmed == 1
+        await stage.answered(node())
+        assert stage.states() == NodeStates()
+
+
+async def test_all_jobs_share_one_request_for_a_node(stage: Stage) -> None:
+    async with stage.asking():
+        for _ in range(5):
+            stage.health.confirm(["n1"])
+        await eventually(lambda: bool(stage.api.requests))
+        await stage.answered(node())
+        assert stage.api.requests == ["n1"]
+
+
+async def test_a_node_without_an_answer_does_not_hold_up_the_others(stage: Stage) -> None:
+    stage.pods_on = {"n1", "n2"}
+    async with stage.asking():
+        await eventually(lambda: stage.api.requests == ["n1"])
+        stage.health.confirm(["n2"])
+        await eventually(lambda: stage.api.requests == ["n1", "n2"])
+
+
+async def test_what_the_api_confirms_while_the_watch_is_silent_is_believed_for_a_while(stage: Stage) -> None:
+    stage.cache.put(node("Unknown"))
+    stage.silence()
+    async with stage.asking():
+        await stage.answered(node("Unknown", version=2))
+        assert stage.states() == DOWN
+        stage.clock.advance(ANSWER_SECONDS)
+        assert stage.states().down == frozenset()
+
+
+async def test_a_node_that_is_well_again_while_the_watch_is_silent_is_not_down(stage: Stage) -> None:
+    stage.cache.put(node("Unknown"))
+    stage.silence()
+    async with stage.asking():
+        await stage.answered(node("True", version=2))
+        assert stage.states() == NodeStates()
+
+
+async def test_nothing_is_remembered_of_a_gone_node_without_pods(stage: Stage) -> None:
+    async with stage.asking():
+        await stage.answered(GONE)
+        stage.pods_on.clear()
+        stage.health.forget_unused("n1")
+        assert stage.states() == UNCONFIRMED
