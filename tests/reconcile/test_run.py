@@ -174,6 +174,23 @@ class Stage:
     def pod_goes(self, index: int) -> None:
         self.caches.pods._store(Key("default", f"mnist-worker-{index}"), None)
 
+    def cannot_be_scheduled(self, index: int, message: str) -> None:
+        """Have the scheduler say why it finds no node for a pod."""
+        pod = self.caches.pods.get("default", f"mnist-worker-{index}")
+        assert pod is not None
+        raw = msgspec.to_builtins(pod)
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        raw["status"] |= {"phase": "Pending", "conditions": [condition]}
+        self.api.version += 1
+        raw["metadata"]["resourceVersion"] = str(self.api.version)
+        self.caches.pods.put(msgspec.convert(raw, Pod))
+
     def pods_become(self, phase: str, *indexes: int) -> None:
         for index in indexes:
             pod = self.caches.pods.get("default", f"mnist-worker-{index}")
@@ -347,6 +364,24 @@ async def test_a_record_that_does_not_come_back_stops_everything(stage: Stage) -
     assert "trainingruns.argosy.dev" in stage.api.stored().status.message
     await stage.go()
     assert stage.api.log == [], "it does not write again and again"
+
+
+async def test_a_scheduler_that_counts_nodes_in_its_message_causes_few_status_writes(stage: Stage) -> None:
+    await stage.go()
+    await stage.go()
+    writes: list[str] = []
+    for nodes in range(50):
+        stage.cannot_be_scheduled(0, f"0/{nodes} nodes are available: {nodes} Insufficient nvidia.com/gpu.")
+        await stage.go()
+        writes += stage.api.writes()
+        stage.clock.seconds += 0.4
+    assert len(writes) <= 3, "the reason at once, and other words for it every ten seconds"
+    wake = await stage.go()
+    assert wake is not None
+    stage.clock.seconds += wake
+    await stage.go()
+    assert stage.api.writes() == ["status Starting"]
+    assert "0/49 nodes are available" in stage.api.stored().status.message, "the last words are told"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Which changes of a status are written at once."""
+"""Which changes of a status are written at once, and which have to wait."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.trainingrun import RoleStatus, TrainingRunStatus
-from argosy.reconcile.status import urgent
+from argosy.reconcile.status import COUNTS_SECONDS, MESSAGES_SECONDS, write_interval
 
 OLD = TrainingRunStatus(
     phase="Starting",
@@ -22,32 +22,37 @@ OLD = TrainingRunStatus(
 @dataclass
 class Case:
     new: TrainingRunStatus
-    want: bool
+    want: float
 
 
 CASES = {
-    "nothing changed": Case(OLD, want=False),
-    "another phase": Case(replace(OLD, phase="Running"), want=True),
-    "another reason": Case(replace(OLD, reason="Unschedulable"), want=True),
-    "a newer generation": Case(replace(OLD, observed_generation=2), want=True),
-    "another attempt": Case(replace(OLD, attempt=2, argosy={**OLD.argosy, "attempt": 2}), want=True),
-    "the attempt that is told with its first pods": Case(replace(OLD, attempt=2), want=False),
+    "another phase": Case(replace(OLD, phase="Running"), want=0.0),
+    "another reason": Case(replace(OLD, reason="Unschedulable"), want=0.0),
+    "a newer generation": Case(replace(OLD, observed_generation=2), want=0.0),
+    "another attempt": Case(replace(OLD, attempt=2, argosy={**OLD.argosy, "attempt": 2}), want=0.0),
+    "the attempt that is told with its first pods": Case(replace(OLD, attempt=2), want=COUNTS_SECONDS),
     "counts of pods": Case(
         replace(OLD, workers="2/4", roles={"worker": RoleStatus(phase="Starting", replicas=4, active=2)}),
-        want=False,
+        want=COUNTS_SECONDS,
     ),
     "a role's phase": Case(
-        replace(OLD, roles={"worker": RoleStatus(phase="Running", replicas=4, active=1)}), want=True
+        replace(OLD, roles={"worker": RoleStatus(phase="Running", replicas=4, active=1)}), want=0.0
     ),
-    "words that repeat the counts": Case(
-        replace(OLD, message="2 of 4 running", argosy={**OLD.argosy, "message": "2 of 4"}), want=False
+    "the text of messages alone": Case(
+        replace(OLD, message="2 of 4 running", argosy={**OLD.argosy, "message": "2 of 4"}),
+        want=MESSAGES_SECONDS,
     ),
+    "a message where there was none": Case(replace(OLD, message=""), want=COUNTS_SECONDS),
+    "counts of pods with the message that repeats them": Case(
+        replace(OLD, message="2 of 4 running", workers="2/4"), want=COUNTS_SECONDS
+    ),
+    "another phase with another message": Case(replace(OLD, phase="Running", message="runs"), want=0.0),
     "a number in the Record": Case(
-        replace(OLD, argosy={**OLD.argosy, "roles": {"worker": {"created": 5}}}), want=True
+        replace(OLD, argosy={**OLD.argosy, "roles": {"worker": {"created": 5}}}), want=0.0
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_urgent(case: Case) -> None:
-    assert urgent(OLD, case.new) is case.want
+def test_write_interval(case: Case) -> None:
+    assert write_interval(OLD, case.new) == case.want

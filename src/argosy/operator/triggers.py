@@ -16,14 +16,14 @@ from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches
 from argosy.reconcile.nodes import has_unknown_condition, is_down, is_out_of_service
 from argosy.reconcile.run import Reconciler, T
-from argosy.reconcile.status import COUNTS_EVERY
+from argosy.reconcile.status import COUNTS_SECONDS
 
 C = TypeVar("C", bound=Fetchable)
 
 POD_PAUSE = 0.1
 """Pods of a job come and go in groups: a pass waits this long for the others of its group."""
 
-START_PAUSE = COUNTS_EVERY
+START_PAUSE = COUNTS_SECONDS
 """The same for a pod that runs while others of its role do not yet: there is hardly more to tell than their
 number."""
 

@@ -47,10 +47,10 @@ class Memory(Struct):
     """Places confirmed empty by the API; good for one pass."""
     deleted: set[str] = field(default_factory=set)
     """Uids of pods that were asked to go, so that a cache which has not heard of it yet does not mislead."""
-    counts_from: float = float("-inf")
-    """Numbers alone are not written before this time, on the monotonic clock."""
+    written_at: float = float("-inf")
+    """When the status was last written, on the monotonic clock."""
     flush_at: float | None = None
-    """Numbers alone are waiting to be written; then they are."""
+    """When a change that was not worth a write by itself is written after all."""
     flush_by: float = float("-inf")
     """When a Record that is not written yet must be."""
     deferred: Deferred | None = None

@@ -30,7 +30,7 @@ from argosy.reconcile.memory import Deferred, Memory
 from argosy.reconcile.perform import Performer
 from argosy.reconcile.pods import PodMaker
 from argosy.reconcile.proof import Proof
-from argosy.reconcile.status import COUNTS_EVERY, status_body, urgent
+from argosy.reconcile.status import status_body, write_interval
 from argosy.reconcile.takeover import Takeover
 from argosy.reconcile.term import Term
 from argosy.reconcile.unfit import Unfit
@@ -294,8 +294,9 @@ class Reconciler(Generic[T]):
         if status == job.status:
             memory.flush_at = memory.deferred = None
             return job
-        if self.clock.monotonic() < memory.counts_from and not urgent(job.status, status):
-            memory.flush_at = memory.counts_from
+        due = memory.written_at + write_interval(job.status, status)
+        if self.clock.monotonic() < due:
+            memory.flush_at = due
             return job
         try:
             written = await self._replace_status(job, status)
@@ -311,7 +312,7 @@ class Reconciler(Generic[T]):
             raise _UnwritableError(f"refuses the status ({error.message})") from None
         memory.unfound = 0
         memory.deferred, memory.current = None, True
-        memory.counts_from = self.clock.monotonic() + COUNTS_EVERY
+        memory.written_at = self.clock.monotonic()
         memory.flush_at = None
         return written
 

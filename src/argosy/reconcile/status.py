@@ -1,25 +1,47 @@
 """When a changed status is worth a write.
 
-Phases, conditions, reasons and the Record go out at once, since people and decisions hang on them. Numbers
-of pods, and messages that only repeat them, change with every pod event of a large job: for them alone an
-object is not written within a second of its last write.
+| what changed | written |
+|---|---|
+| phases, conditions, reasons, the Record | at once: people and decisions depend on them |
+| numbers of pods, which change with every pod event of a large job | a second after the last write |
+| only the text of messages, such as a scheduler's that counts nodes | ten seconds after the last write |
 """
+
+from enum import IntEnum
 
 from msgspec import Struct
 
 from argosy.engine.dynamic import Json
 from argosy.kinds.meta import ObjectMeta
 
-COUNTS_EVERY = 1.0
-"""Seconds from one write to the next that only tells numbers."""
+COUNTS_SECONDS = 1.0
+"""From one write to the next that tells no more than numbers."""
+MESSAGES_SECONDS = 10.0
+"""From one write to the next that tells no more than other words for the same."""
 RECORD = "argosy"
 _NUMBERS_THAT_MATTER = frozenset({"observed_generation"})
-_WORDS_THAT_COUNT = frozenset({"message", "workers"})
+_COUNTS_IN_WORDS = frozenset({"workers"})
+_MESSAGES = frozenset({"message"})
 
 
-def urgent(old: Struct, new: Struct) -> bool:
-    """Whether more than counts differ."""
-    return _essentially_differ(old, new, numbers=False)
+class _Weight(IntEnum):
+    NONE = 0
+    MESSAGE = 1
+    COUNT = 2
+    URGENT = 3
+
+
+_SECONDS = {
+    _Weight.NONE: MESSAGES_SECONDS,
+    _Weight.MESSAGE: MESSAGES_SECONDS,
+    _Weight.COUNT: COUNTS_SECONDS,
+    _Weight.URGENT: 0.0,
+}
+
+
+def write_interval(old: Struct, new: Struct) -> float:
+    """Return the seconds that must have passed since the last write before this change is written."""
+    return _SECONDS[_weigh("", old, new, numbers=False)]
 
 
 def status_body(meta: ObjectMeta, status: Struct) -> Json:
@@ -33,26 +55,35 @@ def status_body(meta: ObjectMeta, status: Struct) -> Json:
     return {"metadata": seen, "status": status}
 
 
-def _essentially_differ(old: object, new: object, *, numbers: bool) -> bool:
-    """Looks only where something differs at all, and no further than the first difference that matters."""
-    if isinstance(old, Struct) and type(old) is type(new):
-        pairs = [(name, getattr(old, name), getattr(new, name)) for name in old.__struct_fields__]
-    elif isinstance(old, dict) and isinstance(new, dict):
-        pairs = [(name, old.get(name), new.get(name)) for name in {**old, **new}]
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = [("", *pair) for pair in zip(old, new, strict=True)]
-    else:
-        return old != new
-    return any(before != after and _matters(name, before, after, numbers) for name, before, after in pairs)
-
-
-def _matters(name: str, old: object, new: object, numbers: bool) -> bool:
-    """Whether this part of a status has changed in more than counts; inside the Record every number
-    matters."""
+def _weigh(name: str, old: object, new: object, *, numbers: bool) -> _Weight:
+    """Weigh the change of one part of a status; inside the Record every number matters."""
+    if old == new:
+        return _Weight.NONE
     kinds = {type(old), type(new)} - {type(None)}
-    if name in _WORDS_THAT_COUNT and kinds == {str}:
-        return False
+    if name in _MESSAGES and kinds == {str}:
+        return _Weight.MESSAGE if old and new else _Weight.COUNT
+    if name in _COUNTS_IN_WORDS and kinds == {str}:
+        return _Weight.COUNT
     numbers = numbers or name == RECORD or name in _NUMBERS_THAT_MATTER
     if kinds == {int} and not numbers:
-        return False
-    return _essentially_differ(old, new, numbers=numbers)
+        return _Weight.COUNT
+    parts = _parts(old, new)
+    if parts is None:
+        return _Weight.URGENT
+    heaviest = _Weight.NONE
+    for part, before, after in parts:
+        heaviest = max(heaviest, _weigh(part, before, after, numbers=numbers))
+        if heaviest is _Weight.URGENT:
+            break
+    return heaviest
+
+
+def _parts(old: object, new: object) -> list[tuple[str, object, object]] | None:
+    """Return what both are made of, by name; None if they are made of different things or of none."""
+    if isinstance(old, Struct) and type(old) is type(new):
+        return [(name, getattr(old, name), getattr(new, name)) for name in old.__struct_fields__]
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [(name, old.get(name), new.get(name)) for name in {**old, **new}]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [("", *pair) for pair in zip(old, new, strict=True)]
+    return None
