@@ -31,7 +31,7 @@ def test_a_second_interrupt_ends_at_once_and_says_what_is_left(tenant: Tenant) -
     running.send_signal(signal.SIGINT)
     wait_for(lambda: _terminating(tenant, "stubborn"), "the run is being deleted")
     running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=10)
+    out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     assert f"`argosy rm -n {tenant.namespace} stubborn` removes them" in out.splitlines()[-1]
     tenant.kubectl("delete", "pod", "-l", "argosy.dev/job=stubborn", "--grace-period=0", "--force")

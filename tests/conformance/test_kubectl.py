@@ -135,7 +135,7 @@ def test_exec_with_a_terminal(talking: Tenant) -> None:
         env=talking.environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
         stdin=subprocess.DEVNULL,
     )

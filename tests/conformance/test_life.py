@@ -72,7 +72,7 @@ def test_a_run_without_restarts_left_fails_with_its_cause_and_keeps_what_failed(
     status = tenant.until_phase("ends", "Failed")
     assert "worker-1 failed (exit 3)" in str(status["message"])
     wait_for(lambda: pods_of(tenant, "ends") == ["ends-worker-1"], "only the failed pod stays", 60)
-    tenant.kubectl("wait", "tr/ends", "--for=condition=Failed", "--timeout=10s")
+    tenant.kubectl("wait", "tr/ends", "--for=condition=Failed", "--timeout=60s")
 
 
 def test_a_suspended_run_has_no_pods_and_comes_back(tenant: Tenant) -> None:

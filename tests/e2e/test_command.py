@@ -9,7 +9,7 @@ import pytest
 from argosy.testing.commands import ARGOSY, environment
 from argosy.testing.controlplane import ControlPlane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 
 def test_status_as_json_is_json(plane: ControlPlane) -> None:

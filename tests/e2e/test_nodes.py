@@ -7,7 +7,7 @@ import pytest
 
 from argosy.testing.controlplane import ControlPlane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 
 def test_nodes_have_what_was_asked_for(plane: ControlPlane) -> None:
@@ -24,7 +24,7 @@ def test_pods_cannot_read_what_is_not_theirs(plane: ControlPlane) -> None:
         "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
     }
     plane.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
-    plane.kubectl("wait", "--for=condition=Ready", "pod/curious", "--timeout=30s")
+    plane.kubectl("wait", "--for=condition=Ready", "pod/curious", "--timeout=60s")
     state = str(plane.state.folder)
     for path in (f"{state}/tokens.json", f"{state}/kubeconfig", str(Path.home() / ".ssh")):
         done = plane.kubectl("exec", "curious", "--", "ls", path, code=None)

@@ -13,7 +13,7 @@ from argosy.testing.badday import leftovers
 from argosy.testing.outside import HOST, outside
 from argosy.testing.rootless import NOBODY, Python, RootlessPlane
 
-pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.timeout(240)]
 
 _POD = {
     "apiVersion": "v1",
@@ -77,7 +77,7 @@ def test_exec_with_a_terminal_knows_its_size_and_gives_the_exit_code(rootless: R
         env=rootless.plane.environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
         stdin=subprocess.DEVNULL,
     )

@@ -16,7 +16,7 @@ from argosy.testing import assets, managed
 from argosy.testing.servers import Server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
-SECONDS = 40.0
+SECONDS = 90.0
 Json = dict[str, object]
 
 

@@ -94,7 +94,7 @@ def test_custom_resources_are_counted(planes: Planes) -> None:
     ours = replace(planes, servers=planes.servers[1:])
     widgets = "count/widgets.quota.example.com"
     ours.say("apply", "-f", "-", stdin=json.dumps(WIDGETS))
-    ours.say("wait", "crd/widgets.quota.example.com", "--for=condition=Established", "--timeout=20s")
+    ours.say("wait", "crd/widgets.quota.example.com", "--for=condition=Established", "--timeout=60s")
     ours.say("create", "quota", "q", f"--hard={widgets}=2")
     ours.eventually("quota", shown=used, want=[("q", {widgets: "0"})])
     for name, code in (("a", 0), ("b", 0), ("c", 1)):

@@ -53,7 +53,7 @@ class Machine:
 
     def stop_pods(self) -> None:
         command = [sys.executable, "-m", "argosy.local.node", "--state", str(self.state), "--stop"]
-        subprocess.run(command, check=True, timeout=30)
+        subprocess.run(command, check=True, timeout=60)
 
     async def run(self, name: str, script: str, **spec: object) -> None:
         """Create a pod of one container `main` on node-1."""

@@ -73,5 +73,5 @@ def operated(*options: str) -> Iterator[ControlPlane]:
         yield plane
     finally:
         operator.terminate()
-        operator.communicate(timeout=20)
+        operator.communicate(timeout=60)
         plane.down()

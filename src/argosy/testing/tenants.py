@@ -101,7 +101,7 @@ def tenant(ground: Ground, namespace: str) -> Iterator[Tenant]:
     """A tenant whose namespace goes with all that is in it; nobody waits for that."""
     made = Tenant(ground, namespace)
     made.kubectl("create", "namespace", namespace)
-    made.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+    made.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     try:
         yield made
     finally:
