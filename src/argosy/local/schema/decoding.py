@@ -21,7 +21,6 @@ STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY, QUANTITY, INT_OR_STRING, ANYTHI
 QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 _SMALL = 1 << 31
-_ZERO: tuple[object, ...] = ("", 0, False)
 _WORDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 

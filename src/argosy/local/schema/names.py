@@ -12,8 +12,6 @@ LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = LABEL + "(\\." + LABEL + ")*"
 SERVICE = "[a-z]([-a-z0-9]*[a-z0-9])?"
 QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-LABEL_VALUE = f"({QUALIFIED})?"
-ENV_NAME = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 CONFIG_KEY = "[-._a-zA-Z0-9]+"
 
 _label = re.compile(LABEL).fullmatch

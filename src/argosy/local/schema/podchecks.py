@@ -8,7 +8,6 @@ from argosy.local.schema.errors import (
     duplicate,
     forbidden,
     invalid,
-    not_found,
     not_supported,
     required,
 )
@@ -28,12 +27,13 @@ from argosy.local.schema.names import (
 from argosy.local.schema.podparts import (
     container_part_errors,
     field_source_errors,
-    item_errors,
     node_affinity_errors,
     security_errors,
 )
 from argosy.local.schema.quantities import value_of
 from argosy.local.schema.reading import part, text
+from argosy.local.schema.sysctlchecks import sysctl_errors
+from argosy.local.schema.volumechecks import mount_errors, source_errors
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -91,6 +91,7 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     if spec.get("dnsPolicy") == "None" and not isinstance(spec.get("dnsConfig"), dict):
         yield required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     yield from security_errors(part(spec, "securityContext"), f"{path}.securityContext")
+    yield from sysctl_errors(spec, f"{path}.securityContext.sysctls")
     yield from node_affinity_errors(part(spec, "affinity", "nodeAffinity"), f"{path}.affinity.nodeAffinity")
     for index, gate in enumerate(parts(spec, "schedulingGates")):
         for problem in qualified_name_problems(text(gate, "name")):
@@ -101,9 +102,18 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
         yield from _toleration_errors(parts(spec, "tolerations"), f"{path}.tolerations")
 
 
+def template_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
+    """Everything wrong with the spec of a pod template."""
+    yield from pod_spec_errors(spec, path)
+    if spec.get("ephemeralContainers"):
+        yield forbidden(f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
+
+
 def new_pod_errors(pod: Json) -> Iterator[FieldError]:
     """What is wrong only with a pod that is about to be made."""
     spec = part(pod, "spec")
+    if spec.get("ephemeralContainers"):
+        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
@@ -151,7 +161,7 @@ def _lasting(toleration: Json) -> Json:
 
 def _fixed(spec: Json, before: Json) -> Json:
     """The part of a pod spec that never changes."""
-    skipped = ("activeDeadlineSeconds", "tolerations", "ephemeralContainers", "schedulingGates")
+    skipped = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     fixed = {key: value for key, value in spec.items() if key not in skipped}
     for field in ("containers", "initContainers"):
         if field in fixed:
@@ -209,18 +219,8 @@ def _container_errors(container: Json, path: str, volumes: set[object], init: bo
         name = variable.get("name")
         if not (isinstance(name, str) and is_variable_name(name)) or "valueFrom" in variable:
             yield from _variable_errors(variable, f"{path}.env[{index}]")
-    seen: set[object] = set()
-    for index, mount in enumerate(parts(container, "volumeMounts")):
-        where = f"{path}.volumeMounts[{index}]"
-        if not mount.get("name"):
-            yield required(f"{where}.name")
-        elif mount["name"] not in volumes:
-            yield not_found(f"{where}.name", mount["name"])
-        if not mount.get("mountPath"):
-            yield required(f"{where}.mountPath")
-        elif mount["mountPath"] in seen:
-            yield invalid(f"{where}.mountPath", mount["mountPath"], "must be unique")
-        seen.add(mount.get("mountPath"))
+    if "volumeMounts" in container:
+        yield from mount_errors(parts(container, "volumeMounts"), f"{path}.volumeMounts", volumes)
     policy = container.get("imagePullPolicy")
     if policy not in PULL_POLICIES:
         yield not_supported(f"{path}.imagePullPolicy", policy or "", PULL_POLICIES)
@@ -331,7 +331,7 @@ def _volume_errors(volumes: Sequence[Json], path: str, known: set[object]) -> It
         kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
         told = "may not specify more than 1 volume type"
         errors = [forbidden(f"{where}.{extra}", told) for extra in kinds[1:]]
-        errors += _source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
+        errors += source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
         errors += _own_name_errors(volume, where, set(known))
         if not errors:
             known.add(volume.get("name"))
@@ -344,18 +344,6 @@ _VOLUMES = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "d
 def _volume_order(kind: str) -> int:
     """Kubernetes looks at the kinds of volumes in an order of its own, and takes the first for meant."""
     return _VOLUMES.index(kind) if kind in _VOLUMES else len(_VOLUMES)
-
-
-def _source_errors(volume: Json, path: str) -> Iterator[FieldError]:
-    for kind, field in (("configMap", "name"), ("secret", "secretName"), ("hostPath", "path")):
-        source = volume.get(kind)
-        if isinstance(source, dict) and not source.get(field):
-            yield required(f"{path}.{kind}.{field}")
-        if isinstance(source, dict) and source.get("items"):
-            yield from item_errors(list(parts(source, "items")), f"{path}.{kind}.items")
-    claim = volume.get("persistentVolumeClaim")
-    if isinstance(claim, dict) and not claim.get("claimName"):
-        yield required(f"{path}.persistentVolumeClaim.claimName")
 
 
 def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[FieldError]:

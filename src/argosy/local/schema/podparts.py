@@ -1,6 +1,6 @@
 """Validation of the parts of pods that say how they run: probes, hooks, sources of values, affinity."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from argosy.local.schema.model import Json
@@ -82,32 +82,18 @@ def security_errors(context: Json, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.{field}", value, f"must be between 0 and {_HIGHEST_ID}, inclusive")
 
 
-def field_source_errors(reference: Json, path: str) -> Iterator[FieldError]:
-    """A variable that is taken from a field of the pod."""
+def field_source_errors(
+    reference: Json, path: str, allowed: Sequence[str] = _ENV_FIELDS
+) -> Iterator[FieldError]:
+    """A variable or a file that is taken from a field of the pod, one of those `allowed`."""
     name, where = text(reference, "fieldPath"), f"{path}.fieldPath"
     bare = name.partition("[")[0]
     if not name:
         yield required(where)
     elif bare not in (*_ENV_FIELDS, "metadata.labels", "metadata.annotations"):
         yield invalid(where, name, f"error converting fieldPath: field label not supported: {name}")
-    elif name not in _ENV_FIELDS and bare == name:
-        yield not_supported(where, name, sorted(_ENV_FIELDS))
-
-
-def item_errors(items: list[Json], path: str) -> Iterator[FieldError]:
-    """Keys of a ConfigMap or Secret and the files they become."""
-    for index, item in enumerate(items):
-        where = f"{path}[{index}]"
-        for field in ("key", "path"):
-            if not item.get(field):
-                yield required(f"{where}.{field}")
-        target = text(item, "path")
-        if target.startswith("/"):
-            yield invalid(f"{where}.path", target, "must be a relative path")
-        if ".." in target.split("/"):
-            yield invalid(f"{where}.path", target, "must not contain '..'")
-        elif target.startswith(".."):
-            yield invalid(f"{where}.path", target, "must not start with '..'")
+    elif name not in allowed and bare == name:
+        yield not_supported(where, name, sorted(allowed))
 
 
 def node_affinity_errors(affinity: Json, path: str) -> Iterator[FieldError]:

@@ -7,7 +7,7 @@ from argosy.local.schema.jobchecks import job_change, job_errors, restart_errors
 from argosy.local.schema.metachecks import immutable, map_errors
 from argosy.local.schema.model import Json
 from argosy.local.schema.names import label_problems
-from argosy.local.schema.podchecks import pod_spec_errors
+from argosy.local.schema.podchecks import template_spec_errors
 from argosy.local.schema.reading import part, parts, text
 from argosy.local.schema.rolloutchecks import rollout_errors
 from argosy.local.schema.selectors import selector_from
@@ -35,7 +35,7 @@ def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -
     template = part(spec, "template")
     yield from _template_metadata(template, "spec.template")
     inner = part(template, "spec")
-    yield from pod_spec_errors(inner, "spec.template.spec")
+    yield from template_spec_errors(inner, "spec.template.spec")
     policy = inner.get("restartPolicy")
     if policy in ("Never", "OnFailure"):
         yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
@@ -184,7 +184,7 @@ def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
     yield from job_errors(spec, path)
     template = part(spec, "template")
     yield from _template_metadata(template, f"{path}.template")
-    yield from pod_spec_errors(part(template, "spec"), f"{path}.template.spec")
+    yield from template_spec_errors(part(template, "spec"), f"{path}.template.spec")
     yield from restart_errors(spec, path)
 
 

@@ -1,0 +1,224 @@
+"""What of a pod leads to files of its node: volumes, mounts and kernel parameters, good and bad."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from argosy.local.schema.reading import part
+from argosy.testing.differential import GO_PRINTS, Step, patch, post
+from argosy.testing.manifests import DEPLOYMENTS, PODS, pod
+
+BAD_PATHS = ("", "/a", "../a", "a/../b", "..", "..a", "a/..", "./a", "a//b", ".", "a..b")
+NAME = {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+def volumes(*sources: Mapping[str, object]) -> Step:
+    named = [{"name": f"v{index}", **source} for index, source in enumerate(sources)]
+    return post(f"{PODS}?dryRun=All", pod(volumes=named), hide=GO_PRINTS)
+
+
+def mounted(*mounts: Mapping[str, object], **container: object) -> Step:
+    named = [{"name": "v", "mountPath": f"/m{index}", **mount} for index, mount in enumerate(mounts)]
+    body = pod(container={"volumeMounts": named, **container}, volumes=[{"name": "v", "emptyDir": {}}])
+    return post(f"{PODS}?dryRun=All", body, hide=GO_PRINTS)
+
+
+def contained(**container: object) -> Step:
+    return post(f"{PODS}?dryRun=All", pod(container=container), hide=GO_PRINTS)
+
+
+def sysctls(*names: str, **spec: bool) -> Step:
+    given = [{"name": name, "value": "1"} for name in names]
+    return post(f"{PODS}?dryRun=All", _with_spec(spec, securityContext={"sysctls": given}), hide=GO_PRINTS)
+
+
+def _with_spec(more: Mapping[str, object], **spec: object) -> dict[str, object]:
+    body = pod(**spec)  # type: ignore[arg-type]
+    return {**body, "spec": {**part(body, "spec"), **more}}
+
+
+def projected(*sources: Mapping[str, object]) -> dict[str, object]:
+    return {"projected": {"sources": list(sources)}}
+
+
+CASES: dict[str, list[Step]] = {
+    "paths of items in a config map": [
+        volumes({"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}}) for path in BAD_PATHS
+    ],
+    "paths of items in a secret": [
+        volumes({"secret": {"secretName": "s", "items": [{"key": "k", "path": path}]}}) for path in BAD_PATHS
+    ],
+    "paths of items in the downward API": [
+        volumes({"downwardAPI": {"items": [{"path": path, **NAME}]}}) for path in BAD_PATHS
+    ],
+    "paths of items that are projected": [
+        volumes(
+            projected(
+                {"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}},
+                {"secret": {"name": "s", "items": [{"key": "k", "path": f"{path}x"}]}},
+                {"downwardAPI": {"items": [{"path": f"{path}y", **NAME}]}},
+            )
+        )
+        for path in BAD_PATHS
+    ],
+    "paths of tokens that are projected": [
+        volumes(projected({"serviceAccountToken": {"path": path}})) for path in BAD_PATHS
+    ],
+    "items of the downward API have one source": [
+        volumes({"downwardAPI": {"items": [{"path": "a"}]}}),
+        volumes(
+            {
+                "downwardAPI": {
+                    "items": [{"path": "a", **NAME, "resourceFieldRef": {"resource": "limits.cpu"}}]
+                }
+            }
+        ),
+        volumes({"downwardAPI": {"items": [{"path": "a", "resourceFieldRef": {"resource": "limits.cpu"}}]}}),
+        volumes(
+            {
+                "downwardAPI": {
+                    "items": [
+                        {
+                            "path": "a",
+                            "resourceFieldRef": {
+                                "resource": "limits.cpu",
+                                "containerName": "main",
+                                "divisor": "1",
+                            },
+                        }
+                    ]
+                }
+            }
+        ),
+        volumes(
+            {
+                "downwardAPI": {
+                    "items": [{"path": "a", "resourceFieldRef": {"resource": "x", "containerName": "main"}}]
+                }
+            }
+        ),
+        volumes({"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "status.podIP"}}]}}),
+        volumes({"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.labels"}}]}}),
+        volumes(
+            {"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.labels['a']"}}]}}
+        ),
+        volumes({"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "spec.none"}}]}}),
+        volumes({"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": ""}}]}}),
+    ],
+    "a projection has one source with a name": [
+        volumes(projected({"configMap": {"name": "c"}, "secret": {"name": "s"}})),
+        volumes(projected({"configMap": {}}, {"secret": {}})),
+        volumes(projected({"serviceAccountToken": {"path": "t", "expirationSeconds": 10}})),
+        volumes(projected({"serviceAccountToken": {"path": "t", "expirationSeconds": 1 << 33}})),
+    ],
+    "two projected items of one path": [
+        volumes(
+            projected(
+                {"configMap": {"name": "c", "items": [{"key": "k", "path": "a"}]}},
+                {"secret": {"name": "s", "items": [{"key": "k", "path": "a"}]}},
+            )
+        ),
+        volumes(
+            projected(
+                {"downwardAPI": {"items": [{"path": "a", **NAME}]}},
+                {"configMap": {"name": "c", "items": [{"key": "k", "path": "a"}]}},
+            )
+        ),
+    ],
+    "modes of files": [
+        volumes({"configMap": {"name": "c", "defaultMode": 0o1000}}),
+        volumes({"secret": {"secretName": "s", "defaultMode": -1}}),
+        volumes({"downwardAPI": {"defaultMode": 512, "items": []}}),
+        volumes({"projected": {"defaultMode": 512, "sources": []}}),
+        volumes({"configMap": {"name": "c", "items": [{"key": "k", "path": "p", "mode": 512}]}}),
+        volumes({"downwardAPI": {"items": [{"path": "p", "mode": -1, **NAME}]}}),
+    ],
+    "names of claims": [
+        volumes({"persistentVolumeClaim": {"claimName": name}})
+        for name in ("", "good", "../../etc", "/etc", "Bad", "a.b")
+    ],
+    "paths and types of the host": [
+        volumes({"hostPath": {"path": ""}}),
+        volumes({"hostPath": {"path": "relative"}}),
+        volumes({"hostPath": {"path": "/a/../b"}}),
+        volumes({"hostPath": {"path": "/a..b"}}),
+        volumes({"hostPath": {"path": "/a", "type": "Folder"}}),
+        volumes({"hostPath": {"path": "/a", "type": "DirectoryOrCreate"}}),
+    ],
+    "an empty folder of less than nothing": [
+        volumes({"emptyDir": {"sizeLimit": "-1"}}),
+        volumes({"emptyDir": {"sizeLimit": "0"}}),
+        volumes({"emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}),
+    ],
+    "paths of mounts": [
+        mounted({"mountPath": ""}),
+        mounted({"mountPath": "relative"}),
+        mounted({"mountPath": "/a/../b"}),
+        mounted({"mountPath": "/a:b"}),
+        mounted({"mountPath": "/same"}, {"mountPath": "/same"}),
+    ],
+    "paths inside of mounted volumes": [
+        *(mounted({"subPath": path}) for path in BAD_PATHS),
+        *(mounted({"subPathExpr": path}) for path in BAD_PATHS),
+        mounted({"subPath": "a", "subPathExpr": "$(B)"}),
+    ],
+    "where a container leaves its last message": [
+        contained(terminationMessagePath="/dev/../x"),
+        contained(terminationMessagePath="relative"),
+        contained(terminationMessagePath=""),
+        contained(terminationMessagePolicy="Always"),
+    ],
+    "names of sysctls": [
+        sysctls("kernel.shm_rmid_forced"),
+        sysctls("net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"),
+        sysctls("kernel.core_pattern"),
+        sysctls("net/ipv4/tcp_syncookies"),
+        sysctls(""),
+        sysctls("/etc/crontab"),
+        sysctls("../../etc/crontab"),
+        sysctls("a..b"),
+        sysctls("Kernel.x"),
+        sysctls("kernel.-x"),
+        sysctls("a" * 254),
+        sysctls("kernel.shm_rmid_forced", "kernel.shm_rmid_forced"),
+        sysctls("net.ipv4.tcp_syncookies", "net/ipv4/tcp_syncookies"),
+    ],
+    "sysctls of namespaces that a pod does not have to itself": [
+        sysctls("net.ipv4.tcp_syncookies", hostNetwork=True),
+        sysctls("kernel.shm_rmid_forced", hostIPC=True),
+        sysctls("kernel.shm_rmid_forced", hostNetwork=True),
+    ],
+    "ephemeral containers are not created with a pod, nor by an update": [
+        post(PODS, pod(ephemeralContainers=[{"name": "e", "image": "i"}]), hide=GO_PRINTS),
+        post(PODS, pod(), shown=False),
+        patch(f"{PODS}/a", {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}, hide=GO_PRINTS),
+    ],
+    "a template has the same rules": [
+        post(
+            DEPLOYMENTS,
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "a"},
+                "spec": {
+                    "selector": {"matchLabels": {"a": "b"}},
+                    "template": {
+                        "metadata": {"labels": {"a": "b"}},
+                        "spec": {
+                            "containers": [{"name": "c", "image": "i"}],
+                            "ephemeralContainers": [{"name": "e", "image": "i"}],
+                            "securityContext": {"sysctls": [{"name": "/etc/x", "value": ""}]},
+                            "volumes": [{"name": "v", "downwardAPI": {"items": [{"path": "../a", **NAME}]}}],
+                        },
+                    },
+                },
+            },
+            hide=GO_PRINTS,
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_pod_paths(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare(steps)
