@@ -271,6 +271,61 @@ CASES: dict[str, list[Step]] = {
         ),
         get(CONFIG_MAPS, user=STRANGER, headers={"Impersonate-User": "x"}, hide=("message", "details")),
     ],
+    "what an administrator claims beside a name is theirs": [
+        post(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            {},
+            headers={"Impersonate-User": "x", "Impersonate-Uid": "u", "Impersonate-Extra-Example%2EKey": "v"},
+        ),
+    ],
+    "a group, uid or extra without a name is refused": [
+        get(CONFIG_MAPS, headers={"Impersonate-Group": "g"}, hide=("message", "details")),
+        get(CONFIG_MAPS, headers={"Impersonate-Uid": "u"}, hide=("message", "details")),
+        get(CONFIG_MAPS, headers={"Impersonate-Extra-Key": "v"}, hide=("message", "details")),
+    ],
+    "each thing that is claimed is a right of its own": [
+        post(
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            {
+                "metadata": {"name": "$ns"},
+                "rules": [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}],
+            },
+            shown=False,
+        ),
+        post(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            {
+                "metadata": {"name": "$ns"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "$ns"},
+                "subjects": [
+                    {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": STRANGER.name}
+                ],
+            },
+            shown=False,
+        ),
+        get(
+            "/version",
+            user=STRANGER,
+            headers={"Impersonate-User": "x"},
+            until_code=200,
+            shown=False,
+        ),
+        *(
+            get(
+                "/version",
+                user=STRANGER,
+                headers={"Impersonate-User": "x", **more},
+                hide=("message", "details"),
+            )
+            for more in (
+                {"Impersonate-Group": "g"},
+                {"Impersonate-Uid": "u"},
+                {"Impersonate-Extra-Key": "v"},
+            )
+        ),
+        Step("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/$ns", shown=False),
+        Step("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/$ns", shown=False),
+    ],
 }
 
 

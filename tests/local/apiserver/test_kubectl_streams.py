@@ -1,10 +1,14 @@
 """Logs, exec and attach through the server to a node agent that speaks the agent's protocol."""
 
 import asyncio
+import http.client
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
+
+import pytest
 
 from argosy.testing.servers import Server
 from argosy.wire import server as wire
@@ -92,6 +96,63 @@ async def test_exec_brings_output_input_and_exit_code(kubectl: Kubectl) -> None:
         assert "exit code 7" in failed
         echoed = await asyncio.to_thread(kubectl, "exec", "-i", "p", "--", "cat", stdin="hello\n")
         assert echoed == "cat\nHELLO\n"
+
+
+async def test_exec_in_the_name_of_another_has_their_rights(kubectl: Kubectl) -> None:
+    start_pod(kubectl, "main")
+    kubectl("create", "role", "exec", "--verb=get,create", "--resource=pods,pods/exec")
+    kubectl("create", "rolebinding", "exec", "--role=exec", "--user=guest")
+    as_guest = ("exec", "p", "--as=guest", "--", "echo", "hi")
+    as_stranger = ("exec", "p", "--as=stranger", "--", "echo", "hi")
+    async with agent(kubectl.server):
+        assert await asyncio.to_thread(kubectl, *as_guest) == "echo hi\n"
+        refused = await asyncio.to_thread(kubectl, *as_stranger, code=1)
+    assert 'User "stranger" cannot' in refused
+
+
+IMPERSONATING = {
+    "exec as a user with rights needs the right to impersonate": ("guest", "administrator", 403),
+    "exec as oneself": ("guest", "", 500),
+    "exec as a user without rights, by one who may do anything": ("admin", "stranger", 403),
+    "exec as a user with rights, by one who may do anything": ("admin", "guest", 500),
+}
+"""Who asks, in whose name, and how a request is answered that comes as far as to the missing agent: 500."""
+
+
+@pytest.mark.parametrize("case", IMPERSONATING.values(), ids=IMPERSONATING)
+def test_streams_are_authorized_as_the_impersonated_user(
+    kubectl: Kubectl, case: tuple[str, str, int]
+) -> None:
+    by, name, want_code = case
+    start_pod(kubectl, "main")
+    (kubectl.server.folder / "agent.sock").unlink(missing_ok=True)
+    kubectl("create", "serviceaccount", "guest")
+    kubectl("create", "role", "exec", "--verb=get,create", "--resource=pods,pods/exec,pods/attach")
+    account = f"{kubectl.namespace}:guest"
+    kubectl("create", "rolebinding", "exec", "--role=exec", f"--serviceaccount={account}", "--user=guest")
+    token = kubectl.server.token if by == "admin" else kubectl("create", "token", "guest").strip()
+    for verb in ("exec", "attach"):
+        path = f"/api/v1/namespaces/{kubectl.namespace}/pods/p/{verb}?command=true&stdout=true"
+        assert handshake(kubectl.server, path, token, name) == want_code
+
+
+def handshake(server: Server, path: str, token: str, name: str) -> int:
+    """The code with which a WebSocket is answered."""
+    context = ssl.create_default_context(cafile=str(server.ca_file))
+    connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=30)
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol": "v5.channel.k8s.io",
+    }
+    try:
+        connection.request("GET", path, headers=headers | ({"Impersonate-User": name} if name else {}))
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 async def test_without_an_agent_the_answer_says_so(kubectl: Kubectl) -> None:

@@ -10,7 +10,7 @@ from argosy.local.apiserver.delete import delete_collection, delete_object
 from argosy.local.apiserver.discovery import discovery
 from argosy.local.apiserver.evictions import evict
 from argosy.local.apiserver.http import Request, finished, reply, reply_error
-from argosy.local.apiserver.impersonation import impersonated
+from argosy.local.apiserver.impersonation import acting_user
 from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patching import patch_object
 from argosy.local.apiserver.rbac import asked_of, denied
@@ -77,8 +77,13 @@ class App:
             response = reply_error(internal(f"{type(error).__name__}: {error}"))
         return finished(request, response)
 
-    async def _websocket(self, request: Request) -> Upgrade:
+    def _identify(self, request: Request) -> None:
+        """Set the user in whose name the request is made."""
         request.user = self._authenticator.user(request)
+        request.user = acting_user(request, self._authorizer)
+
+    async def _websocket(self, request: Request) -> Upgrade:
+        self._identify(request)
         target = parse_target(request.path)
         if target is None:
             raise page_not_found()
@@ -93,9 +98,7 @@ class App:
     async def _answer(self, request: Request) -> Response:
         if request.path.split("/")[1] in ("healthz", "livez", "readyz"):
             return self._health(request)
-        request.user = self._authenticator.user(request)
-        if b"impersonate-user" in request.headers:
-            request.user = impersonated(request, self._authorizer)
+        self._identify(request)
         target = parse_target(request.path)
         if target is None:
             self._authorize(request, None, "")

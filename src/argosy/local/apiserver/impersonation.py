@@ -1,35 +1,67 @@
-"""Asking in someone else's name (`kubectl --as`), which needs a right for each name."""
+"""Asking in someone else's name (`kubectl --as`), which needs a right for each thing that is claimed.
+
+Every kind of request goes through here, a stream as well: whoever may impersonate is then only that user.
+"""
+
+from collections.abc import Iterator
+from urllib.parse import unquote
 
 from argosy.local.apiserver.http import Request, User
 from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
 from argosy.local.apiserver.rules import Attributes
+from argosy.local.apiserver.status import bad_request
 from argosy.local.apiserver.target import parse_target
 
 _ACCOUNT = "system:serviceaccount:"
+_AUTHENTICATION = "authentication.k8s.io"
+_PREFIX, _EXTRA = b"impersonate-", b"impersonate-extra-"
 
 
-def impersonated(request: Request, authorizer: Authorizer) -> User:
-    """The user that a request wants to be, or the one that it is; 403 when it may not."""
+def acting_user(request: Request, authorizer: Authorizer) -> User:
+    """The user that an authenticated request wants to be, or the one that it is; 403 when it may not."""
+    headers = [
+        (key, value.decode("latin-1")) for key, value in request.raw_headers if key.startswith(_PREFIX)
+    ]
+    if not headers:
+        return request.user
     name = request.header(b"impersonate-user")
     if not name:
-        return request.user
-    groups = [value.decode("latin-1") for key, value in request.raw_headers if key == b"impersonate-group"]
-    wanted = [_user_right(request.user, name)]
-    wanted += [Attributes(request.user, "impersonate", "", "groups", name=group) for group in groups]
-    for asked in wanted:
+        raise bad_request("Impersonate-User: required with any other Impersonate header")
+    groups = [value for key, value in headers if key == b"impersonate-group"]
+    uid = request.header(b"impersonate-uid")
+    extra: dict[str, list[str]] = {}
+    for key, value in headers:
+        if key.startswith(_EXTRA):
+            extra.setdefault(unquote(key.removeprefix(_EXTRA).decode("latin-1")).lower(), []).append(value)
+    for asked in _rights(request.user, name, groups, uid, extra):
         if not authorizer.allowed(asked)[0]:
             error = denied(asked)
             error.details = denied(asked_of(request, parse_target(request.path), "")).details
             raise error
+    return User(name, uid, _all_groups(name, groups), extra)
+
+
+def _rights(
+    user: User, name: str, groups: list[str], uid: str, extra: dict[str, list[str]]
+) -> Iterator[Attributes]:
+    """What the user must be allowed to impersonate."""
+    if name.startswith(_ACCOUNT):
+        namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
+        yield Attributes(user, "impersonate", "", "serviceaccounts", name=account, namespace=namespace)
+    else:
+        yield Attributes(user, "impersonate", "", "users", name=name)
+    for group in groups:
+        yield Attributes(user, "impersonate", "", "groups", name=group)
+    if uid:
+        yield Attributes(user, "impersonate", _AUTHENTICATION, "uids", name=uid)
+    for key, values in extra.items():
+        for value in values:
+            yield Attributes(user, "impersonate", _AUTHENTICATION, "userextras", key, value)
+
+
+def _all_groups(name: str, groups: list[str]) -> tuple[str, ...]:
     if name.startswith(_ACCOUNT) and not groups:
         namespace = name.removeprefix(_ACCOUNT).split(":")[0]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     everyone = [] if name == "system:anonymous" else ["system:authenticated"]
-    return User(name, request.header(b"impersonate-uid"), tuple(dict.fromkeys([*groups, *everyone])))
-
-
-def _user_right(user: User, name: str) -> Attributes:
-    if name.startswith(_ACCOUNT):
-        namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
-        return Attributes(user, "impersonate", "", "serviceaccounts", name=account, namespace=namespace)
-    return Attributes(user, "impersonate", "", "users", name=name)
+    return tuple(dict.fromkeys([*groups, *everyone]))
