@@ -65,7 +65,7 @@ def test_ranks_are_started_by_ssh_if_there_are_keys(tenant: Tenant, launcher: La
 @pytest.mark.long
 def test_the_launcher_takes_the_first_ranks_if_asked(tenant: Tenant, launcher: Launcher) -> None:
     script = mpirun(launcher, 3, RANKS)
-    made = job(launcher, "first", script, user=SOMEONE, launcherAsWorker=True)
+    made = job(launcher, "first", script, user=SOMEONE, launcherAsHost=True)
     status = finish(tenant, made)
     said = said_by(tenant, made)
     assert status["phase"] == "Succeeded", said

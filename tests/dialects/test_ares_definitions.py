@@ -376,6 +376,23 @@ def test_55_keys_for_ssh() -> None:
     assert not [one for one in played(without).started().actions if isinstance(one, EnsureKeys)]
 
 
+LAUNCHER_AS_HOST = {
+    "unset: the launcher's address is in the host file": (None, False),
+    "true: it is, too": (True, False),
+    "false: it is left out": (False, True),
+}
+
+
+@pytest.mark.parametrize(("given", "want"), LAUNCHER_AS_HOST.values(), ids=LAUNCHER_AS_HOST.keys())
+def test_the_launcher_as_a_host(given: bool | None, want: bool) -> None:
+    block = {} if given is None else {"launcherAsHost": given}
+    obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": block})
+    initializer = DIALECT.inject(lowered(obj), lowered(obj).roles["launcher"], 0).initializer
+    assert initializer is not None
+    assert ("--include-self=false" in initializer.arguments) is want
+    assert not messages(played(obj).saw().events, "UnknownField")
+
+
 def test_mpich_calls_back_to_the_launchers_address() -> None:
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": {"implementation": "mpich"}})
     assert env(obj, "launcher") == {"HYDRA_HOST_FILE": "/etc/mpi/hostfile", "HYDRA_IFACE": "eth0"}

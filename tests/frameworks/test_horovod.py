@@ -55,7 +55,7 @@ PROBLEMS = {
     "no launcher": (job(ROLES[1]), "spec.roles: framework horovod needs a role 'launcher'"),
     "nobody to take ranks": (
         job(ROLES[0], controller="mpi"),
-        "spec.options.launcherAsWorker: without a role 'worker' the launcher must take the ranks; write true",
+        "spec.options.launcherAsHost: without a role 'worker' the launcher must take the ranks; write true",
     ),
 }
 

@@ -23,7 +23,7 @@ HOST_FILES = {
     "MPICH": ({"implementation": "mpich"}, "job-worker-0:1\njob-worker-1:1\n"),
     "Intel": ({"implementation": "intel", "slotsPerWorker": 4}, "job-worker-0:4\njob-worker-1:4\n"),
     "the launcher first": (
-        {"launcherAsWorker": True},
+        {"launcherAsHost": True},
         "job-launcher-0 slots=1\njob-worker-0 slots=1\njob-worker-1 slots=1\n",
     ),
 }
@@ -69,7 +69,7 @@ ENVIRONMENTS = {
         {"I_MPI_PERHOST": "4"},
     ),
     "Intel MPI starts all proxies from the launcher": (
-        {"implementation": "intel", "launcherAsWorker": True},
+        {"implementation": "intel", "launcherAsHost": True},
         {"I_MPI_HYDRA_BRANCH_COUNT": "3"},
     ),
 }
@@ -167,9 +167,9 @@ PROBLEMS = {
         job(role("launcher", 2), ROLES[1]),
         "spec.roles.launcher.replicas: there is one launcher, not 2; write 1",
     ),
-    "nobody to take ranks": (job(ROLES[0]), "spec.options.launcherAsWorker: without a role 'worker'"),
+    "nobody to take ranks": (job(ROLES[0]), "spec.options.launcherAsHost: without a role 'worker'"),
     "Intel MPI with more ranks in one role than in the other": (
-        job(ROLES[0], replace(ROLES[1], slots=2), implementation="intel", launcherAsWorker=True),
+        job(ROLES[0], replace(ROLES[1], slots=2), implementation="intel", launcherAsHost=True),
         "spec.options.slotsPerWorker: Intel MPI starts equally many ranks in every pod; write how many",
     ),
 }
@@ -187,14 +187,14 @@ ACCEPTED = {
         ROLES[0],
         replace(ROLES[1], slots=2),
         implementation="intel",
-        launcherAsWorker=True,
+        launcherAsHost=True,
         slotsPerWorker=2,
     ),
     "Intel MPI, the launcher takes no ranks": job(
         ROLES[0], replace(ROLES[1], slots=2), implementation="intel"
     ),
     "others have the numbers in the host file": job(
-        ROLES[0], replace(ROLES[1], slots=2), implementation="mpich", launcherAsWorker=True
+        ROLES[0], replace(ROLES[1], slots=2), implementation="mpich", launcherAsHost=True
     ),
 }
 
@@ -205,6 +205,6 @@ def test_no_problem(made: Workload) -> None:
 
 
 def test_a_launcher_that_takes_all_ranks_needs_no_worker() -> None:
-    made = job(ROLES[0], launcherAsWorker=True)
+    made = job(ROLES[0], launcherAsHost=True)
     assert list(MPI.check(made)) == []
     assert launcher(made).files == {HOST_FILE: "job-launcher-0 slots=1\n"}

@@ -59,8 +59,8 @@ WRONG: dict[str, tuple[str, Options, str]] = {
     ),
     "yes instead of true": (
         "mpi",
-        {"launcherAsWorker": "yes"},
-        'spec.options.launcherAsWorker: "yes" is not possible; must be true or false',
+        {"launcherAsHost": "yes"},
+        'spec.options.launcherAsHost: "yes" is not possible; must be true or false',
     ),
     "a typing error": (
         "pytorch",
@@ -76,7 +76,7 @@ WRONG: dict[str, tuple[str, Options, str]] = {
     "words of another language": (
         "mpi",
         {"speed": "high"},
-        "spec.options.speed: there is no such option; framework mpi has implementation, launcherAsWorker,"
+        "spec.options.speed: there is no such option; framework mpi has implementation, launcherAsHost,"
         " slotsPerWorker and sshKeys",
     ),
     "an option where there are none": (
@@ -113,13 +113,13 @@ WRONG: dict[str, tuple[str, Options, str]] = {
             "controller": "nccl",
             "implementation": 1,
             "slotsPerWorker": 0,
-            "launcherAsWorker": None,
+            "launcherAsHost": None,
             "sshKeys": 1,
         },
         'spec.options.controller: "nccl" is not possible; must be gloo or mpi; '
         "spec.options.implementation: 1 is not possible; must be ompi, mpich or intel; "
         "spec.options.slotsPerWorker: 0 is not possible; must be an integer from 1 to 1024; "
-        "spec.options.launcherAsWorker: null is not possible; must be true or false; "
+        "spec.options.launcherAsHost: null is not possible; must be true or false; "
         "spec.options.sshKeys: 1 is not possible; must be true or false",
     ),
     "wrong ports of Bagua": (
@@ -189,7 +189,7 @@ RIGHT: dict[str, tuple[str, Options]] = {
     "none": ("pytorch", {}),
     "all of pytorch": ("pytorch", {"procsPerNode": 1024, "port": 1, "maxRestarts": 0}),
     "an option unset": ("pytorch", {"procsPerNode": None}),
-    "all of mpi": ("mpi", {"implementation": "intel", "slotsPerWorker": 1, "launcherAsWorker": True}),
+    "all of mpi": ("mpi", {"implementation": "intel", "slotsPerWorker": 1, "launcherAsHost": True}),
 }
 
 

@@ -22,7 +22,7 @@ CASES = {
     "pytorch, elastic": ("pytorch", workload(replace(WORKER, elastic=Elastic(1, 4)))),
     "pytorch, with another role": ("pytorch", workload(WORKER, role("board", 1, policy=None))),
     "mpi": ("mpi", workload(LAUNCHER, WORKER)),
-    "mpi, launcher alone": ("mpi", replace(workload(LAUNCHER), options={"launcherAsWorker": True})),
+    "mpi, launcher alone": ("mpi", replace(workload(LAUNCHER), options={"launcherAsHost": True})),
     "mpi, with another role": ("mpi", workload(LAUNCHER, WORKER, role("board", 1, policy=None))),
     "custom": ("custom", workload(role("ps", 2, policy=None), WORKER)),
     "standalone": ("standalone", workload(WORKER, role("board", 1, policy=None))),

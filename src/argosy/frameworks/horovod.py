@@ -34,7 +34,7 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Whose mpirun."""
     slots_per_worker: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Ranks in a pod; if unset, the role's slots, its GPUs, else 1."""
-    launcher_as_worker: bool = False
+    launcher_as_host: bool = False
     """The launcher takes ranks too, the first ones."""
     ssh_keys: bool = False
     """Ranks are started by ssh, with keys that are made for the job, instead of by remote start."""

@@ -43,7 +43,7 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Whose mpirun: it decides the form of the host file and the names of variables."""
     slots_per_worker: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Ranks in a pod; if unset, the role's slots, its GPUs, else 1."""
-    launcher_as_worker: bool = False
+    launcher_as_host: bool = False
     """The launcher takes ranks too, the first ones."""
     ssh_keys: bool = False
     """Ranks are started by ssh, with keys that are made for the job, instead of by remote start."""
@@ -70,9 +70,9 @@ class Mpi:
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from required(workload, LAUNCHER)
         yield from at_most_one(workload, LAUNCHER)
-        if WORKER not in workload.roles and not options_of(workload, Options).launcher_as_worker:
+        if WORKER not in workload.roles and not options_of(workload, Options).launcher_as_host:
             said = "without a role 'worker' the launcher must take the ranks; write true"
-            yield Problem("spec.options.launcherAsWorker", said)
+            yield Problem("spec.options.launcherAsHost", said)
         yield from _unequal(workload)
 
     def rules(self, workload: Workload) -> Rules:
@@ -134,7 +134,7 @@ def _line(host: str, role: Role, options: Options) -> str:
 
 def _takers(workload: Workload, options: Options) -> list[Role]:
     """The roles that take ranks, in the order of the ranks."""
-    names = (LAUNCHER, WORKER) if options.launcher_as_worker else (WORKER,)
+    names = (LAUNCHER, WORKER) if options.launcher_as_host else (WORKER,)
     return [workload.roles[name] for name in names if name in workload.roles]
 
 

@@ -53,8 +53,8 @@ class MpiSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Slots of every host; 1 if unset."""
     implementation: str | None = None
     """Form of the host file: ompi or mpich."""
-    launcher_as_worker: bool | None = None
-    """The launcher takes ranks too, the first ones; true if unset."""
+    launcher_as_host: bool | None = None
+    """The launcher's address is the first line of the host file; true if unset."""
     ssh_keys: bool | None = None
     """Make a key pair for the job, by which its pods reach each other with ssh."""
 

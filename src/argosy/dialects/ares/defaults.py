@@ -130,11 +130,11 @@ def _framework(spec: AresJobSpec, roles: Mapping[str, RoleSpec | None]) -> Frame
 def mpi_of(spec: AresJobSpec) -> MpiSpec:
     """The options of host files, complete."""
     written = (spec.framework.mpi if spec.framework else None) or MpiSpec()
-    as_worker = written.launcher_as_worker
+    as_host = written.launcher_as_host
     return MpiSpec(
         1 if written.replicas_per_node is None else written.replicas_per_node,
         written.implementation or OMPI,
-        True if as_worker is None else as_worker,
+        True if as_host is None else as_host,
         bool(written.ssh_keys),
     )
 

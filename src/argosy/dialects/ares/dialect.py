@@ -360,7 +360,7 @@ def _options(full: AresJobSpec) -> environment.Options:
         dynamic=bool(tensorflow and tensorflow.enable_dynamic_worker),
         slots=mpi.replicas_per_node or 1,
         implementation=mpi.implementation or "",
-        launcher_as_worker=bool(mpi.launcher_as_worker),
+        launcher_as_host=bool(mpi.launcher_as_host),
         host_files={
             name: role.dependence.mpi_host_file
             for name, role in roles_of(full).items()

@@ -41,7 +41,7 @@ class Options(Struct, frozen=True):
     dynamic: bool = False
     slots: int = 1
     implementation: str = "ompi"
-    launcher_as_worker: bool = True
+    launcher_as_host: bool = True
     host_files: Mapping[str, str] = field(default_factory=dict)
     """Where the pods of a role want a host file; several paths with commas between."""
 
@@ -69,7 +69,7 @@ def _initializer(workload: Workload, role: Role) -> Initializer | None:
     if files:
         arguments += ["--write-mpi-hostfile-to", files, "--mpi-host-replicas", str(options.slots)]
         arguments += ["--mpi-implementation", options.implementation]
-        arguments += [] if options.launcher_as_worker else ["--include-self=false"]
+        arguments += [] if options.launcher_as_host else ["--include-self=false"]
     folders = list(dict.fromkeys(str(PurePosixPath(path).parent) for path in files.split(",") if path))
     if folders:  # the only place of its own in which the container may write
         arguments += ["--hack-file", f"{folders[0]}/{RELEASED}"]
