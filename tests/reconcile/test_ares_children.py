@@ -50,6 +50,28 @@ def test_a_pod_that_is_never_replaced_has_the_name_of_its_place() -> None:
     assert (spec["hostname"], spec["subdomain"]) == ("job-worker-1", "job-worker")
 
 
+VARIABLES = {
+    "a standalone job: the user's own variables and no others": ("standalone", ["MINE"]),
+    "a custom job: which pod it is, and where the others are": (
+        "custom",
+        [
+            *("ARGOSY_JOB", "ARGOSY_NAMESPACE", "ARGOSY_ROLE", "ARGOSY_INDEX", "ARGOSY_ATTEMPT"),
+            *("MODULE", "INDEX", "worker", "ROLE_WORKER", "MINE"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("framework", "want"), VARIABLES.values(), ids=VARIABLES.keys())
+def test_variables_of_pods(framework: str, want: list[str]) -> None:
+    container = {"name": "main", "image": "x", "env": [{"name": "MINE", "value": "1"}]}
+    pods = {"replicas": 2, "template": {"spec": {"containers": [container, {"name": "side", "image": "x"}]}}}
+    body = rendered(lowered(job(framework, roles={"worker": pods})))
+    first, second = cast("dict[str, list[dict[str, list[Json]]]]", body["spec"])["containers"]
+    assert [variable["name"] for variable in first["env"]] == want
+    assert [variable["name"] for variable in second.get("env", [])] == want[:-1]
+
+
 def test_a_pod_of_another_policy_has_five_letters_more_and_the_same_host_name() -> None:
     body = rendered(lowered(job(roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}})))
     spec = cast("dict[str, object]", body["spec"])

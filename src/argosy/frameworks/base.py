@@ -60,6 +60,8 @@ class Injection(Struct, frozen=True):
     """For the first container if it names neither command nor args."""
     searches: tuple[str, ...] = ()
     """DNS search domains added, so that the short host names of the job's pods resolve."""
+    identity: bool = True
+    """Whether containers are told which pod they are in (`ARGOSY_JOB`, `ARGOSY_ROLE`, …)."""
 
 
 SSH_FOLDER = "/root/.ssh"

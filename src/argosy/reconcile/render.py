@@ -51,10 +51,11 @@ class Mould(Struct, frozen=True):
     helpers: tuple[Json, ...]
     init_containers: tuple["_Container", ...]
     containers: tuple["_Container", ...]
+    identity: bool = True
 
     def pod(self, place: Place, env: Mapping[str, str]) -> Json:
         """The body to POST; `env` is what the framework tells the pod in this place."""
-        identity = _identity(self.workload, self.role, place)
+        identity = _identity(self.workload, self.role, place) if self.identity else {}
         told = {**identity, **env}
         spec = {
             **self.spec,
@@ -107,7 +108,9 @@ def mould(
     if membership:
         _join(spec, workload, membership)
     metadata = _metadata(workload, role, membership or Membership(), files.annotations)
-    return Mould(workload, role.name, metadata, spec, helpers, init_containers, containers)
+    return Mould(
+        workload, role.name, metadata, spec, helpers, init_containers, containers, injection.identity
+    )
 
 
 def _join(spec: Json, workload: Workload, membership: Membership) -> None:
@@ -228,7 +231,8 @@ class _Container(Struct, frozen=True):
             {"name": name, "value": value} for name, value in variables.items() if name not in self.taken
         ]
         fields = {name: path for name, path in self.fields.items() if name not in self.taken}
-        return {**self.written, "env": [*_from_fields(fields), *added, *self.kept]}
+        env = [*_from_fields(fields), *added, *self.kept]
+        return {**self.written, "env": env} if env else dict(self.written)
 
 
 def _metadata(workload: Workload, role: Role, membership: Membership, annotations: Mapping[str, str]) -> Json:

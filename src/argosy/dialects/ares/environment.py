@@ -103,6 +103,12 @@ def _nothing(workload: Workload, role: Role, index: int) -> Injection:
     return Injection()
 
 
+def _standalone(workload: Workload, role: Role, index: int) -> Injection:
+    """Pods get no variables at all, not even ours."""
+    del workload, role, index
+    return Injection(identity=False)
+
+
 def _custom(workload: Workload, role: Role, index: int) -> Injection:
     env = {"MODULE": role.name, "INDEX": str(index)}
     for name in workload.roles:
@@ -286,6 +292,7 @@ _TOLD: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
     "dask": _dask,
     "mpi": _mpi,
     "pytorch": _pytorch,
+    "standalone": _standalone,
     "tensorflow": _tensorflow,
 }
 
