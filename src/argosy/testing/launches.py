@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.local.node import capabilities, control, kernel, network, report
+from argosy.local.node import capabilities, control, kernel, network, report, zygote
 from argosy.local.node.launch import LAUNCH, Action, ContainerPlan, Launch, NetworkPlan, ProbePlan
 
 
@@ -70,6 +70,7 @@ def launch_plan(*containers: ContainerPlan, **changes: object) -> Launch:
         grace=5.0,
         network=None,
         host_ipc=False,
+        share_pids=False,
         address="127.0.0.1",
         rootless=False,
         hidden=["/home", "/root"],
@@ -94,6 +95,7 @@ class Stage:
         with (folder / "zygote.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "argosy.local.node.zygote", str(folder)],
+                env=zygote.environment(),
                 start_new_session=True,
                 stdout=log,
                 stderr=log,

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from argosy.local.node import capabilities, cgroups, control, kernel, report
 from argosy.local.node.logs import log_path, read_lines
 from argosy.local.node.planning import hidden_folders, interpreter_folders
 from argosy.local.node.pods import alive
-from argosy.testing.launches import Stage, container_plan, finished, launch_plan, probe_plan, wait_for
+from argosy.testing.launches import Stage, container_plan, finished, launch_plan, probe_plan, stage, wait_for
 
 pytestmark = pytest.mark.root
 
@@ -204,20 +205,107 @@ def test_processes_in_the_background_end_with_their_container(pods: Stage) -> No
     assert alive(folder)
 
 
+ENDS: dict[str, dict[str, object]] = {
+    "a PID namespace of its own": {"share_pids": False},
+    "the pod's PID namespace and a cgroup": {"share_pids": True, "cgroup": f"argosy/test-{os.getpid()}"},
+}
+
+
+@pytest.mark.parametrize("sentence", ENDS)
+def test_a_process_that_left_the_mount_namespace_ends_with_its_container(sentence: str, pods: Stage) -> None:
+    if "cgroup" in ENDS[sentence] and cgroups.find() is None:
+        pytest.skip("no cgroup that may be written")
+    script = "unshare -m setsid sleep 1001 & until ps ax | grep -q '[s]leep 1001'; do :; done; exit 0"
+    folder = pods.run(
+        launch_plan(
+            container_plan("main", script, privileged=True),
+            container_plan("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+            **ENDS[sentence],
+        )
+    )
+    wait_for(lambda: entry(folder, "main")["ended"])
+    wait_for(lambda: "sleep 1001" not in commands(folder))
+    assert alive(folder)
+    assert entry(folder, "other")["running"]
+    ask(folder, {"op": "stop", "grace": 0})
+    finished(folder)
+    if hierarchy := cgroups.find():
+        cgroups.remove(hierarchy, f"argosy/test-{os.getpid()}")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_with_sys_ptrace_a_container_reaches_nothing_of_the_host_through_other_processes(
+    shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by the root or the working folder of any process that it sees, nor by the environment."""
+    monkeypatch.setenv("SECRET", "of the user")
+    secret = tmp_path / "secret"
+    secret.write_text("of the host")
+    script = (
+        f"cat /proc/[0-9]*/root{secret} /proc/1/cwd/etc/shadow /proc/1/fd/*; grep -a SECRET /proc/1/environ; "
+        "ls -A /proc/1/root; echo over; ps ax -o comm="
+    )
+    plan = container_plan("main", script, capabilities=capabilities.granted(["SYS_PTRACE"], ()))
+    other = container_plan("other", "", argv=["sleep", "1000"], kind="sidecar")
+    launch = launch_plan(other, plan, hidden=["/home", "/root", str(tmp_path)], share_pids=shared)
+    with stage(tmp_path) as pods:
+        folder = pods.run(launch)
+        finished(folder)
+    text = "\n".join(line for line in output(folder, "main").splitlines() if not line.startswith("cat: "))
+    assert text.partition("over")[0].strip() == ""
+    assert "pause" in text.split()
+    assert ("sleep" in text.split()) == shared, "processes of other containers are seen only when shared"
+
+
+def test_a_command_run_by_exec_is_within_the_containers_limits(pods: Stage) -> None:
+    memory = 256 << 20
+    by_group = container_plan("main", "sleep 1000", memory=memory)
+    group = f"argosy/test-{os.getpid()}-exec"
+    hierarchy = cgroups.find()
+    if hierarchy:
+        folder = pods.run(launch_plan(by_group, cgroup=group))
+        wait_for(lambda: entry(folder, "main")["running"])
+        assert f"{group}/main" in run_exec(folder, "cat /proc/self/cgroup")
+        ask(folder, {"op": "stop", "grace": 0})
+        finished(folder)
+        cgroups.remove(hierarchy, group)
+    folder = pods.run(launch_plan(by_group))
+    wait_for(lambda: entry(folder, "main")["running"])
+    assert run_exec(folder, "ulimit -d") == f"{memory // 1024}\n"
+
+
+def run_exec(folder: Path, script: str) -> str:
+    """What a command in the container `main` writes."""
+    reader, writer = os.pipe()
+    null = os.open("/dev/null", os.O_RDWR)
+    request = {"op": "exec", "container": "main", "argv": ["/bin/sh", "-c", script], "tty": False}
+    with control.connect(folder) as client:
+        socket.send_fds(client, [json.dumps(request).encode() + b"\n"], [null, writer, writer])
+        for descriptor in (writer, null):
+            os.close(descriptor)
+        with os.fdopen(reader) as stream:
+            return stream.read()
+
+
 def commands(folder: Path) -> str:
     """Command lines of the processes of a pod, as the machine sees them."""
     state = report.read(folder)
     assert state is not None
-    space = Path(f"/proc/{state['pid']}/ns/pid").readlink()
-    found = []
+    parents: dict[int, int] = {}
+    lines: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if (entry / "ns/pid").readlink() == space:
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                lines[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue
-    return "\n".join(found)
+            parents[int(entry.name)] = int(fields[1])
+
+    def below(pid: int) -> bool:
+        return pid == state["pid"] or (pid in parents and below(parents[pid]))
+
+    return "\n".join(line for pid, line in lines.items() if below(pid))
 
 
 def test_probes_decide_readiness_and_a_failing_liveness_probe_restarts(pods: Stage) -> None:

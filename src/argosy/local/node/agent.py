@@ -142,7 +142,7 @@ class Agent:
             gpus={name: gpu_devices(numbers) for name, numbers in indexes.items()},
             gpu_indexes=indexes,
             claims=self._settings.state / "volumes",
-            cgroup=f"{self._cgroup}/{uid}" if self._hierarchy and _limited(pod) else "",
+            cgroup=f"{self._cgroup}/{uid}" if self._hierarchy else "",
         )
         self._warn(pod)
         return plan_launch(pod, place, sources, self._settings)
@@ -298,11 +298,6 @@ def _stray(uid: str, launch: Launch, agent: Agent) -> Worker:
     worker = agent.worker_for(Pod(metadata=meta))
     worker.vanish()
     return worker
-
-
-def _limited(pod: Pod) -> bool:
-    every = [*pod.spec.containers, *pod.spec.init_containers]
-    return any({"cpu", "memory"} & container.resources.limits.keys() for container in every)
 
 
 def _namespace(pod: Pod) -> Iterator[str]:

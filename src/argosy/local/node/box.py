@@ -16,12 +16,14 @@ from argosy.local.node.checks import Checks
 from argosy.local.node.launch import ContainerPlan, Launch
 from argosy.local.node.lifecycle import next_backoff
 from argosy.local.node.loop import Timer
+from argosy.local.node.spawn import StartError
 from argosy.local.node.surroundings import Surroundings
 
 _CHUNK = 1 << 16
 _MESSAGE_LIMIT = 4096
 _START_FAILED = 128
 _HOOK_EXTRA_SECONDS = 2.0
+_KILL_ROUNDS = 100
 
 
 class Box:
@@ -38,13 +40,14 @@ class Box:
         self._around = around
         self._backoff = 0.0
         self._process: container.Process | None = None
-        self._namespace = -1
+        self._place: container.Place | None = None
         self._log: logs.LogWriter | None = None
         self._timers: list[Timer] = []
         self._checks: Checks | None = None
         self._open_outputs = 0
         self._status: int | None = None
         self._generation = 0
+        self._memory_kills_before = 0
         self._runs = 0 if before is None else before["restarts"] + 1
 
     @property
@@ -53,9 +56,7 @@ class Box:
 
     @property
     def place(self) -> container.Place | None:
-        if self._process is None or not self.report["running"]:
-            return None
-        return container.Place(self.plan, self._process.pid, self._namespace)
+        return self._place if self.report["running"] else None
 
     @property
     def group(self) -> str:
@@ -83,19 +84,28 @@ class Box:
         try:
             if self._around.hierarchy:
                 cgroups.create(self._around.hierarchy, self.group, self.plan["memory"], self.plan["cpu"])
-            process = container.start(launch, self.plan, folder, scratch, self._around.hierarchy, self.group)
-        except (container.StartError, OSError) as error:
+                self._memory_kills_before = self._memory_kills()  # a group that outlived its last run
+            bounds = container.Bounds(self._around.pids(scratch), self._around.hierarchy, self.group)
+        except (StartError, OSError) as error:
             self._log.close()
+            self._finish(_START_FAILED, 0, "StartError", str(error), now)
+            return
+        try:
+            process = container.start(launch, self.plan, folder, scratch, bounds)
+        except (StartError, OSError) as error:
+            self._log.close()
+            self._leave(bounds)
             self._finish(_START_FAILED, 0, "StartError", str(error), now)
             return
         self._process, self.report["running"] = process, now
         self.stdin, self.terminal = process.stdin, process.terminal
-        self._namespace = process.mount_namespace
+        self._place = container.Place(
+            self.plan, process.pid, process.mount_namespace, bounds, launch["rootless"]
+        )
         for descriptor, stream in process.outputs.items():
             self._listen(descriptor, stream)
         self._around.loop.on_exit(process.pid, self._exited)
-        place = container.Place(self.plan, process.pid, process.mount_namespace)
-        self._checks = Checks(place, self.report, self._around, self.stop)
+        self._checks = Checks(self._place, self.report, self._around, self.stop)
         self._checks.begin()
         self._around.changed()
 
@@ -128,8 +138,19 @@ class Box:
 
     def kill(self) -> None:
         """End every process of the container, wherever in the tree it is by now."""
-        for pid in container.processes(self._namespace):
-            _kill(pid, signal.SIGKILL)
+        if self._place is None:
+            return
+        if not self._around.launch["share_pids"]:
+            self._place.bounds.pids.kill()
+            return
+        killed: set[int] = set()
+        for _ in range(_KILL_ROUNDS):  # what they fork meanwhile is found by the next look
+            found = container.processes(self._place) - killed
+            if not found:
+                return
+            for pid in found:
+                _kill(pid, signal.SIGKILL)
+            killed |= found
 
     def write_stdin(self, data: bytes) -> None:
         if self.stdin is not None:
@@ -194,16 +215,29 @@ class Box:
         if self._log:
             self._log.close()
         self.close_stdin()
-        os.close(self._namespace)
         self._cancel_timers()
         if self._checks:
             self._checks.end()
         code, number = _exit_code(self._status)
-        killed = self._around.hierarchy and cgroups.out_of_memory_kills(self._around.hierarchy, self.group)
-        reason = "OOMKilled" if killed and number == signal.SIGKILL else "Error" if code else "Completed"
-        if self._around.hierarchy:
-            cgroups.remove(self._around.hierarchy, self.group)
+        killed = self._memory_kills() > self._memory_kills_before and number == signal.SIGKILL
+        reason = "OOMKilled" if killed else "Error" if code else "Completed"
+        if self._place:
+            os.close(self._place.mount_namespace)
+            self._leave(self._place.bounds)
+            self._place = None
         self._finish(code, number, reason, self._message(code), started)
+
+    def _memory_kills(self) -> int:
+        hierarchy = self._around.hierarchy
+        return cgroups.out_of_memory_kills(hierarchy, self.group) if hierarchy else 0
+
+    def _leave(self, bounds: container.Bounds) -> None:
+        """Give back what a run was held in; a shared PID namespace stays for the others."""
+        if not self._around.launch["share_pids"]:
+            bounds.pids.kill()
+            bounds.pids.close()
+        if bounds.hierarchy:
+            cgroups.remove(bounds.hierarchy, bounds.group)
 
     def _finish(self, code: int, number: int, reason: str, message: str, started: float) -> None:
         ended = report.Ended(

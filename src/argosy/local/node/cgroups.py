@@ -60,6 +60,15 @@ def join(hierarchy: Hierarchy, group: str) -> None:
         (path / "cgroup.procs").write_text("0")
 
 
+def processes(hierarchy: Hierarchy, group: str) -> set[int]:
+    """Processes in the group and in groups that they made below it."""
+    found: set[int] = set()
+    for folder, _, _ in os.walk(hierarchy.memory / group):
+        with contextlib.suppress(OSError):
+            found |= {int(line) for line in Path(folder, "cgroup.procs").read_text().split()}
+    return found - {0}  # processes of another PID namespace are shown as 0
+
+
 def out_of_memory_kills(hierarchy: Hierarchy, group: str) -> int:
     name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"
     try:

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from argosy.local.node import container, probes, report
+from argosy.local.node import container, probes, report, spawn
 from argosy.local.node.launch import Action, ProbePlan
 from argosy.local.node.loop import Timer
 from argosy.local.node.probes import Counter, Verdict
@@ -72,7 +72,7 @@ class Checks:
         loop = self._around.loop
         try:
             pid = self._start(action, timeout)
-        except (container.StartError, OSError):
+        except (spawn.StartError, OSError):
             loop.after(0, lambda: None if self._over else done(False))
             return
         self._running.add(pid)
@@ -91,18 +91,10 @@ class Checks:
         around = self._around
         if "exec" not in action:
             address = around.launch["address"]
-            return container.fork_call(lambda: probes.check(action, address, timeout or 30.0))
+            return spawn.fork_call(lambda: probes.check(action, address, timeout or 30.0))
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
-            pid, _ = container.execute(
-                self._place,
-                action["exec"],
-                {0: null, 1: null, 2: null},
-                tty=False,
-                rootless=around.launch["rootless"],
-                hierarchy=around.hierarchy,
-                group=around.group(self._plan["name"]),
-            )
+            pid, _ = container.execute(self._place, action["exec"], {0: null, 1: null, 2: null}, tty=False)
         finally:
             os.close(null)
         return pid

@@ -30,6 +30,8 @@ PRIVATE: Final = 1 << 18
 _DETACH: Final = 2
 _RESTRICTIONS: Final = READ_ONLY | NO_SUID | NO_DEV | NO_EXEC
 
+_SET_DUMPABLE: Final = 4
+_SET_NAME: Final = 15
 _CAPBSET_DROP: Final = 24
 _NO_NEW_PRIVS: Final = 38
 _CHILD_SUBREAPER: Final = 36
@@ -134,6 +136,17 @@ def become_subreaper() -> None:
 
 def no_new_privileges() -> None:
     _prctl(_NO_NEW_PRIVS, 1)
+
+
+def set_dumpable(dumpable: bool) -> None:
+    """Without it, only CAP_SYS_PTRACE opens this process's memory, environment and links in /proc."""
+    _prctl(_SET_DUMPABLE, int(dumpable))
+
+
+def set_name(name: str) -> None:
+    """The name that `ps -o comm` shows, at most 15 bytes of it."""
+    buffer = ctypes.create_string_buffer(name.encode()[:15])
+    _prctl(_SET_NAME, ctypes.addressof(buffer))
 
 
 def last_capability() -> int:

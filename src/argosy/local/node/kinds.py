@@ -332,6 +332,7 @@ class PodSpec(Struct, rename="camel"):
     host_network: bool = False
     host_pid: bool = field(default=False, name="hostPID")
     host_ipc: bool = field(default=False, name="hostIPC")
+    share_process_namespace: bool = False
     host_aliases: list[HostAlias] = field(default_factory=list)
     dns_policy: str = "ClusterFirst"
     dns_config: DnsConfig = field(default_factory=DnsConfig)

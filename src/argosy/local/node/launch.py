@@ -98,6 +98,8 @@ class Launch(TypedDict):
     grace: float
     network: NetworkPlan | None
     host_ipc: bool
+    share_pids: bool
+    """Whether all containers see each other's processes."""
     address: str
     rootless: bool
     hidden: list[str]

@@ -75,8 +75,11 @@ class Host(NamedTuple):
             kernel.restrict_mount(os.path.realpath(target), flags, self.path("/proc"))
 
 
-def enter_root(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path) -> None:
-    """Build the container's root in `scratch` and make it this process's root."""
+def enter_root(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path, proc: Path) -> None:
+    """Build the container's root in `scratch` and make it this process's root.
+
+    `proc` is where the /proc of the container's PID namespace is mounted, of which this process is no part.
+    """
     restrictions = 0 if plan["privileged"] else NO_DEV
     root = scratch / "root"
     for path in (root, scratch / "upper", scratch / "work"):
@@ -89,7 +92,7 @@ def enter_root(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path)
     (root / host.root[1:]).mkdir(mode=0o700)
     kernel.pivot_root(str(root), str(root / host.root[1:]))
     os.chdir("/")
-    _system_folders(host, plan, folder)
+    _system_folders(host, plan, folder, proc)
     _private_folders(host, launch, plan, scratch)
     if plan["root"] == "/":
         _submounts(host, launch)
@@ -146,10 +149,10 @@ def _make_extensible(folder: Path) -> None:
     staging.rmdir()
 
 
-def _system_folders(host: Host, plan: ContainerPlan, folder: Path) -> None:
+def _system_folders(host: Host, plan: ContainerPlan, folder: Path, proc: Path) -> None:
     for name in FRESH:
         Path("/", name).mkdir(exist_ok=True)
-    kernel.mount("proc", "/proc", "proc", NO_SUID | NO_DEV | NO_EXEC)
+    kernel.mount(host.path(proc), "/proc", flags=BIND)
     read_only = 0 if plan["privileged"] else READ_ONLY
     try:
         kernel.mount("sysfs", "/sys", "sysfs", NO_SUID | NO_DEV | NO_EXEC | read_only)

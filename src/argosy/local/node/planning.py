@@ -27,6 +27,7 @@ from argosy.local.node.launch import (
     ProbePlan,
 )
 from argosy.local.node.settings import Settings
+from argosy.local.node.spawn import DEFAULT_PATH
 from argosy.local.node.sysctls import allowed_sysctls
 from argosy.local.node.volumes import (
     VolumeError,
@@ -39,7 +40,6 @@ from argosy.local.node.volumes import (
 _HIDDEN = ("/home", "/root")
 _FIRST_PERSON, _NOBODY = 1000, 65534
 _MAIN: ContainerKind = "main"
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Place(NamedTuple):
@@ -74,6 +74,7 @@ def plan_launch(pod: Pod, place: Place, sources: Sources, settings: Settings) ->
         grace=pod.spec.termination_grace_period_seconds,
         network=None if pod.spec.host_network else _network(pod, place, settings),
         host_ipc=pod.spec.host_ipc,
+        share_pids=pod.spec.share_process_namespace,
         address=place.address,
         rootless=settings.rootless,
         hidden=hidden_folders(settings.state),
@@ -171,7 +172,7 @@ def _container(
     privileged = bool(security.privileged)
     groups = sorted({gid, *shared.supplemental_groups, *([shared.fs_group] if shared.fs_group else [])})
     indexes = place.gpu_indexes.get(container.name)
-    own = {"PATH": _DEFAULT_PATH, "HOSTNAME": hostname(pod)}
+    own = {"PATH": DEFAULT_PATH, "HOSTNAME": hostname(pod)}
     if indexes is not None:
         own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, indexes))
     if container.tty:

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from argosy.engine.lines import Log
-from argosy.local.node import cgroups, control, kernel, report
+from argosy.local.node import cgroups, control, kernel, report, zygote
 from argosy.local.node.launch import LAUNCH, Launch
 from argosy.local.node.report import Report
 
@@ -138,7 +138,7 @@ class Pods:
     async def clear(self, uid: str, *, keep_logs: bool) -> None:
         """Remove what a finished pod left; its logs and last report may stay for readers."""
         folder = self.of(uid)
-        parts = ["containers", "volumes", "shm"] if keep_logs else [""]
+        parts = ["containers", "volumes", "shm", "proc"] if keep_logs else [""]
         await asyncio.to_thread(_remove, folder, parts)
 
     async def _ask(self, folder: Path) -> int:
@@ -176,6 +176,7 @@ def start_zygote(folder: Path, log_path: Path) -> None:
     with log_path.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "argosy.local.node.zygote", str(folder)],
+            env=zygote.environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

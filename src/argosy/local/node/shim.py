@@ -19,6 +19,7 @@ from argosy.local.node.box import Box
 from argosy.local.node.control import Connection, Request
 from argosy.local.node.launch import LAUNCH, Launch
 from argosy.local.node.loop import Loop, Timer
+from argosy.local.node.spawn import StartError
 from argosy.local.node.surroundings import Surroundings
 
 
@@ -203,13 +204,9 @@ class Pod:
             return
         try:
             pid, terminal = container.execute(
-                place,
-                request["argv"],
-                dict(enumerate(descriptors)),
-                tty=request.get("tty", False),
-                rootless=self._launch["rootless"],
+                place, request["argv"], dict(enumerate(descriptors)), tty=request.get("tty", False)
             )
-        except (container.StartError, OSError) as error:
+        except (StartError, OSError) as error:
             connection.send({"failed": str(error)})
             return
         if terminal is None:

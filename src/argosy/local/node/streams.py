@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from argosy.local.node import container, control, descriptors
+from argosy.local.node import container, control, descriptors, spawn
 from argosy.local.node.control import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT
 from argosy.local.node.kinds import Json
 from argosy.local.node.pods import open_shim
@@ -33,7 +33,7 @@ class Session(NamedTuple):
 async def execute(client: WebSocket, folder: Path, name: str, command: list[str], session: Session) -> None:
     try:
         exec_process = await _Exec.start(folder, name, command, session)
-    except (OSError, container.StartError) as error:
+    except (OSError, spawn.StartError) as error:
         await _send(client, ERROR, _failed_to_start(str(error)))
         return
     try:
@@ -112,7 +112,7 @@ class _Exec:
         answer = json.loads(data.split(b"\n")[0] or b'{"error": "the pod has ended"}')
         if "started" not in answer:
             running.close()
-            raise container.StartError(str(answer.get("failed") or answer.get("error")))
+            raise spawn.StartError(str(answer.get("failed") or answer.get("error")))
         running._early = data.split(b"\n", 1)[1]
         if received:
             running._take_terminal(received[0])

@@ -6,6 +6,7 @@ from pathlib import Path
 from argosy.local.node import cgroups
 from argosy.local.node.launch import Launch
 from argosy.local.node.loop import Loop
+from argosy.local.node.pidspace import PidSpace
 
 Changed = Callable[[], None]
 Announce = Callable[[str, str, str], None]
@@ -22,6 +23,15 @@ class Surroundings:
         self.changed = changed
         self.announce = announce
         self.hierarchy = cgroups.find() if launch["cgroup"] else None
+        self._shared_pids: PidSpace | None = None
+
+    def pids(self, scratch: Path) -> PidSpace:
+        """The PID namespace for a run of a container: the pod's, if it shares one, or a new one."""
+        if not self.launch["share_pids"]:
+            return PidSpace(scratch / "proc")
+        if self._shared_pids is None:
+            self._shared_pids = PidSpace(self.folder / "proc")
+        return self._shared_pids
 
     def group(self, name: str) -> str:
         """The cgroup of a container."""

@@ -20,6 +20,20 @@ from argosy.local.node import control, kernel, shim
 from argosy.local.node.loop import Loop
 from argosy.local.node.report import replace
 
+_VARIABLES = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPYCACHEPREFIX",
+)
+
+
+def environment() -> dict[str, str]:
+    """What Python needs of our environment; the rest is no business of processes that live beside pods."""
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+
 
 def main(folder: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,0 +1,89 @@
+"""The PID namespace of a container, or of all containers of a pod that shares one.
+
+Its PID 1 only holds it: it has an empty root and no capabilities, so that even a container with SYS_PTRACE
+finds nothing of the host through /proc/1. The shim and the processes that make containers ready are outside
+of it, where no container sees them. Killing PID 1 ends every process of the namespace, whatever other
+namespaces it has moved to. Standard library only.
+"""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import NoReturn
+
+from argosy.local.node import kernel
+from argosy.local.node.spawn import StartError, reset_signals
+
+_READY = b"ready"
+
+
+class PidSpace:
+    """A PID namespace; its /proc is mounted at `proc` in the shim's mount namespace."""
+
+    def __init__(self, proc: Path) -> None:
+        proc.mkdir(parents=True, exist_ok=True)
+        self.proc = proc
+        self._killed = False
+        self._holder = _start_holder(proc)
+        self.descriptor = os.open(f"/proc/{self._holder}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def kill(self) -> None:
+        """End every process in it. Once only: its pid may be another process's when we have collected it."""
+        if not self._killed:
+            self._killed = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._holder, signal.SIGKILL)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+        with contextlib.suppress(OSError):
+            kernel.unmount(str(self.proc))
+
+
+def _start_holder(proc: Path) -> int:
+    """Fork the first process of a new PID namespace; later children of ours are in our own again."""
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    reader, writer = os.pipe()
+    try:
+        kernel.unshare(kernel.NEW_PID)
+        pid = os.fork()
+        if pid == 0:
+            _hold(proc, writer)
+        kernel.setns(own, kernel.NEW_PID)
+        os.close(writer)
+        answer = os.read(reader, 4096)
+    finally:
+        os.close(own)
+        os.close(reader)
+    if answer != _READY:
+        os.waitpid(pid, 0)
+        raise StartError(answer.decode(errors="replace") or "no PID namespace could be made")
+    return pid
+
+
+def _hold(proc: Path, writer: int) -> NoReturn:
+    try:
+        reset_signals()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans are collected by the kernel
+        kernel.mount("proc", str(proc), "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
+        kernel.unshare(kernel.NEW_MOUNT)
+        kernel.mount("tmpfs", str(proc), "tmpfs", kernel.NO_SUID | kernel.NO_DEV, "size=0k,mode=000")
+        os.chdir(proc)
+        kernel.pivot_root(".", ".")
+        kernel.unmount(".")
+        kernel.remount("/", kernel.READ_ONLY)
+        kernel.drop_from_bounding_set(range(64), frozenset())
+        kernel.set_capabilities(0)
+        kernel.no_new_privileges()
+        kernel.set_dumpable(False)
+        kernel.set_name("pause")
+        os.write(writer, _READY)
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+        while True:
+            signal.pause()
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.write(writer, (str(error) or repr(error)).encode())
+    finally:
+        os._exit(1)
