@@ -132,12 +132,10 @@ def parse_yaml(raw: bytes) -> Json:
             pass  # what is no JSON may still be YAML
     import yaml
 
+    from argosy.local.apiserver.yamlbody import load_first
+
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(raw)
-        # The first document is meant; what comes after it is not looked at.
-        value = loader.get_data() if loader.check_data() else None
-        # Times and other YAML types become JSON as Kubernetes reads it: by their text.
-        value = msgspec.to_builtins(value, str_keys=True)
+        value = load_first(raw)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
         raise bad_request(f"error decoding YAML: {_yaml_problem(error)}") from error
     if value is None:

@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
+class _Metadata(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _Identified(msgspec.Struct, gc=False):
+    """Only the identity of an object: tokens are looked at with every request."""
+
+    metadata: _Metadata
+
+
+_identified = msgspec.json.Decoder(_Identified)
+
+
 class Signer:
     def __init__(self, key: Path, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._path, self._store, self._clock = key, store, clock
@@ -104,9 +117,10 @@ class Signer:
         )
 
     def _exists(self, storage: str, namespace: str, reference: Json) -> bool:
+        """Whether the very object that a token names is there: another of its name does not count."""
         stored = self._store.collection(storage).get(namespace, text(reference, "name"))
         uid = text(reference, "uid")
-        return stored is not None and bool(uid) and f'"{uid}"'.encode() in stored.data
+        return stored is not None and bool(uid) and _identified.decode(stored.data).metadata.uid == uid
 
     def _sign(self, signed: bytes) -> bytes:
         from cryptography.hazmat.primitives import hashes

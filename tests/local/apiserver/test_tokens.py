@@ -1,0 +1,45 @@
+"""Tokens of service accounts count as long as the very objects that they name are there."""
+
+from pathlib import Path
+
+import pytest
+
+from argosy.local.apiserver.pki import ensure_pki
+from argosy.local.apiserver.store import Store
+from argosy.local.apiserver.tokens import Signer
+from argosy.local.schema.model import Json
+
+UID = "11111111-2222-3333-4444-555555555555"
+
+
+def account(uid: str, **more: object) -> Json:
+    return {"metadata": {"name": "a", "namespace": "ns", "uid": uid, **more}}
+
+
+ACCOUNTS: dict[str, tuple[Json, bool]] = {
+    "the account of the token": (account(UID), True),
+    "another account of its name": (account("other"), False),
+    "another account of its name that has the uid in an annotation": (
+        account("other", annotations={"uid": UID}),
+        False,
+    ),
+    "another account of its name whose owner had the uid": (
+        account("other", ownerReferences=[{"name": "a", "uid": UID}]),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ACCOUNTS.values(), ids=ACCOUNTS)
+async def test_a_token_is_for(tmp_path: Path, case: tuple[Json, bool]) -> None:
+    found, want = case
+    ensure_pki(tmp_path, ["127.0.0.1"])
+    store = Store(tmp_path / "store.db")
+    store.start()
+    try:
+        await store.put("serviceaccounts", found, {}, ())
+        signer = Signer(tmp_path / "pki" / "sa.key", store)
+        token, _ = signer.sign(account(UID), [], 600, None)
+        assert (signer.user(token) is not None) is want
+    finally:
+        store.stop()
