@@ -127,6 +127,29 @@ def test_13_node_down(case: NodeCase) -> None:
     assert (after.role().phase, after.role().reason) == (case.want, case.want_reason)
 
 
+RESTARTS = {
+    "OnFailure, no policy: counts as failed, is neither deleted nor replaced": ("OnFailure", "Running"),
+    "Always: likewise": ("Always", "Running"),
+    "ExitCode, failed AnyPod: the role has failed, and the pod stays": ("ExitCode", "Failed"),
+}
+
+
+@pytest.mark.parametrize(("restart", "want"), RESTARTS.values(), ids=RESTARTS.keys())
+def test_a_healthy_pod_on_a_node_with_an_unknown_condition(restart: str, want: str) -> None:
+    """3.2 counts it as failed; 3.4 replaces pods of phase Failed only."""
+    policy = {"nodeDownAsFailed": True, **({"failed": "AnyPod"} if want == "Failed" else {})}
+    there = (pod(0, node="a"),)
+    running = played(job(roles={"worker": {"restartPolicy": restart, "rolePhasePolicy": policy}}))
+    running = running.started().saw(*there)
+    after = running.went(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
+    assert (after.role().phase, after.role().failed, after.role().restarts) == (want, 1, 0)
+    assert (after.created, after.deleted) == ([], [])
+    ready_unknown = running.went(
+        Observed(pods=there, nodes_down=frozenset({"a"}), nodes_partly_unknown=frozenset({"a"}))
+    )
+    assert (ready_unknown.created, ready_unknown.deleted) == ([], [])
+
+
 EXITS = {
     "14. ExitCode, container exit 137 -> pod deleted and recreated, role not Failed": (137, True),
     "14. … 130": (130, True),

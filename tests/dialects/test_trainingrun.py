@@ -40,7 +40,13 @@ def test_what_is_written_arrives() -> None:
         framework="pytorch",
         options={"procsPerNode": 2},
         roles={"worker": {"replicas": 4, "elastic": {"min": 2, "max": 8, "multipleOf": 2}, "slots": 2}},
-        limits={"restarts": 5, "activeDeadline": "2h", "ttlAfterSucceeded": "1h", "belowMinTimeout": "5m"},
+        limits={
+            "restarts": 5,
+            "activeDeadline": "2h",
+            "ttlAfterSucceeded": "1h",
+            "belowMinTimeout": "5m",
+            "forceDeleteAfter": "2m",
+        },
         gang={"queue": "research", "timeout": "10m"},
         suspend=True,
     )
@@ -50,6 +56,8 @@ def test_what_is_written_arrives() -> None:
     assert (worker.replicas, worker.needed, worker.slots, worker.restart) == (4, 2, 2, Restart.ON_FAILURE)
     assert (job.limits.restarts, job.limits.active_deadline, job.limits.below_min_timeout) == (5, 7200, 300)
     assert (job.limits.ttl.succeeded, job.limits.ttl.failed) == (3600, None)
+    assert job.limits.force_delete_after == 120
+    assert lowered(run()).limits.force_delete_after is None
     assert job.gang == Gang(2, "research", "", 600)
     assert job.rules.restart_scope is Scope.POD
 

@@ -75,9 +75,19 @@ JOBS: dict[str, tuple[Create, type[TrainingRun] | type[AresJob]]] = {
 }
 
 
+async def create_restarting_ares_job(scene: Scene) -> None:
+    policy = {"nodeDownAsFailed": True}
+    worker = {"template": template(), "restartPolicy": "OnFailure", "rolePhasePolicy": policy}
+    body = {
+        "metadata": {"name": "job"},
+        "spec": {"frameworkType": "custom", "roleSpecs": {"worker": worker}},
+    }
+    await scene.client.create(Ares, body, scene.namespace)
+
+
 async def run_on(scene: Scene, node: str) -> set[str]:
     """Place all pods on the node and let them run; their uids."""
-    pods = await scene.until_pods(*PODS)
+    pods = await scene.pods()
     for name in pods:
         path = f"{Pod.resource.path(name, scene.namespace)}/binding"
         body = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node}}
@@ -134,3 +144,39 @@ async def test_a_node_that_the_api_says_is_gone_counts_as_down(
             return any(role.reason == "PossibleNodeDown" for role in status.role_statuses.values())
 
         await scene.until("the job has failed", failed)
+
+
+async def test_healthy_pods_on_a_node_with_an_unknown_condition_are_not_replaced(
+    scene: Scene, node: str
+) -> None:
+    """Such a pod counts as failed (3.2), but only a pod whose phase is Failed is replaced (3.4)."""
+    await scene.client.create(Node, {"metadata": {"name": node}})
+    async with scene.operator():
+        await create_restarting_ares_job(scene)
+
+        async def has(active: int, failed: int) -> bool:
+            role = (await scene.client.get(AresJob, "job", scene.namespace)).status.role_statuses.get(
+                "worker"
+            )
+            return role is not None and (role.active, role.failed) == (active, failed)
+
+        await scene.until("there is a pod", lambda: there(scene, 1))
+        uids = await run_on(scene, node)
+        await scene.until("the pod runs", lambda: has(1, 0))
+        unknown = {"status": {"conditions": [{"type": "GpuHealth", "status": "Unknown"}]}}
+        await scene.client.patch(Node, node, unknown, subresource="status")
+        await scene.until("the pod counts as failed", lambda: has(0, 1))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELD_SECONDS):
+                while True:
+                    pods = (await scene.pods()).values()
+                    assert {pod.metadata.uid for pod in pods} == uids
+                    assert not any(pod.metadata.deletion_timestamp for pod in pods)
+                    await asyncio.sleep(0.2)
+        known = {"status": {"conditions": [{"type": "GpuHealth", "status": "True"}]}}
+        await scene.client.patch(Node, node, known, subresource="status")
+        await scene.until("the pod counts as running again", lambda: has(1, 0))
+
+
+async def there(scene: Scene, number: int) -> bool:
+    return len(await scene.pods()) == number

@@ -24,6 +24,7 @@ from argosy.reconcile.caches import Caches
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.nodes import SHOW_AFTER_SECONDS
 from argosy.testing.manualclock import ManualClock
+from argosy.workload.observed import RecentLoss
 from argosy.workload.record import Record
 
 JOB = ObjectMeta(name="mnist", namespace="default", uid="job")
@@ -175,3 +176,10 @@ def test_only_changes_that_matter_are_told(caches: Caches) -> None:
     caches.pods.put(pod(version=4, phase="Running", node="n1"))
     assert told == ["1", "4"]
     assert caches.observe(JOB, Memory(uid="job")).pods[0].node == "n1"
+
+
+def test_pods_that_a_place_lost_in_a_row_are_counted(caches: Caches) -> None:
+    for version in (1, 3, 5):
+        caches.pods.put(pod("a", version=version))
+        caches.pods._store(Key("default", "a"), None)
+    assert caches.observe(JOB, Memory(uid="job")).recent_losses == {("worker", 0): RecentLoss(3, 0.0)}

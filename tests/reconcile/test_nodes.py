@@ -17,13 +17,13 @@ from argosy.kinds.kubernetes import Node, NodeSpec, NodeStatus, Taint
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.reconcile.nodes import (
     ANSWER_SECONDS,
-    OUT_OF_SERVICE,
     SHOW_AFTER_SECONDS,
     NodeHealth,
     NodeStates,
 )
 from argosy.testing.eventually import eventually
 from argosy.testing.manualclock import ManualClock
+from argosy.workload.observed import OUT_OF_SERVICE
 
 GONE = NotFound(404, "NotFound", 'nodes "n1" not found')
 N1 = frozenset({"n1"})

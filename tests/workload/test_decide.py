@@ -156,16 +156,34 @@ def test_a_succeeded_pod_that_is_cleared_away_is_not_run_again() -> None:
     assert record_of(world).phase is Phase.RUNNING
 
 
-def test_a_pod_on_a_node_that_is_gone_is_removed_by_force_after_a_while() -> None:
+def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> None:
     job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
-    observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}))
+    observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}), nodes_released=frozenset({"a"}))
     record = decide(job, None, seen(pod(0, node="a")), NOW).record
     assert decide(job, record, observed, later(40)).wake_at == later(60)
     plan = decide(job, record, observed, later(60))
     assert [action for action in plan.actions if isinstance(action, DeletePod)] == [
-        DeletePod("job-worker-0", stuck.uid, grace=0, reason="a does not answer")
+        DeletePod("job-worker-0", stuck.uid, grace=0, reason="a runs nothing any more")
     ]
+
+
+def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_and_the_status_says_what_helps() -> None:
+    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
+    observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}))
+    record = decide(job, None, seen(pod(0, node="a")), NOW).record
+    first = decide(job, record, observed, later(40))
+    plan = decide(job, first.record, observed, later(100_000))
+    assert not [action for action in plan.actions if isinstance(action, CreatePod | DeletePod)]
+    waiting = plan.record.waiting
+    assert waiting
+    assert (waiting.reason, waiting.since) == ("NodeUnreachable", later(40))
+    assert waiting.message == (
+        "job-worker-0 cannot be confirmed as stopped, as a does not answer; goes on when the node is back,"
+        " or once it is certainly off:"
+        " kubectl taint nodes a node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    )
 
 
 def test_what_the_api_refuses_is_told_and_tried_again() -> None:

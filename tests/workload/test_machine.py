@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from argosy.testing.workloads import USUAL, role, workload
-from argosy.testing.world import World
+from argosy.testing.world import NODES, NodeState, World
 from argosy.workload.causes import CONTAINER, Why
 from argosy.workload.model import (
     Cleanup,
@@ -206,13 +206,30 @@ class Life(RuleBasedStateMachine):
         pod = data.draw(st.sampled_from(self.world.live("Pending", "Running")))
         self.world.terminate(replace(pod, disrupted=True, disruption="PreemptionByScheduler"))
 
-    @rule(node=st.sampled_from(["node-1", "node-2"]))
-    def node_goes_down(self, node: str) -> None:
-        self.world.nodes_down.add(node)
+    @rule(node=st.sampled_from(["node-1", "node-2"]), state=st.sampled_from(NodeState))
+    def node_changes(self, node: str, state: NodeState) -> None:
+        self.world.nodes[node] = state
+
+    @rule(node=st.sampled_from(NODES))
+    def node_is_not_seen_by_the_cache(self, node: str) -> None:
+        self.world.unconfirmed.add(node)
+
+    @rule(node=st.sampled_from(NODES), state=st.sampled_from([NodeState.CUT_OFF, NodeState.GONE]))
+    def pods_of_a_lost_node_are_deleted_and_time_goes_by(self, node: str, state: NodeState) -> None:
+        self.world.nodes[node] = state
+        for pod in [pod for pod in self.world.pods.values() if pod.node == node and not pod.terminating]:
+            self.world.terminate(pod)
+        self.world.let_pass(1000)
+        self.world.sync()
+        self.world.run()
 
     @rule()
-    def nodes_come_back(self) -> None:
-        self.world.nodes_down.clear()
+    def nodes_come_back_and_are_seen(self) -> None:
+        self._nodes_are_well()
+
+    def _nodes_are_well(self) -> None:
+        self.world.nodes = dict.fromkeys(NODES, NodeState.READY)
+        self.world.unconfirmed.clear()
 
     @rule(seconds=st.sampled_from([1, 15, 400, -30, -4000]))
     def clock_jumps(self, seconds: int) -> None:
@@ -265,7 +282,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def left_alone_it_converges(self) -> None:
         world = self.world
-        world.nodes_down.clear()
+        self._nodes_are_well()
         world.broken = False
         world.settle()
         writes, pods = world.writes, dict(world.pods)

@@ -4,9 +4,9 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW, later, pod, role, seen, workload
 from argosy.workload import pods
-from argosy.workload.model import Phase, Restart, Rules, Scope
-from argosy.workload.observed import ObservedPod, Outcome, Result
-from argosy.workload.plan import CreatePod
+from argosy.workload.model import Limits, Phase, Restart, Rules, Scope
+from argosy.workload.observed import ObservedPod, Outcome, RecentLoss, Result
+from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
 
 RUNNING = RoleRecord(phase=Phase.RUNNING, size=3, created=3)
@@ -129,3 +129,101 @@ def test_pods_of_a_plan_are_expected_to_be_pending() -> None:
 def test_after_a_refusal_no_pods_are_expected() -> None:
     refused = replace(seen(pod(0)), outcomes=(Outcome("Service", "s", Result.REFUSED),))
     assert pods.expected(refused, ASKED) == refused
+
+
+DELAYS = {
+    "the first loss of a place: replaced at once": (1, 0.0),
+    "the second loss in a row: after a second": (2, 1.0),
+    "the third: after two": (3, 2.0),
+    "the eighth: after a minute": (8, 60.0),
+    "the thousandth: after a minute still": (1000, 60.0),
+}
+
+
+@pytest.mark.parametrize(("count", "want"), DELAYS.values(), ids=DELAYS.keys())
+def test_the_delay_of_a_replacement_whatever_took_the_pod(count: int, want: float) -> None:
+    assert pods.loss_delay(count) == want
+
+
+class HoldCase(Struct):
+    losses: dict[int, RecentLoss]
+    create: tuple[int, ...]
+    retry_in: float | None = None
+    begun: bool = True
+    restart: Restart = Restart.ON_FAILURE
+
+
+HELD = {
+    "nothing was lost twice: all missing pods are created": HoldCase({}, (0, 1)),
+    "a place lost its second pod just now: it waits, the other does not": HoldCase(
+        {0: RecentLoss(2, 0.0)}, (1,), 1.0
+    ),
+    "part of the delay has passed: the rest is waited for": HoldCase({0: RecentLoss(4, 1.5)}, (1,), 2.5),
+    "the delay has passed: created": HoldCase({0: RecentLoss(4, 4.0)}, (0, 1)),
+    "two places wait: the earlier wakes the job": HoldCase(
+        {0: RecentLoss(5, 0.0), 1: RecentLoss(3, 0.0)}, (), 2.0
+    ),
+    "a new attempt waits as a whole for the longest delay": HoldCase(
+        {0: RecentLoss(5, 0.0), 1: RecentLoss(3, 0.0)}, (), 8.0, begun=False
+    ),
+    "a role that never restarts and still starts waits too": HoldCase(
+        {0: RecentLoss(2, 0.0)}, (1,), 1.0, restart=Restart.NEVER
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HELD.values(), ids=HELD.keys())
+def test_no_place_is_filled_again_and_again_without_a_pause(case: HoldCase) -> None:
+    job = workload(role("worker", 2, case.restart))
+    record = Record(
+        began=NOW if case.begun else None, roles={"worker": RoleRecord(phase=Phase.STARTING, size=2)}
+    )
+    observed = replace(seen(), recent_losses={("worker", index): loss for index, loss in case.losses.items()})
+    found = pods.missing(job, record, observed, NOW)
+    assert tuple(action.index for action in found.create) == case.create
+    assert found.retry_at == (None if case.retry_in is None else later(case.retry_in))
+
+
+class StuckCase(Struct):
+    want: float | None
+    """Seconds after the end of its grace period at which the pod is deleted by force."""
+    down: bool = True
+    released: bool = False
+    unconfirmed: bool = False
+    limits: Limits = Limits()
+    terminating: bool = True
+
+
+STUCK = {
+    "a node that does not answer may still run the pod: never by force": StuckCase(None),
+    "a node that is gone or out of service: after half a minute": StuckCase(30, released=True),
+    "a node that does not answer, and the user bears the risk: when the user says": StuckCase(
+        120, limits=Limits(force_delete_after=120)
+    ),
+    "a node that is unconfirmed: never by force, whatever the user bears": StuckCase(
+        None, down=False, unconfirmed=True, limits=Limits(force_delete_after=0)
+    ),
+    "a node that answers ends the pod itself": StuckCase(
+        None, down=False, limits=Limits(force_delete_after=0)
+    ),
+    "a pod that nobody asked to go is not deleted by force": StuckCase(
+        None, released=True, terminating=False
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STUCK.values(), ids=STUCK.keys())
+def test_when_a_pod_is_deleted_by_force(case: StuckCase) -> None:
+    one = pod(0, terminating=case.terminating, node="a", deletion_time=NOW if case.terminating else None)
+    observed = replace(
+        seen(one, nodes_down=["a"] if case.down else []),
+        nodes_released=frozenset({"a"} if case.released else ()),
+        nodes_unconfirmed={"a": "no answer yet"} if case.unconfirmed else {},
+    )
+    if case.want is None:
+        assert pods.stuck(case.limits, observed, later(10**6)) == ([], None)
+        return
+    assert pods.stuck(case.limits, observed, later(case.want - 1)) == ([], later(case.want))
+    (forced,), again = pods.stuck(case.limits, observed, later(case.want))
+    assert isinstance(forced, DeletePod)
+    assert (forced.name, forced.uid, forced.grace, again) == (one.name, one.uid, 0, None)

@@ -229,6 +229,7 @@ def _limits(spec: LimitsSpec) -> Limits:
         active_deadline=_seconds(spec.active_deadline),
         start_timeout=_seconds(spec.start_timeout),
         below_min_timeout=_seconds(spec.below_min_timeout),
+        force_delete_after=_seconds(spec.force_delete_after),
         ttl=Ttl(succeeded=_seconds(spec.ttl_after_succeeded), failed=_seconds(spec.ttl_after_failed)),
     )
 

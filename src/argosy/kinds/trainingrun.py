@@ -250,6 +250,11 @@ class LimitsSpec(Struct, frozen=True, rename="camel"):
     """The run fails if not all its roles run so long after its start, or again after a restart."""
     below_min_timeout: Duration = "10m"
     """The run fails if an elastic role that ran has had fewer than its min pods for so long."""
+    force_delete_after: Duration | None = None
+    """A terminating pod on a node that does not answer is deleted by force, and replaced, so long after its
+    grace period. If unset, it is replaced only when its node is back, is deleted, or has the taint
+    node.kubernetes.io/out-of-service. The risk: a node that is only cut off goes on running the old pod, so
+    that two pods of one rank may write the same checkpoint. Set it only if training bears that."""
     ttl_after_succeeded: Duration | None = None
     """The run and all that belongs to it is deleted so long after it succeeded. If unset, never."""
     ttl_after_failed: Duration | None = None

@@ -20,6 +20,7 @@ from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, Servi
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.departed import Departed
 from argosy.reconcile.gangs import Gangs
+from argosy.reconcile.losses import RecentLosses
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.nodes import NodeHealth
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
@@ -69,6 +70,7 @@ class Caches:
         self._going: Counter[tuple[str, str]] = Counter()
         """How many have not ended."""
         self._departed = Departed(clock)
+        self._losses = RecentLosses(clock)
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self._own = False
         self.pods.subscribe(self._pod_changed)
@@ -125,6 +127,7 @@ class Caches:
             pods=pods,
             nodes_down=nodes.down,
             nodes_partly_unknown=nodes.partly_unknown,
+            nodes_released=nodes.released,
             nodes_unconfirmed=nodes.unconfirmed,
             children=self._children(owner),
             group=self.gangs.group(owner),
@@ -133,6 +136,7 @@ class Caches:
             room=free,
             absent=absent,
             departed=self._departed.of(owner),
+            recent_losses=self._losses.of(owner),
             outcomes=tuple(memory.outcomes.values()),
         )
 
@@ -168,6 +172,7 @@ class Caches:
         if new is None:
             self.node_health.forget_unused(pod.spec.node_name)
         for owner in owner_keys(pod):
+            self._losses.pod_changed(owner, before, after)
             if after is not None:
                 self._departed.came(owner, after)
             elif before is not None:

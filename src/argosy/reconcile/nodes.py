@@ -19,11 +19,9 @@ from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, NotFound
 from argosy.engine.lines import Log
 from argosy.kinds.kubernetes import Node
+from argosy.workload.observed import OUT_OF_SERVICE
 
 log = Log(__name__)
-
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The taint by which an administrator says that a node is off and runs nothing any more."""
 
 MAX_REQUESTS = 8
 """Nodes that are asked for at a time."""

@@ -40,7 +40,14 @@ OFTEN: Final = pytest.mark.parametrize(
 
 _ROLES = ("worker", "master", "launcher", "chief", "ps", "scheduler", "etcd")
 _SPANS = (
-    *("activeDeadline", "startTimeout", "belowMinTimeout", "ttlAfterSucceeded", "ttlAfterFailed"),
+    *(
+        "activeDeadline",
+        "startTimeout",
+        "belowMinTimeout",
+        "forceDeleteAfter",
+        "ttlAfterSucceeded",
+        "ttlAfterFailed",
+    ),
     "timeout",
 )
 _NAMES = st.sampled_from([*_ROLES, "Bad_Name", "", "x" * 64])

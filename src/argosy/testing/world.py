@@ -8,12 +8,15 @@ that can be seen at the moment it happens is an assertion here.
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from enum import Enum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
 from argosy.reconcile.memory import Deferred, Memory
 from argosy.testing import invariants
+from argosy.testing.manualclock import ManualClock
 from argosy.testing.workloads import NOW
 from argosy.workload.decide import decide, refuse
 from argosy.workload.gangs.volcano import GROUP
@@ -32,6 +35,7 @@ from argosy.workload.plan import (
     EnsureService,
     Plan,
 )
+from argosy.workload.pods import LOSS_DELAY_SECONDS
 from argosy.workload.record import Record, decode, encode, survived
 
 _BROKEN = Problems((Problem("spec", "is broken"),))
@@ -50,10 +54,32 @@ class Job(Struct, frozen=True):
     status: dict[str, object] | None = None
 
 
+class NodeState(Enum):
+    """What a node does, and what the API server says of it."""
+
+    READY = "Ready"
+    PARTLY_UNKNOWN = "PartlyUnknown"
+    """It works, and a condition other than Ready is Unknown."""
+    CUT_OFF = "CutOff"
+    """Ready is Unknown; its containers may go on."""
+    OUT_OF_SERVICE = "OutOfService"
+    """Ready is Unknown, and an administrator has set the taint."""
+    GONE = "Gone"
+    """There is no such Node object any more."""
+
+    @property
+    def works(self) -> bool:
+        return self in (NodeState.READY, NodeState.PARTLY_UNKNOWN)
+
+    @property
+    def runs_nothing(self) -> bool:
+        return self in (NodeState.OUT_OF_SERVICE, NodeState.GONE)
+
+
 class Replica:
     """One operator process: its caches, and what it remembers between passes."""
 
-    def __init__(self, job: Job | None) -> None:
+    def __init__(self, job: Job | None, clock: ManualClock) -> None:
         self.known_job = job
         self.known_pods: dict[str, ObservedPod] = {}
         self.absent: set[tuple[str, int]] = set()
@@ -62,6 +88,17 @@ class Replica:
         self.memory = Memory(uid="job")
         self.term_began_at = 0
         """The version of the job when this replica began to lead."""
+        self.losses = RecentLosses(clock)
+        self.created_at: dict[tuple[str, int], list[float]] = {}
+        """When this replica created pods, by place."""
+        self._observed: dict[str, ObservedPod] = {}
+
+    def note_losses(self) -> None:
+        """Count the pods that the caches lost since the last call, as caches do with each change."""
+        pods = {pod.uid: pod for pod in self.known_pods.values()}
+        for uid, before in self._observed.items():
+            self.losses.pod_changed("job", before, pods.get(uid))
+        self._observed = pods
 
     def end_term(self) -> None:
         self.memory = Memory(uid="job")
@@ -74,7 +111,11 @@ class World:
         self.pods: dict[str, ObservedPod] = {}
         self.children: dict[tuple[str, str], str] = {}
         self.group: ObservedGroup | None = None
-        self.nodes_down: set[str] = set()
+        self.nodes = dict.fromkeys(NODES, NodeState.READY)
+        self.unconfirmed: set[str] = set()
+        """Nodes that the caches do not know, and for which the API server has not answered yet."""
+        self.clock = ManualClock()
+        """Time that has passed, whatever is done to the time of day."""
         self.crowded = False
         """Many jobs are worked on at once: what pods tell is written later."""
         self.prunes = False
@@ -89,7 +130,7 @@ class World:
         """Uids of pods that failed by themselves."""
         self.counted: set[str] = set()
         """Those of them for which a restart was recorded."""
-        self.leader, self.standby = Replica(self.job), Replica(self.job)
+        self.leader, self.standby = Replica(self.job, self.clock), Replica(self.job, self.clock)
         self.past: list[dict[str, ObservedPod]] = [{}]
         self.deleted: set[tuple[str, int, str]] = set()
         """Role, index and uid of pods that were deleted, by the operator or by others."""
@@ -161,9 +202,17 @@ class World:
 
     def observe(self) -> Observed:
         leader = self.leader
+        leader.note_losses()
+        nodes = {name: state for name, state in self.nodes.items() if name not in self.unconfirmed}
+        unknown = {name for name, state in nodes.items() if not state.works}
+        partly = {name for name, state in nodes.items() if state is NodeState.PARTLY_UNKNOWN}
         return Observed(
             pods=tuple(leader.known_pods.values()),
-            nodes_down=frozenset(self.nodes_down),
+            nodes_down=frozenset(unknown),
+            nodes_partly_unknown=frozenset(unknown | partly),
+            nodes_released=frozenset(name for name, state in nodes.items() if state.runs_nothing),
+            nodes_unconfirmed=dict.fromkeys(sorted(self.unconfirmed), "no answer yet"),
+            recent_losses=leader.losses.of("job"),
             children=dict(self.children),
             group=self.group,
             absent=frozenset(leader.absent),
@@ -182,7 +231,7 @@ class World:
 
     def restart(self, age: int) -> None:
         """The leader comes back with nothing but a list of pods, which may be some versions old."""
-        self.leader = Replica(self.job)
+        self.leader = Replica(self.job, self.clock)
         self.leader.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
         self.leader.term_began_at = self.job.version if self.job else 0
 
@@ -223,17 +272,21 @@ class World:
             self.failed.add(pod.uid)
         self.update(replace(pod, phase="Failed", exit_code=exit_code))
 
+    def let_pass(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.now += timedelta(seconds=seconds)
+
     def live(self, *phases: str) -> list[ObservedPod]:
         """Pods on nodes that answer, in one of these phases, not terminating."""
         return [
             pod
             for pod in self.pods.values()
-            if pod.phase in phases and not pod.terminating and pod.node not in self.nodes_down
+            if pod.phase in phases and not pod.terminating and self.nodes[pod.node].works
         ]
 
     def tick(self) -> bool:
         """Every node that answers does what is waiting to be done; whether there was anything."""
-        work = [pod for pod in self.pods.values() if pod.node not in self.nodes_down]
+        work = [pod for pod in self.pods.values() if self.nodes[pod.node].works]
         for pod in work:
             if pod.terminating:
                 self.remove(pod)
@@ -254,7 +307,7 @@ class World:
                     return None
                 continue
             if plan is not None and plan.wake_at and plan.wake_at - self.now < timedelta(hours=1):
-                self.now = max(self.now, plan.wake_at)
+                self.let_pass(max((plan.wake_at - self.now).total_seconds(), 0.0))
                 continue
             if not busy and not self.leader.absent and before == (self.job, self.pods, self.children):
                 return plan
@@ -303,6 +356,7 @@ class World:
                 if action.version and action.version != there.version:
                     self.leader.known_pods[there.name] = there
                 elif action.grace == 0:
+                    assert self.nodes[there.node].runs_nothing, "deleted by force while its node may run it"
                     self.remove(there)
                     self.leader.known_pods.pop(there.name, None)
                 elif not there.terminating:
@@ -345,7 +399,15 @@ class World:
                 node=NODES[self.count % len(NODES)],
             )
             self.update(there)
+            self._check_pace(action)
         self.leader.known_pods[name] = self.pods[name]
+
+    def _check_pace(self, action: CreatePod) -> None:
+        """Only the first of the replacements of a place that follow each other may come at once."""
+        times = self.leader.created_at.setdefault((action.role, action.index), [])
+        times.append(self.clock.monotonic())
+        if len(times) > 2 and times[-1] - times[-3] < IN_A_ROW_SECONDS:
+            assert times[-1] - times[-2] >= LOSS_DELAY_SECONDS, "pods are replaced without a pause"
 
     def _remember_past(self) -> None:
         self.past = [*self.past[-5:], dict(self.pods)]

@@ -29,7 +29,7 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
         for pod in seen.pods
         if not pod.terminating and (every_pod or _goes(pod, workload.cleanup, record))
     ]
-    forced, look_again = stuck(seen, now)
+    forced, look_again = stuck(workload.limits, seen, now)
     actions += forced
     if every_pod:
         actions += [DeleteChild(kind, name) for kind, name in sorted(seen.children)]

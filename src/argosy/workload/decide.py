@@ -53,7 +53,7 @@ def _unfinished(
     if said := invalid.refused(workload, before or record, seen):
         return invalid.plan(workload, record, invalid.REFUSED_SPEC, said, seen, now)
     if workload.suspended:
-        return suspend.plan(record, seen, now)
+        return suspend.plan(workload, record, seen, now)
     if workload.announced and _new(workload, before, record, seen):
         return Plan(replace(record, waiting=None), wake_at=now)
     record = gang.chosen(workload, suspend.resumed(record, now), seen)
@@ -125,7 +125,7 @@ def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime)
         record = phases.begun(record, now)
     record = gang.placed(workload, _phase(workload, record, seen, now), seen, now)
     record = waits.waiting(workload, record, seen, gate, missing, now)
-    forced, look_again = pods.stuck(seen, now)
+    forced, look_again = pods.stuck(workload.limits, seen, now)
     actions = (
         *(() if gate.action is None else (gate.action,)),
         *children.missing(workload, seen),

@@ -58,7 +58,7 @@ def plan(workload: Workload, record: Record, reason: str, said: str, seen: Obser
     if not _known(record, reason, said):
         record = _begin_again(record, seen, now)
         record = replace(record, waiting=Cause(reason, said, now)).noting(now, INVALID_SPEC, said)
-    forced, look_again = stuck(seen, now)
+    forced, look_again = stuck(workload.limits, seen, now)
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the definition is not valid")
         for pod in seen.pods

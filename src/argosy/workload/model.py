@@ -95,6 +95,9 @@ class RolePolicy(Struct, frozen=True):
     node_down_as_failed: bool = False
     any_condition: bool = False
     """Whether any condition of a node that is Unknown makes it down, not only Ready."""
+    node_down_replaced: bool = True
+    """Whether pods that count as failed for their node are replaced; else only those that failed themselves
+    are."""
     only_present: bool = False
     """Only pods that are there count: one that succeeded and was deleted is missing like any other, and one
     that succeeded on a node that is down has failed with it."""
@@ -206,6 +209,9 @@ class Limits(Struct, frozen=True):
     active_deadline: float | None = None
     start_timeout: float | None = None
     below_min_timeout: float | None = 600.0
+    force_delete_after: float | None = None
+    """After this long a terminating pod on a node that is down is deleted by force, though the node may still
+    run it; None: only once the node is known to run nothing."""
     ttl: Ttl = Ttl()
     """When the job object itself goes."""
     children_ttl: Ttl = Ttl()

@@ -20,6 +20,9 @@ from argosy.kinds.meta import Condition
 from argosy.workload.model import RolePolicy
 from argosy.workload.room import Room
 
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""The taint by which an administrator says that a node is off and runs nothing any more."""
+
 
 class Marks(Struct, frozen=True):
     """The labels and annotations of an object that a job hands on (`HandedOn`)."""
@@ -126,6 +129,14 @@ class Outcome(Struct, frozen=True):
     index: int | None = None
 
 
+class RecentLoss(Struct, frozen=True):
+    """Pods that one place lost in a row, for whatever reason."""
+
+    count: int
+    seconds_ago: float
+    """Since the last of them."""
+
+
 class Observed(Struct, frozen=True, dict=True):
     """Everything a pass looked at."""
 
@@ -135,6 +146,9 @@ class Observed(Struct, frozen=True, dict=True):
     gone."""
     nodes_partly_unknown: frozenset[str] = frozenset()
     """Those of them with any condition of status Unknown."""
+    nodes_released: frozenset[str] = frozenset()
+    """Nodes that are down and certain to run nothing any more: confirmed to be gone, or marked by an
+    administrator with the taint `node.kubernetes.io/out-of-service`."""
     nodes_unconfirmed: Mapping[str, str] = field(default_factory=dict)
     """Nodes for which the API is being asked, as the caches are no proof; nothing is concluded from them.
     With what the API has said so far, empty until that is worth showing."""
@@ -153,7 +167,14 @@ class Observed(Struct, frozen=True, dict=True):
     departed: tuple[ObservedPod, ...] = ()
     """Pods that were seen to go and whose places are empty since, as they were last. Where this is lost
     nobody is told who took them."""
+    recent_losses: Mapping[tuple[str, int], RecentLoss] = field(default_factory=dict)
+    """By (role, index), for places that lost more than one pod in a row. Lost with the operator, which costs
+    one more pod without delay."""
     outcomes: tuple[Outcome, ...] = ()
+
+    def replaced_nodes(self, policy: RolePolicy) -> frozenset[str]:
+        """The nodes whose pods are replaced under this policy though they have not failed themselves."""
+        return self.nodes_down if policy.node_down_as_failed and policy.node_down_replaced else frozenset()
 
     def down(self, policy: RolePolicy) -> frozenset[str]:
         """The nodes whose pods count as failed under this policy."""

@@ -28,6 +28,8 @@ class Counts(Struct, frozen=True):
     active: int = 0
     succeeded: int = 0
     failed: int = 0
+    failed_by_node: int = 0
+    """Those of them that have not ended themselves, and may yet go on."""
     unknown: int = 0
     terminating: int = 0
     lost: tuple[int, ...] = ()
@@ -102,6 +104,7 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
         active=numbers["Running"],
         succeeded=numbers["Succeeded"],
         failed=numbers["Failed"],
+        failed_by_node=sum(not pod.ended for pod in bad),
         unknown=numbers["Unknown"],
         terminating=numbers["Terminating"],
         lost=tuple(sorted(lost)),
@@ -113,7 +116,7 @@ def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = Fa
     """The phase of a role; the first rule that matches wins."""
     policy, size = role.policy or RolePolicy(), last.size
     needed = min(role.needed, size)
-    ended = counts.succeeded + counts.failed
+    ended = counts.succeeded + counts.failed - counts.failed_by_node
     if _reached(policy.failed, counts.failed, size):
         reason = "Preempted" if counts.bad and counts.bad.index in last.preempted else "PodFailed"
         return Verdict(Phase.FAILED, reason, _failed_words(counts))

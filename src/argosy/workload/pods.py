@@ -11,15 +11,21 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.workload.model import Phase, Restart, Role, Scope, Workload
+from argosy.workload.model import Limits, Phase, Restart, Role, Scope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import current, strangers
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
 
-STUCK_AFTER = 30.0
-"""Seconds after its grace period that a pod on a node that does not answer is given before it is removed by
-force."""
+RELEASED_AFTER = 30.0
+"""Seconds after its grace period before a pod on a node that runs nothing any more is deleted by force; until
+then it is left to Kubernetes."""
+
+
+LOSS_DELAY_SECONDS = 1.0
+"""Before the second replacement in a row of a pod, whatever took it; the first has no delay, later ones twice
+as long each."""
+MAX_LOSS_DELAY_SECONDS = 60.0
 
 
 class Missing(Struct, frozen=True):
@@ -45,16 +51,25 @@ def obsolete(record: Record, seen: Observed) -> Iterator[DeletePod]:
                 yield DeletePod(pod.name, pod.uid, reason="another pod has its place")
 
 
-def stuck(seen: Observed, now: datetime) -> tuple[list[DeletePod], datetime | None]:
-    """Pods that nobody will confirm as gone, since their node is down; and when to look again."""
+def stuck(limits: Limits, seen: Observed, now: datetime) -> tuple[list[DeletePod], datetime | None]:
+    """Deletes by force the pods that no node will confirm as gone; and when to look again.
+
+    A node that merely does not answer may still run its pods, and a second pod of a rank may then write the
+    same checkpoint. So its pods wait, unless the user has chosen otherwise.
+    """
     forced: list[DeletePod] = []
     times: list[datetime] = []
     for pod in seen.pods:
         if not (pod.terminating and pod.node in seen.nodes_down):
             continue
-        due = (pod.deletion_time or now) + timedelta(seconds=STUCK_AFTER)
+        released = pod.node in seen.nodes_released
+        wait = RELEASED_AFTER if released else limits.force_delete_after
+        if wait is None:
+            continue
+        due = (pod.deletion_time or now) + timedelta(seconds=wait)
         if now >= due:
-            forced.append(DeletePod(pod.name, pod.uid, grace=0, reason=f"{pod.node} does not answer"))
+            why = "runs nothing any more" if released else "does not answer (limits.forceDeleteAfter)"
+            forced.append(DeletePod(pod.name, pod.uid, grace=0, reason=f"{pod.node} {why}"))
         else:
             times.append(due)
     return forced, min(times, default=None)
@@ -68,6 +83,8 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     anew = workload.rules.restart_scope is Scope.JOB or record.began is None
     if anew and any(pod.attempt != record.attempt for pod in blocked):
         return Missing(stopping=tuple(pod.name for pod in blocked))
+    if record.began is None and (held_until := _all_held_until(seen, now)):
+        return Missing(retry_at=held_until)
     create: list[CreatePod] = []
     confirm: list[ConfirmPod] = []
     stopping: list[str] = []
@@ -86,6 +103,8 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
                 stopping += [pod.name for pod in there if pod.terminating or not current(record, pod)]
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]
+            elif held_until := _held_until(seen, (role.name, index), now):
+                retries.append(held_until)
             elif _needs_confirmation(workload, role, index, record):
                 confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
             else:
@@ -123,6 +142,26 @@ def expected(seen: Observed, actions: Iterable[Action]) -> Observed:
         if isinstance(one, CreatePod)
     )
     return replace(seen, pods=seen.pods + asked) if asked else seen
+
+
+def loss_delay(count: int) -> float:
+    """Seconds from the loss of that many pods in a row until the place is filled again."""
+    if count <= 1:
+        return 0.0
+    return min(MAX_LOSS_DELAY_SECONDS, LOSS_DELAY_SECONDS * 2.0 ** min(count - 2, 30))
+
+
+def _held_until(seen: Observed, place: tuple[str, int], now: datetime) -> datetime | None:
+    """When the place may be filled, if not now."""
+    loss = seen.recent_losses.get(place)
+    left = loss_delay(loss.count) - loss.seconds_ago if loss else 0.0
+    return now + timedelta(seconds=left) if left > 0 else None
+
+
+def _all_held_until(seen: Observed, now: datetime) -> datetime | None:
+    """When an attempt may begin, if not now: its pods are created together."""
+    times = (_held_until(seen, place, now) for place in seen.recent_losses)
+    return max((time for time in times if time), default=None)
 
 
 def _empty(role: Role, record: Record) -> Iterator[int]:

@@ -144,11 +144,11 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
     whole = workload.rules.restart_scope is not Scope.POD
     last = record.role(role.name)
     losses: list[Loss] = []
-    down = seen.down(role.policy or RolePolicy())
+    nodes = seen.replaced_nodes(role.policy or RolePolicy())
     for pod in present(record, role.name, seen):
         if pod.index in last.done:
             continue
-        if _is_lost(role, pod, down) or (pod.terminating and (whole or role.beside)):
+        if _is_lost(role, pod, nodes) or (pod.terminating and (whole or role.beside)):
             losses.append(_loss(workload, last, pod, seen, now))
         elif ladder.crashes(workload.limits, pod):
             losses.append(_crash(workload, last, pod, now))
@@ -189,10 +189,10 @@ def _lived(pod: ObservedPod, now: datetime) -> float | None:
     return (now - pod.created).total_seconds() if pod.created else None
 
 
-def _is_lost(role: Role, pod: ObservedPod, down: Set[str]) -> bool:
+def _is_lost(role: Role, pod: ObservedPod, replaced_nodes: Set[str]) -> bool:
     if pod.terminating:
         return False
-    return replaces(role, pod) if pod.ended else pod.node in down
+    return replaces(role, pod) if pod.ended else pod.node in replaced_nodes
 
 
 def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datetime) -> Record:

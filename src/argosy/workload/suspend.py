@@ -9,7 +9,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload import gang, words
-from argosy.workload.model import Phase
+from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
 from argosy.workload.pods import stuck
@@ -17,7 +17,7 @@ from argosy.workload.record import Cause, Record
 from argosy.workload.restart import next_attempt
 
 
-def plan(record: Record, seen: Observed, now: datetime) -> Plan:
+def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     if record.phase is not Phase.SUSPENDED:
         record = _suspended(record, seen, now)
     # All of them, not only those of older attempts: a Record that was lost may know of none.
@@ -26,7 +26,7 @@ def plan(record: Record, seen: Observed, now: datetime) -> Plan:
         for pod in seen.pods
         if not pod.terminating
     ]
-    forced, look_again = stuck(seen, now)
+    forced, look_again = stuck(workload.limits, seen, now)
     actions += forced
     actions += gang.released(seen)
     return Plan(record, tuple(actions)).waking(look_again)

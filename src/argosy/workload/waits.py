@@ -16,7 +16,7 @@ from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
 from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
+from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod, Outcome, Result
 from argosy.workload.phases import Counts
 from argosy.workload.places import all_present
 from argosy.workload.pods import Missing
@@ -100,6 +100,8 @@ def _cause(
         return refusal
     if gate.reason and not gate.open:
         return gate.reason, gate.message
+    if unreachable := _unreachable(missing.stopping, seen):
+        return "NodeUnreachable", unreachable
     if missing.stopping:
         return _stopping(sorted(missing.stopping))
     if missing.retry_at:
@@ -118,6 +120,21 @@ def _cause(
     if bad:
         return bad.waiting, ""
     return _dependency(workload, record, pods) or ("PodsStarting", "")
+
+
+def _unreachable(stopping: Sequence[str], seen: Observed) -> str:
+    """Pods that must be gone first and are on a node that may still run them."""
+    lost = seen.nodes_down - seen.nodes_released
+    if not stopping or not lost:
+        return ""
+    pods = [pod for pod in seen.pods if pod.terminating and pod.node in lost and pod.name in stopping]
+    if not pods:
+        return ""
+    names, node = words.listed(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
+    return (
+        f"{names} cannot be confirmed as stopped, as {node} does not answer; goes on when the node is back,"
+        f" or once it is certainly off: kubectl taint nodes {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    )
 
 
 def _unconfirmed(seen: Observed) -> str:

@@ -270,6 +270,7 @@ def _role(name: str, written: RoleSpec, whole: bool) -> Role:
             succeeded=Quorum(policy.succeeded) if policy.succeeded else None,
             node_down_as_failed=bool(policy.node_down_as_failed),
             any_condition=True,
+            node_down_replaced=False,
             only_present=True,
         ),
         depends_on=tuple(Dependency(other, phase) for other in names),
