@@ -1,11 +1,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from argosy.engine.backoff import Backoff
+from argosy.engine.clock import Clock
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import Throttled
 from argosy.engine.lines import Log, also_about
@@ -159,3 +162,77 @@ async def test_depth_and_age_of_the_queue_are_told_and_how_long_keys_waited() ->
     assert sample("argosy_queue_age_seconds", labels) == 0
     assert sample("argosy_queue_seconds_count", labels) == 2
     assert sample("argosy_queue_seconds_sum", labels) == pytest.approx(3)
+
+
+async def test_a_namespace_with_many_keys_delays_others_by_a_turn_and_not_by_all_of_them() -> None:
+    order: list[str] = []
+
+    async def reconcile(key: tuple[str, str]) -> None:
+        order.append(key[0])
+        await asyncio.sleep(1)
+
+    subject: Controller[tuple[str, str]] = Controller("test", reconcile, concurrency=4)
+    for number in range(2_000):
+        subject.enqueue(("hostile", str(number)))
+    for number in range(8):
+        subject.enqueue(("honest", str(number)))
+    subject.enqueue(("", "cluster-scoped"))
+    task = asyncio.create_task(subject.run())
+    await asyncio.sleep(5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert order[:20].count("honest") == 8
+    assert order.index("") < 4
+
+
+async def test_a_namespace_never_has_all_workers() -> None:
+    """Its passes do not end; those of others begin at once all the same, and of ever more namespaces."""
+    began: list[str] = []
+
+    async def reconcile(key: tuple[str, str]) -> None:
+        began.append(key[0])
+        await asyncio.sleep(0 if key[0] == "honest" else 1_000)
+
+    subject: Controller[tuple[str, str]] = Controller("test", reconcile, concurrency=32)
+    task = asyncio.create_task(subject.run())
+    held = []
+    for tenant in ("hostile-1", "hostile-2", "hostile-3"):
+        for number in range(100):
+            subject.enqueue((tenant, str(number)))
+        await asyncio.sleep(1)
+        held.append(began.count(tenant))
+        subject.enqueue(("honest", tenant))
+        await asyncio.sleep(1)
+        assert began[-1] == "honest"
+    assert held == [32, 16, 8]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_controller_is_stalled_only_when_nothing_begins_or_ends_while_keys_wait() -> None:
+    """However long a key waits: as long as others come to an end, there is just a lot to do."""
+    loop, stuck = asyncio.get_running_loop(), asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        await (stuck.wait() if key == "stuck" else asyncio.sleep(10))
+
+    clock = SimpleNamespace(monotonic=loop.time, now=None)
+    subject: Controller[str] = Controller("test", reconcile, concurrency=1, clock=cast("Clock", clock))
+    task = asyncio.create_task(subject.run())
+    await asyncio.sleep(1_000)
+    assert (subject.stalled, subject.longest_running) == (0, 0), "there is nothing to do"
+    for number in range(100):
+        subject.enqueue(str(number))
+    await asyncio.sleep(905)
+    assert subject.queue.age > 900
+    assert (subject.stalled, subject.longest_running) == (5, 5)
+    await asyncio.sleep(1_000)
+    subject.enqueue("stuck")
+    subject.enqueue("behind it")
+    await asyncio.sleep(400)
+    assert (subject.stalled, subject.longest_running) == (400, 400)
+    stuck.set()
+    await asyncio.sleep(1)
+    assert (subject.stalled, subject.longest_running) == (0, 1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

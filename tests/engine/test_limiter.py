@@ -28,11 +28,11 @@ async def test_no_more_writes_than_the_window_are_in_flight() -> None:
 
 async def test_a_window_refused_as_a_whole_halves_once() -> None:
     limiter = WriteLimiter(WriteLimits(in_flight=128, first=128))
-    started = await fill(limiter, 128)
+    started = [await limiter.acquire(f"ns-{number}") for number in range(128)]
     await asyncio.sleep(0.1)
-    for moment in started:
+    for number, moment in enumerate(started):
         limiter.throttled(moment, 0)
-        limiter.release()
+        limiter.release(f"ns-{number}")
     assert limiter.window == 64
 
 
@@ -107,3 +107,34 @@ async def test_a_cancelled_wait_gives_its_place_on() -> None:
     first.cancel()
     await second
     assert limiter.active == 1
+
+
+async def test_a_namespace_whose_writes_hang_leaves_places_to_others() -> None:
+    limiter = WriteLimiter(WriteLimits(in_flight=72, first=72))
+    hanging = [asyncio.create_task(limiter.acquire("hostile")) for _ in range(1_000)]
+    await asyncio.sleep(1)
+    assert limiter.active == 64
+    for _ in range(100):
+        async with asyncio.timeout(1):
+            await limiter.acquire("honest")
+        limiter.release("honest")
+    for task in hanging:
+        task.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
+
+
+async def test_namespaces_that_wait_for_a_place_take_turns() -> None:
+    limiter = WriteLimiter(WriteLimits(in_flight=4, first=4))
+    order: list[str] = []
+
+    async def write(bucket: str) -> None:
+        await limiter.acquire(bucket)
+        order.append(bucket)
+        await asyncio.sleep(1)
+        limiter.release(bucket)
+
+    names = [*["hostile"] * 1_000, *["honest"] * 4, ""]
+    await asyncio.gather(*(write(name) for name in names))
+    assert len(order) == len(names)
+    assert sorted(set(order[:16])) == ["", "honest", "hostile"]
+    assert order[:16].count("honest") == 4

@@ -2,6 +2,9 @@
 
 A pass that raises is logged, counted and tried again later, with growing delays; it takes nothing from other
 keys. A pass says itself when it wants to run again (`Wake`); its word replaces what earlier passes said.
+
+`concurrency` is how many keys of one namespace are worked on at a time. There are twice as many workers, so
+that no namespace has them all (see `queue`).
 """
 
 import asyncio
@@ -45,9 +48,15 @@ class Controller(Generic[K]):
         self.name = name
         self.queue: Queue[K] = Queue() if queue is None else queue
         self._reconcile = reconcile
-        self._concurrency = concurrency
+        self._workers = 2 * concurrency
+        self.queue.workers = self._workers
         self._clock = clock
+        self._running: dict[K, float] = {}
+        """When each pass under way began; the first is the oldest."""
+        self._moved = clock.monotonic()
+        """When a pass began or ended last."""
         metrics = metrics or Metrics()
+        metrics.longest_running_seconds.labels(name).set_function(lambda: self.longest_running)
         metrics.queue_depth.labels(name).set_function(lambda: len(self.queue))
         metrics.queue_age_seconds.labels(name).set_function(lambda: self.queue.age)
         self._waited = metrics.queue_seconds.labels(name)
@@ -61,10 +70,22 @@ class Controller(Generic[K]):
         """What the key named is gone: nothing more is kept of it."""
         self.queue.discard(key)
 
+    @property
+    def longest_running(self) -> float:
+        """Seconds that the oldest pass under way has taken so far; 0 if there is none."""
+        began = next(iter(self._running.values()), None)
+        return 0.0 if began is None else self._clock.monotonic() - began
+
+    @property
+    def stalled(self) -> float:
+        """Seconds for which keys have been ready and no pass has begun or ended; 0 if no key is ready."""
+        return min(self.queue.age, self._clock.monotonic() - self._moved)
+
     async def run(self) -> None:
         """Work until cancelled; passes under way are cancelled with it."""
+        self._moved = self._clock.monotonic()
         async with asyncio.TaskGroup() as workers:
-            for _ in range(self._concurrency):
+            for _ in range(self._workers):
                 workers.create_task(self._work())
 
     async def _work(self) -> None:
@@ -76,7 +97,7 @@ class Controller(Generic[K]):
             await asyncio.sleep(0)  # thousands of passes with nothing to wait for must not keep the loop
 
     async def _pass(self, key: K) -> None:
-        began = self._clock.monotonic()
+        began = self._moved = self._running[key] = self._clock.monotonic()
         effort = Effort(self._reconcile(key), self._clock.monotonic)
         try:
             wake = await effort
@@ -88,7 +109,9 @@ class Controller(Generic[K]):
             if wake is not None and wake.after is not None:
                 self.queue.add_after(key, max(wake.after, MOMENT))
         finally:
-            self._seconds.observe(self._clock.monotonic() - began)
+            del self._running[key]
+            self._moved = self._clock.monotonic()
+            self._seconds.observe(self._moved - began)
             self.queue.done(key, effort.seconds)
 
     def _failed(self, key: K, error: Exception) -> None:

@@ -1,5 +1,5 @@
 """Keys that could be worked on now, in two lanes: those that were asked for at once, and those whose time has
-come.
+come; and those of many namespaces, which take turns.
 
 What is asked for at once calls for something to be done: a new object, one whose child was lost. What was put
 off mostly has something to tell. When there is more of both than can be done, doing goes first; but of every
@@ -7,7 +7,8 @@ eight keys at least one is of the others, so that nobody waits for ever. In a la
 served.
 """
 
-from collections.abc import Hashable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -53,3 +54,58 @@ class Lanes(Generic[K]):
     def drop(self, key: K) -> None:
         self._first.pop(key, None)
         self._second.pop(key, None)
+
+
+class FairLanes(Generic[K]):
+    """Lanes for each namespace, which are served in turn."""
+
+    def __init__(self, bucket: Callable[[K], str]) -> None:
+        self._bucket = bucket
+        self._lanes: OrderedDict[str, Lanes[K]] = OrderedDict()
+        """By namespace, the next in turn first. None is empty."""
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, key: K) -> bool:
+        lanes = self._lanes.get(self._bucket(key))
+        return lanes is not None and key in lanes
+
+    @property
+    def oldest(self) -> float | None:
+        """When the key came that has waited longest."""
+        return min((lanes.oldest for lanes in self._lanes.values() if lanes.oldest is not None), default=None)
+
+    def add(self, key: K, now: float, *, first: bool) -> None:
+        bucket = self._bucket(key)
+        lanes = self._lanes.get(bucket)
+        if lanes is None:
+            lanes = self._lanes[bucket] = Lanes()
+        before = len(lanes)
+        lanes.add(key, now, first=first)
+        self._size += len(lanes) - before
+
+    def take(self, may: Callable[[str], bool]) -> tuple[K, float] | None:
+        """The next key of the next namespace that `may` have one worked on, and when it came."""
+        for bucket, lanes in self._lanes.items():
+            if may(bucket):
+                taken = lanes.take()
+                self._size -= 1
+                if lanes:
+                    self._lanes.move_to_end(bucket)
+                else:
+                    del self._lanes[bucket]
+                return taken
+        return None
+
+    def drop(self, key: K) -> None:
+        bucket = self._bucket(key)
+        lanes = self._lanes.get(bucket)
+        if lanes is None:
+            return
+        before = len(lanes)
+        lanes.drop(key)
+        self._size += len(lanes) - before
+        if not lanes:
+            del self._lanes[bucket]

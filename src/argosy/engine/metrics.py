@@ -65,6 +65,11 @@ class Metrics:
         self.queue_seconds = self._histogram(
             "argosy_queue_seconds", "How long keys were ready before a worker took them.", ["controller"]
         )
+        self.longest_running_seconds = self._gauge(
+            "argosy_longest_running_reconcile_seconds",
+            "How long the oldest reconcile under way has taken so far.",
+            ["controller"],
+        )
         self.passes = self._counter(
             "argosy_passes_total", "Reconcile passes by outcome.", ["controller", "outcome"]
         )

@@ -4,17 +4,21 @@ A key that is added while it is being worked on runs again afterwards. A key tha
 each time and with jitter. Every key rests after a pass five times as long as that worked (at most 200 ms),
 so that an object with thousands of children, each of whose events adds it again, leaves the core to others.
 Of the keys that are ready those added at once go before those that were put off (see `lanes`).
+
+Namespaces take turns, and one has no more keys worked on than workers are left idle. So a single namespace
+gets half of the workers, two get a third each, and there is always one for a namespace that has none.
 """
 
 import asyncio
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable
 from itertools import count
 from typing import Generic, TypeVar
 
 from argosy.engine.backoff import Backoff
-from argosy.engine.lanes import Lanes
+from argosy.engine.fairness import namespace_of
+from argosy.engine.lanes import FairLanes
 
 K = TypeVar("K", bound=Hashable)
 
@@ -34,13 +38,17 @@ class Queue(Generic[K]):
     ) -> None:
         self._backoff = backoff
         self._rest_most = rest_most
-        self._ready: Lanes[K] = Lanes()
+        self._ready: FairLanes[K] = FairLanes(namespace_of)
+        self.workers: int | None = None
+        """How many take keys, among whom namespaces share; None: any number."""
         self.waited = 0.0
         """Seconds that the key which was taken last had been ready."""
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._order = count()
         self._active: set[K] = set()
+        self._active_in: Counter[str] = Counter()
+        """How many of them by namespace."""
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
         self._resting: dict[K, float] = {}
@@ -89,7 +97,7 @@ class Queue(Generic[K]):
 
     async def get(self) -> K:
         """The next key. What was due later for it is dropped: the pass that starts now decides anew."""
-        while not self._ready:
+        while (taken := self._ready.take(self._may_start)) is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -98,20 +106,37 @@ class Queue(Generic[K]):
                 if waiter.done() and not waiter.cancelled():
                     self._wake()
                 raise
-        key, since = self._ready.take()
+        key, since = taken
         self.waited = asyncio.get_running_loop().time() - since
         self._due.pop(key, None)
         self._active.add(key)
+        self._active_in[namespace_of(key)] += 1
+        if self._ready:
+            self._wake()  # others may be allowed one as well
         return key
+
+    def _may_start(self, bucket: str) -> bool:
+        return self.workers is None or self._active_in[bucket] < self.workers - len(self._active)
 
     def done(self, key: K, took: float = 0.0) -> None:
         """The pass is over; `took` seconds of work on it decide how long the key rests."""
-        self._active.discard(key)
+        self._inactive(key)
         if took > 0 and self._rest_most > 0:
             self._rest(key, min(took * REST_FACTOR, self._rest_most))
         if key in self._again:
             self._again.discard(key)
             self._add(key, first=False)
+
+    def _inactive(self, key: K) -> None:
+        if key not in self._active:
+            return
+        self._active.discard(key)
+        bucket = namespace_of(key)
+        self._active_in[bucket] -= 1
+        if not self._active_in[bucket]:
+            del self._active_in[bucket]
+        if self._ready:
+            self._wake()
 
     def discard(self, key: K) -> None:
         """What the key named is gone. Being worked on, it runs once more, so that the pass notices."""

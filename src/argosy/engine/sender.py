@@ -14,6 +14,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimiter, WriteLimits
 from argosy.engine.metrics import Metrics, Number
 from argosy.engine.streams import Opener
+from argosy.engine.targets import namespace_in
 from argosy.engine.transport import Request, Transport
 
 Headers = Mapping[str, str]
@@ -84,7 +85,8 @@ class Sender:
         return await self._answered(await self._request(method, target, headers, body, self._timeout))
 
     async def _write(self, method: str, target: str, headers: Headers, body: bytes | None) -> bytes:
-        started = await self._limiter.acquire()
+        bucket = namespace_in(target)
+        started = await self._limiter.acquire(bucket)
         self._metrics.writes_in_flight.inc()
         try:
             request = await self._request(method, target, headers, body, self._timeout)
@@ -99,7 +101,7 @@ class Sender:
             return answer
         finally:
             self._metrics.writes_in_flight.dec()
-            self._limiter.release()
+            self._limiter.release(bucket)
 
     async def _time_to_write(self) -> float:
         if self._deadline is None:

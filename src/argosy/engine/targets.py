@@ -38,6 +38,12 @@ def target_of(path: str, query: Query | str | None) -> str:
     return f"{path}?{query if isinstance(query, str) else urlencode(query)}"
 
 
+def namespace_in(target: str) -> str:
+    """The namespace of what a target names; "" if it is cluster-scoped."""
+    _, _, below = target.partition("/namespaces/")
+    return below.partition("/")[0]
+
+
 def selection(labels: str, fields: str) -> dict[str, str]:
     query = {"labelSelector": labels, "fieldSelector": fields}
     return {name: value for name, value in query.items() if value}
