@@ -1,6 +1,7 @@
 from argosy.engine.client import Client
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.pending import Pending
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta
 from argosy.testing.eventually import eventually
@@ -142,3 +143,44 @@ async def test_no_more_is_remembered_than_was_agreed(client: Client, server: Fak
         await eventually(lambda: len(server.objects("events")) == written)  # noqa: B023 - of this round
     assert {what.uid for what in recorder._written} == set(recorder._of) == {"u2", "u3"}
     await recorder.close()
+
+
+async def test_one_tenant_with_many_events_takes_none_from_another(
+    client: Client, server: FakeServer
+) -> None:
+    """Neither is a note of the other's dropped, nor does it wait until all of the first are written."""
+    recorder = Recorder(client, "test", remember=256)
+    with captured_lines() as lines:
+        for number in range(10_000):
+            hostile = Pod(metadata=ObjectMeta(name="p", namespace="hostile", uid=f"u{number}"))
+            recorder.event(hostile, "Warning", "Failed", "it failed")
+        for number in range(20):
+            honest = Pod(metadata=ObjectMeta(name="q", namespace="honest", uid=f"v{number}"))
+            recorder.event(honest, "Normal", "Started", "it runs")
+        await recorder.close()
+    told = [event["reason"] for event in server.objects("events")]
+    assert told.count("Started") == 20
+    assert told.count("Failed") == 32
+    posts = [seen.path.split("/")[4] for seen in server.requests]
+    assert posts[:50].count("honest") == 20, "they took turns"
+    assert client.metrics.registry.get_sample_value("argosy_events_dropped_total") == 10_000 - 32
+    assert len(lines) == 1, "of thousands that are dropped a line tells once in a while"
+    assert lines[0]["of"] == "hostile"
+
+
+def test_when_all_together_are_too_many_the_namespace_with_the_most_gives_way() -> None:
+    pending: Pending[str] = Pending(total=10, per_namespace=8)
+    assert [pending.add("a", f"a{number}") for number in range(9)] == [0] * 8 + [1]
+    assert [pending.add("b", f"b{number}") for number in range(5)] == [0, 0, 1, 1, 1]
+    assert len(pending) == 10
+    assert [pending.add(f"c{number}", "c") for number in range(7)] == [1] * 7
+    assert len(pending) == 10
+
+
+def test_one_event_of_a_namespace_is_told_at_a_time() -> None:
+    pending: Pending[str] = Pending(total=10, per_namespace=8)
+    for namespace, item in (("a", "1"), ("a", "2"), ("a", "1"), ("b", "3")):
+        pending.add(namespace, item)
+    assert [pending.take() for _ in range(3)] == [("a", "1", 2), ("b", "3", 1), None]
+    pending.done("a")
+    assert pending.take() == ("a", "2", 1)

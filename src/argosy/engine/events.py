@@ -2,8 +2,12 @@
 
 `event` only notes what happened; it never blocks and never raises, because nothing that is worth doing may
 wait for, or fail from, telling about it. The same thing happening again to the same object becomes a higher
-count on the Event that is there. What cannot be written is dropped and counted. What was said about an object
-is remembered until the object is forgotten, or until there is too much to remember.
+count on the Event that is there. What was said about an object is remembered until the object is forgotten,
+or until there is too much to remember.
+
+Namespaces take turns, a few of them at a time and each with one Event at a time, and there is a bound on what
+may wait for each (see `pending`). What cannot be written is dropped and counted, and told in the log once a
+minute.
 """
 
 import asyncio
@@ -19,7 +23,9 @@ from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import ApiError, NotFound, Throttled, Unavailable
 from argosy.engine.lines import Log
+from argosy.engine.metrics import Number
 from argosy.engine.objects import Fetchable
+from argosy.engine.pending import Pending
 from argosy.kinds.kubernetes import Event
 from argosy.kinds.resource import Resource
 
@@ -38,27 +44,32 @@ class Recorder:
         self._component = component
         self._clock = clock
         self._remember = remember
-        self._pending: OrderedDict[_What, int] = OrderedDict()
+        self._pending: Pending[_What] = Pending(remember, max(remember // 8, 1))
+        self._dropped = Dropped(client.metrics.events_dropped, clock)
         self._written: OrderedDict[_What, _Written] = OrderedDict()
         self._of: dict[str, set[_What]] = {}
         """What is remembered of each object that is not forgotten, by uid."""
-        self._writing: asyncio.Task[None] | None = None
+        self._writers: set[asyncio.Task[None]] = set()
 
     def event(self, obj: Fetchable, type: EventType, reason: str, message: str) -> None:
         meta = obj.metadata
         what = _What(obj.resource, meta.namespace, meta.name, meta.uid, type, reason, message[:MESSAGE_LIMIT])
-        if what not in self._pending and len(self._pending) >= self._remember:
-            self._client.metrics.events_dropped.inc()
-            return
-        self._pending[what] = self._pending.get(what, 0) + 1
+        if dropped := self._pending.add(what.home, what):
+            self._dropped.note(what, dropped, "too many wait")
         self._of.setdefault(what.uid, set())
-        if self._writing is None or self._writing.done():
-            try:
-                # It outlives the work that said something first, and speaks for others too.
-                context = contextvars.Context()
-                self._writing = asyncio.get_running_loop().create_task(self._write_all(), context=context)
-            except RuntimeError:
-                log.warning("an event outside of the event loop", reason=reason, message=message)
+        if len(self._writers) < WRITERS:
+            self._start_writer(what)
+
+    def _start_writer(self, what: "_What") -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            log.warning("an event outside of the event loop", reason=what.reason, message=what.message)
+            return
+        # It outlives the work that said something first, and speaks for others too.
+        writer = loop.create_task(self._write_all(), context=contextvars.Context())
+        self._writers.add(writer)
+        writer.add_done_callback(self._writers.discard)
 
     def forget(self, uid: str) -> None:
         """The object is gone. What was noted about it is still written, and not remembered."""
@@ -67,22 +78,23 @@ class Recorder:
 
     async def close(self) -> None:
         """Write what is noted, for a few seconds at most."""
-        if self._writing is not None:
-            await asyncio.wait((self._writing,), timeout=CLOSE_TIMEOUT)
-            self._writing.cancel()
-            await asyncio.gather(self._writing, return_exceptions=True)
+        if self._writers:
+            await asyncio.wait(self._writers, timeout=CLOSE_TIMEOUT)
+        for writer in (left := tuple(self._writers)):
+            writer.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _write_all(self) -> None:
-        while self._pending:
-            what, count = self._pending.popitem(last=False)
+        while (taken := self._pending.take()) is not None:
+            namespace, what, count = taken
             try:
                 await self._write_patiently(what, count)
             except ApiError as error:
-                self._client.metrics.events_dropped.inc(count)
-                log.warning("an event was dropped", reason=what.reason, error=str(error))
-            except Exception:
-                self._client.metrics.events_dropped.inc(count)
-                log.exception("an event was dropped", reason=what.reason)
+                self._dropped.note(what, count, str(error))
+            except Exception as error:
+                self._dropped.note(what, count, repr(error))
+            finally:
+                self._pending.done(namespace)
 
     async def _write_patiently(self, what: "_What", count: int) -> None:
         """The API server may be away for a moment; after a few tries the event is not worth more."""
@@ -152,6 +164,24 @@ class Recorder:
         return self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class Dropped:
+    """Counts events that nobody will see, and tells of them in the log once in a while."""
+
+    def __init__(self, counter: Number, clock: Clock) -> None:
+        self._counter = counter
+        self._clock = clock
+        self._untold = 0
+        self._next_line = float("-inf")
+
+    def note(self, what: "_What", count: int, error: str) -> None:
+        self._counter.inc(count)
+        self._untold += count
+        if (now := self._clock.monotonic()) < self._next_line:
+            return
+        log.warning("events were dropped", count=self._untold, of=what.home, reason=what.reason, error=error)
+        self._untold, self._next_line = 0, now + LINE_EVERY
+
+
 class _What(NamedTuple):
     """What makes two events the same."""
 
@@ -176,4 +206,7 @@ class _Written(Struct):
 MESSAGE_LIMIT = 1024
 NAME_LIMIT = 230
 PAUSES = (0.5, 2.0)
+WRITERS = 4
+"""Namespaces whose events are written at a time."""
+LINE_EVERY = 60.0
 CLOSE_TIMEOUT = 5.0
