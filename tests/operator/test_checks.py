@@ -9,7 +9,15 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
-from argosy.operator.checks import LEASE_SILENCE, OVERSTAYED, STALE, STUCK, live_checks, ready_checks
+from argosy.operator.checks import (
+    LEASE_SILENCE,
+    LONGEST_RECONCILE,
+    OVERSTAYED,
+    STALE,
+    STALLED,
+    live_checks,
+    ready_checks,
+)
 from argosy.operator.health import Finding
 from argosy.operator.serving import Serving
 from argosy.testing.eventually import eventually
@@ -18,8 +26,15 @@ from argosy.testing.lines import captured_lines
 from argosy.testing.manualclock import ManualClock
 
 
-def serving(missing: str = "", age: float = 0.0, queue: float = 0.0) -> Serving:
-    told = SimpleNamespace(not_ready=lambda: missing, stalest=lambda: ("Pod", age), queue_age=queue)
+def serving(
+    missing: str = "", age: float = 0.0, *, stalled: float = 0.0, longest_running: float = 0.0
+) -> Serving:
+    told = SimpleNamespace(
+        not_ready=lambda: missing,
+        stalest=lambda: ("Pod", age),
+        stalled=stalled,
+        longest_running=longest_running,
+    )
     return cast("Serving", told)
 
 
@@ -40,9 +55,13 @@ def test_caches_make_ready(replica: Serving, want: Finding) -> None:
     assert lease.look() == Finding(True, "not used: this replica acts without election")
 
 
-def test_a_queue_that_nobody_takes_from_is_unhealthy() -> None:
-    assert live_checks(serving(queue=STUCK), None)[0].look().well
-    assert not live_checks(serving(queue=STUCK + 1), None)[0].look().well
+def test_workers_are_unhealthy_when_reconciles_do_not_end() -> None:
+    def look(replica: Serving) -> bool:
+        return live_checks(replica, None)[0].look().well
+
+    assert look(serving(stalled=STALLED, longest_running=LONGEST_RECONCILE))
+    assert not look(serving(stalled=STALLED + 1))
+    assert not look(serving(longest_running=LONGEST_RECONCILE + 1))
 
 
 async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() -> None:

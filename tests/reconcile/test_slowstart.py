@@ -15,7 +15,7 @@ from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.memory import Memory
 from argosy.reconcile.perform import Performer
-from argosy.reconcile.slowstart import MAX_PROBE_SECONDS, MAX_WINDOW
+from argosy.reconcile.slowstart import MAX_PROBE_SECONDS, MAX_SECONDS, MAX_WINDOW
 from argosy.testing.builders import role, workload
 from argosy.testing.manualclock import ManualClock
 from argosy.workload.observed import Result
@@ -208,3 +208,19 @@ async def test_a_name_that_is_taken_does_not_hold_up_other_pods() -> None:
     await scene.reconcile(*pods("worker", 20))
     assert len(scene.api.pods) == 19
     assert [one.result for one in scene.memory.outcomes.values()] == [Result.FOREIGN]
+
+
+async def test_a_reconcile_leaves_the_rest_of_its_pods_to_the_next_one_after_a_minute() -> None:
+    scene = Scene(never)
+
+    def slow(_: str) -> Exception | None:
+        scene.clock.advance(1.0)
+        return None
+
+    scene.api.answer = slow
+    tried = await scene.reconcile(*pods("worker", 2_000))
+    assert MAX_SECONDS <= len(tried) < MAX_SECONDS + MAX_WINDOW
+    assert scene.memory.slow_start.unfinished
+    scene.api.answer = never
+    assert len(await scene.reconcile(*pods("worker", 2_000))) == 2_000 - len(tried)
+    assert not scene.memory.slow_start.unfinished

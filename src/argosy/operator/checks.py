@@ -2,7 +2,8 @@
 
 An API server that is away makes a replica unready and not unhealthy: what it knows grows old, and starting it
 anew would lose even that. Unhealthy is what only a new start mends: work that goes on without the lease, and
-workers that take nothing from a queue.
+reconciles that do not end. How long a job waits for a worker is no sign of that: a cluster may simply have
+more to do, and a restart would begin all of it again.
 """
 
 from math import inf
@@ -16,8 +17,11 @@ STALE = 300.0
 LEASE_SILENCE = 30.0
 """Seconds without an answer about the lease, which is asked for every two, after which nobody knows who
 leads."""
-STUCK = 300.0
-"""Seconds that a key may be ready, while this replica leads, before its workers are taken for stuck."""
+STALLED = 300.0
+"""Seconds for which jobs may wait while no reconcile begins or ends, before workers are taken for stuck."""
+LONGEST_RECONCILE = 1800.0
+"""Seconds that a single reconcile may take. Its requests time out after 30 s and it creates pods for a minute
+at a time, but it may have to wait for the deletion of very many."""
 OVERSTAYED = DRAIN_SECONDS + 20.0
 """Seconds that work may go on after the lease was lost; passes under way are given part of them to end."""
 
@@ -32,10 +36,12 @@ def ready_checks(serving: Serving, leader: Leader | None) -> tuple[Check, ...]:
 
 
 def _workers(serving: Serving) -> Finding:
-    age = serving.queue_age
-    if age > STUCK:
-        return Finding(False, f"a job has waited for {age:.0f} s and no worker takes it")
-    return Finding(True, f"the oldest job in the queue has waited for {age:.0f} s")
+    stalled, longest = serving.stalled, serving.longest_running
+    if stalled > STALLED:
+        return Finding(False, f"jobs wait and no reconcile has begun or ended for {stalled:.0f} s")
+    if longest > LONGEST_RECONCILE:
+        return Finding(False, f"a reconcile has been running for {longest:.0f} s")
+    return Finding(True, f"reconciles end; the longest under way has been running for {longest:.0f} s")
 
 
 def _let_go(leader: Leader) -> Finding:

@@ -157,10 +157,20 @@ class Serving:
         return f"not yet seen: {', '.join(waiting)}" if waiting else ""
 
     @property
-    def queue_age(self) -> float:
-        """Seconds that the oldest job has waited for a worker; 0 while this replica does not lead."""
-        controllers = [kind.controller for kind in self._kinds if kind.controller is not None]
-        return max((one.queue.age for one in controllers), default=0.0) if self.gate.is_open else 0.0
+    def stalled(self) -> float:
+        """Seconds for which jobs have waited while no reconcile began or ended; 0 while not leading."""
+        return max((one.stalled for one in self._controllers()), default=0.0)
+
+    @property
+    def longest_running(self) -> float:
+        """Seconds that the oldest reconcile under way has taken so far; 0 while not leading."""
+        return max((one.longest_running for one in self._controllers()), default=0.0)
+
+    def _controllers(self) -> Sequence[Controller[Key]]:
+        """Those at work."""
+        if not self.gate.is_open:
+            return ()
+        return [kind.controller for kind in self._kinds if kind.controller is not None]
 
     def stalest(self) -> tuple[str, float]:
         """The kind of which nothing was heard for longest, and for how many seconds."""

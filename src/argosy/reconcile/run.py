@@ -384,8 +384,9 @@ class Reconciler(Generic[T]):
         times = (memory.flush_at, memory.look_at, memory.next_try())
         delays = [at - monotonic for at in times if at is not None]
         if any(isinstance(action, CreatePod) for action in plan.actions):
-            probe_at = memory.slow_start.probe_at
-            delays.append(CREATED if probe_at is None else probe_at - monotonic)
+            slow_start = memory.slow_start
+            wait = CREATED if slow_start.probe_at is None else slow_start.probe_at - monotonic
+            delays.append(0.0 if slow_start.unfinished else wait)
         elif not settled:
             delays.append(SETTLE)
         if plan.wake_at is not None:

@@ -8,6 +8,9 @@ again from there. So a job that cannot have its pods costs one request now and t
 
 An answer that says nothing about the pod (a timeout, a server error) halves the window instead: on a bad
 connection a job goes on, more carefully, and stops once nothing gets through at all.
+
+A reconcile creates pods for a minute at most and leaves the rest to the next one, so that reconciles of the
+largest jobs end, however slow the API server is, and others have their turn.
 """
 
 import asyncio
@@ -22,6 +25,8 @@ from argosy.workload.plan import CreatePod
 
 MAX_WINDOW = 128
 """Pod creations of one job in flight at most."""
+MAX_SECONDS = 60.0
+"""For how long one reconcile begins new creations."""
 FIRST_PROBE_SECONDS = 0.5
 MAX_PROBE_SECONDS = 30.0
 
@@ -41,6 +46,8 @@ class SlowStart(Struct):
     """When one pod may be tried, on the monotonic clock, after a refusal; None while there was none."""
     refusals: int = 0
     """Refusals in a row, each of which doubles the back-off."""
+    unfinished: bool = False
+    """The last reconcile had no time for all creations."""
     refused_roles: dict[str, int] = field(default_factory=dict)
     """Roles of refused pods, numbered by when that was: the probe is of another role, if there is one."""
 
@@ -93,11 +100,13 @@ class PodCreations:
         self._create = create
         """Returns the answer; None if the pod was not tried, because of an earlier answer about itself."""
         self._waiting: deque[CreatePod] = deque()
+        self._until = clock.monotonic() + MAX_SECONDS
         self._runners = 0
         self._error: Exception | None = None
 
     async def run(self, creations: Sequence[CreatePod]) -> bool:
         """Create what may be created now, in this order; return True if all were tried. An error ends it."""
+        self._slow_start.unfinished = False
         self._waiting.extend(creations)
         if not self._waiting:
             return True
@@ -111,6 +120,7 @@ class PodCreations:
                 raise error
             finally:
                 del error  # it holds this frame: the frame must not hold it
+        self._slow_start.unfinished = bool(self._waiting) and self._clock.monotonic() >= self._until
         return not self._waiting
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
@@ -129,7 +139,8 @@ class PodCreations:
     def _may_go_on(self) -> bool:
         if not self._waiting or self._error is not None or self._runners > self._slow_start.window:
             return False
-        return not self._slow_start.is_held(self._clock.monotonic())
+        now = self._clock.monotonic()
+        return now < self._until and not self._slow_start.is_held(now)
 
     def _open(self, group: asyncio.TaskGroup) -> None:
         """Start as many more runners as the window has room for and the caller leaves work to."""
