@@ -28,9 +28,11 @@ def test_an_origin_is_read_from_its_url(url: str) -> None:
 
 
 PROXIES = {
-    "http://p:3128": Proxy(False, "p", 3128, ""),
-    "https://p": Proxy(True, "p", 443, ""),
-    "http://me:s%3Aecret@p": Proxy(False, "p", 80, "Basic bWU6czplY3JldA=="),
+    "http://p:3128": Proxy("http", "p", 3128),
+    "https://p": Proxy("https", "p", 443),
+    "socks5://p": Proxy("socks5", "p", 1080),
+    "http://me:s%3Aecret@p": Proxy("http", "p", 80, ("me", "s:ecret")),
+    "socks5://me@[::1]:9": Proxy("socks5", "::1", 9, ("me", "")),
 }
 
 
@@ -42,10 +44,15 @@ def test_a_proxy_is_read_from_its_url(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["", "a:80", "ftp://a", "http://", "http://a:port", "http://a:99999"])
 def test_another_url_is_no_origin(url: str) -> None:
-    with pytest.raises(ValueError, match=r"not the URL|[Pp]ort"):
+    with pytest.raises(ValueError, match=r"unsupported scheme|no host|[Pp]ort"):
         Origin.from_url(url)
-    with pytest.raises(ValueError, match=r"not the URL|[Pp]ort"):
-        Origin.from_url("http://a", proxy=url or "socks5://p")
+    with pytest.raises(ValueError, match=r"unsupported scheme|no host|[Pp]ort"):
+        Origin.from_url("http://a", proxy=url or "socks4://p")
+
+
+def test_the_login_of_a_proxy_is_told_in_a_header() -> None:
+    assert Proxy.from_url("http://me:s%3Aecret@p").authorization == "Basic bWU6czplY3JldA=="
+    assert Proxy.from_url("http://p").authorization == ""
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ class AnswerReader:
                 self._parser = None
                 if isinstance(error.__context__, GarbledError):
                     raise error.__context__ from None
-                raise GarbledError(f"the answer is not HTTP: {error}") from error
+                raise GarbledError(f"the answer is not HTTP/1.1: {error}") from error
         if self.done:
             self._parser = None  # it refers back to us: a circle that would wait for the garbage collector
         else:

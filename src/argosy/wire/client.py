@@ -14,7 +14,7 @@ import asyncio
 import os
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -65,15 +65,17 @@ class Streamed:
 class Client:
     """Safe for any number of tasks of one event loop."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """`headers` are sent with every request, WebSockets too; a name may be repeated."""
         self._origin = origin
         self._pool = Pool()
         self._prefix = origin.prefix
-        self._host = f" HTTP/1.1\r\nHost: {origin.name}\r\n"
-        if origin.proxy is not None and not origin.tls:
+        fixed = [("Host", origin.name), *headers]
+        if origin.proxy is not None and origin.is_forwarded:
             self._prefix = f"http://{origin.name}{origin.prefix}"
             if origin.proxy.authorization:
-                self._host += f"Proxy-Authorization: {origin.proxy.authorization}\r\n"
+                fixed.append(("Proxy-Authorization", origin.proxy.authorization))
+        self._fixed = " HTTP/1.1\r\n" + _header_lines(fixed)
 
     async def send(
         self,
@@ -205,16 +207,21 @@ class Client:
 
     def _encode(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         """The whole request. A line end or a blank where none belongs would make it another request."""
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-            raise ValueError("a header has a line end in it")
+        lines = _header_lines(headers.items())
         if " " in target or "\n" in target or "\r" in target:
             raise ValueError(f"{target!r} is not quoted")
-        head = f"{method} {self._prefix}{target}{self._host}{lines}"
+        head = f"{method} {self._prefix}{target}{self._fixed}{lines}"
         if body is not None:
             return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         empty = "Content-Length: 0\r\n" if method in ("POST", "PUT", "PATCH") else ""
         return f"{head}{empty}\r\n".encode()
+
+
+def _header_lines(headers: Collection[tuple[str, str]]) -> str:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise ValueError("a header has a line end in it")
+    return lines
 
 
 def _deadline(timeout: float | None) -> float | None:

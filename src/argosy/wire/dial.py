@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import TypeAlias, cast
 
+from argosy.wire import socks
 from argosy.wire.answer import AnswerReader
 from argosy.wire.connection import Connection
 from argosy.wire.failures import CutOffError
@@ -65,11 +66,15 @@ async def _through_proxy(
 ) -> Connection:
     connection = Connection(context)
     opened = await connect(proxy.host, proxy.port)
+    if proxy.scheme == "socks5":
+        await _through_socks(opened, origin, proxy)
+        await _take(connection, opened, context if origin.tls else None, name)
+        return connection
     if proxy.tls and context is None:
         context = ssl.create_default_context()
     await _take(connection, opened, context if proxy.tls else None, proxy.host if proxy.tls else None)
-    if not origin.tls:
-        return connection  # it is sent the whole URL with each request
+    if origin.is_forwarded:
+        return connection  # the proxy is sent the whole URL with each request
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             await _tunnel(connection, origin, proxy)
@@ -79,6 +84,15 @@ async def _through_proxy(
         connection.abort()
         raise
     return connection
+
+
+async def _through_socks(opened: socket.socket, origin: Origin, proxy: Proxy) -> None:
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            await socks.open_tunnel(opened, origin.host, origin.port, proxy.login)
+    except BaseException:
+        opened.close()
+        raise
 
 
 async def _tunnel(connection: Connection, origin: Origin, proxy: Proxy) -> None:

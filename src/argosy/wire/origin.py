@@ -4,13 +4,38 @@ import base64
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
+SERVER_PORTS = {"http": 80, "https": 443}
+PROXY_PORTS = {**SERVER_PORTS, "socks5": 1080}
+
 
 class Proxy(NamedTuple):
-    tls: bool
+    scheme: str
+    """`http` and `https` tunnel by CONNECT, `socks5` by SOCKS5."""
     host: str
     port: int
-    authorization: str
-    """The value of `Proxy-Authorization`; empty for none."""
+    login: tuple[str, str] | None = None
+    """User name and password."""
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme == "https"
+
+    @property
+    def authorization(self) -> str:
+        """The value of `Proxy-Authorization`; empty for none."""
+        if self.login is None:
+            return ""
+        return "Basic " + base64.b64encode(":".join(self.login).encode()).decode()
+
+    @staticmethod
+    def from_url(url: str) -> "Proxy":
+        """The proxy of a URL; `ValueError` if it cannot be one."""
+        parts = urlsplit(url)
+        host, port = _address(parts, PROXY_PORTS)
+        login = None
+        if parts.username is not None:
+            login = unquote(parts.username), unquote(parts.password or "")
+        return Proxy(parts.scheme, host, port, login)
 
 
 class Origin(NamedTuple):
@@ -27,6 +52,11 @@ class Origin(NamedTuple):
     """What TLS verifies instead of the host's name."""
     proxy: Proxy | None = None
 
+    @property
+    def is_forwarded(self) -> bool:
+        """Return True if requests are sent to the proxy itself, which sends them on, not through a tunnel."""
+        return self.proxy is not None and self.proxy.scheme != "socks5" and not self.tls
+
     @staticmethod
     def from_url(
         url: str,
@@ -35,26 +65,21 @@ class Origin(NamedTuple):
         server_name: str | None = None,
         proxy: str | None = None,
     ) -> "Origin":
+        """The server of a URL; `ValueError` if it cannot be one."""
         parts = urlsplit(url)
-        tls, host, port = _address(parts)
+        host, port = _address(parts, SERVER_PORTS)
         name = f"[{host}]" if ":" in host else host
-        if port != (443 if tls else 80):
+        if port != SERVER_PORTS[parts.scheme]:
             name += f":{port}"
-        way = _proxy(proxy) if proxy and unix_socket is None else None
+        way = Proxy.from_url(proxy) if proxy and unix_socket is None else None
+        tls = parts.scheme == "https"
         return Origin(tls, host, port, name, parts.path.rstrip("/"), unix_socket, server_name, way)
 
 
-def _proxy(url: str) -> Proxy:
-    parts = urlsplit(url)
-    authorization = ""
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
-    return Proxy(*_address(parts), authorization)
-
-
-def _address(parts: SplitResult) -> tuple[bool, str, int]:
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{parts.geturl()}: not the URL of an HTTP server")
-    tls = parts.scheme == "https"
-    return tls, parts.hostname, parts.port or (443 if tls else 80)
+def _address(parts: SplitResult, ports: dict[str, int]) -> tuple[str, int]:
+    if parts.scheme not in ports:
+        allowed = ", ".join(ports)
+        raise ValueError(f"unsupported scheme {parts.scheme!r}; must be one of {allowed}")
+    if not parts.hostname:
+        raise ValueError("no host in the URL")
+    return parts.hostname, parts.port or ports[parts.scheme]

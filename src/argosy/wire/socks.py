@@ -1,0 +1,83 @@
+"""Asks a SOCKS5 proxy for a connection to a host (RFC 1928), with user name and password (RFC 1929) if given.
+
+The proxy resolves the host's name, as it does for Go's clients: a laptop outside a private network may not
+know the names inside it.
+"""
+
+import asyncio
+import socket
+
+from argosy.wire.failures import CutOffError
+
+VERSION, LOGIN_VERSION, CONNECT = 5, 1, 1
+NO_LOGIN, LOGIN, NO_METHOD = 0x00, 0x02, 0xFF
+IPV4, NAME, IPV6 = 1, 3, 4
+
+ERRORS = {
+    1: "general failure",
+    2: "connection not allowed by its rules",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "time to live expired",
+    7: "command not supported",
+    8: "address type not supported",
+}
+
+
+async def open_tunnel(opened: socket.socket, host: str, port: int, login: tuple[str, str] | None) -> None:
+    """Make a connection to the proxy one to `host:port`; `CutOffError` says why the proxy would not."""
+    methods = bytes([NO_LOGIN] if login is None else [NO_LOGIN, LOGIN])
+    await _send(opened, bytes([VERSION, len(methods)]) + methods)
+    version, method = await _receive(opened, 2)
+    if version != VERSION:
+        raise CutOffError("the proxy does not speak SOCKS5")
+    if method == LOGIN and login is not None:
+        await _log_in(opened, *login)
+    elif method != NO_LOGIN:
+        raise CutOffError("the proxy wants a login that the proxy's URL does not give")
+    await _send(opened, bytes([VERSION, CONNECT, 0]) + _address(host) + port.to_bytes(2, "big"))
+    _, code, _, kind = await _receive(opened, 4)
+    if code:
+        raise CutOffError(f"the proxy cannot reach {host}:{port}: {ERRORS.get(code, f'error {code}')}")
+    # The address that the proxy connected from, which nobody needs.
+    length = (await _receive(opened, 1))[0] if kind == NAME else {IPV4: 4, IPV6: 16}.get(kind, 0)
+    await _receive(opened, length + 2)
+
+
+async def _log_in(opened: socket.socket, username: str, password: str) -> None:
+    await _send(opened, bytes([LOGIN_VERSION]) + _counted(username) + _counted(password))
+    _, status = await _receive(opened, 2)
+    if status:
+        raise CutOffError("the proxy refused the user name or password")
+
+
+def _address(host: str) -> bytes:
+    for kind, family in ((IPV4, socket.AF_INET), (IPV6, socket.AF_INET6)):
+        try:
+            return bytes([kind]) + socket.inet_pton(family, host)
+        except (OSError, UnicodeError):
+            continue
+    return bytes([NAME]) + _counted(host)
+
+
+def _counted(text: str) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > 255:
+        raise CutOffError("SOCKS5 takes host names, user names and passwords of at most 255 bytes")
+    return bytes([len(encoded)]) + encoded
+
+
+async def _send(opened: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(opened, data)
+
+
+async def _receive(opened: socket.socket, size: int) -> bytes:
+    """Exactly `size` bytes, so that nothing of what follows is taken from the connection."""
+    data = b""
+    while len(data) < size:
+        piece = await asyncio.get_running_loop().sock_recv(opened, size - len(data))
+        if not piece:
+            raise CutOffError("the proxy closed the connection")
+        data += piece
+    return data
