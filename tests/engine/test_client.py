@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from argosy.engine.client import Client, PatchType
-from argosy.engine.credentials import TokenFile
+from argosy.engine.credentials import FileCredentials
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import (
     AlreadyExists,
@@ -215,7 +215,7 @@ async def test_an_expired_token_is_read_again_and_the_request_repeated(tmp_path:
     path.write_text("old")
     async with (
         FakeServer(tokens={"old"}) as server,
-        Client(server.connection(TokenFile(path))) as client,
+        Client(server.connection(FileCredentials(token=path))) as client,
     ):
         await client.list(ConfigMap)
         server.tokens = {"new"}
@@ -230,7 +230,7 @@ async def test_an_expired_token_is_read_again_for_a_watch_too(tmp_path: Path) ->
     path = tmp_path / "token"
     path.write_text("new")
     async with FakeServer(tokens={"new"}) as server:
-        credentials = TokenFile(path)
+        credentials = FileCredentials(token=path)
         await credentials.current()
         server.tokens = {"newer"}
         path.write_text("newer")

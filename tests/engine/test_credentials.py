@@ -1,18 +1,18 @@
-from datetime import timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from argosy.engine.credentials import ExecPlugin, TokenFile
+from argosy.engine.certificates import Certificate
+from argosy.engine.credentials import FileCredentials, Identity
 from argosy.engine.errors import Unauthorized
 from argosy.testing.manualclock import ManualClock
+from tests.support.certificates import Authority
 
 
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", ManualClock()
     path.write_text("one\n")
-    credentials = TokenFile(path, clock=clock)
+    credentials = FileCredentials(token=path, clock=clock)
     assert (await credentials.current()).token == "one"
     path.write_text("two")
     clock.advance(30)
@@ -24,17 +24,18 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
 async def test_a_token_file_is_read_again_at_once_when_the_token_was_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one")
-    credentials = TokenFile(path, clock=ManualClock())
-    await credentials.current()
+    credentials = FileCredentials(token=path, clock=ManualClock())
+    refused = await credentials.current()
+    assert not credentials.refresh(refused)
     path.write_text("two")
-    assert credentials.refresh()
+    assert credentials.refresh(refused)
     assert (await credentials.current()).token == "two"
 
 
 async def test_a_token_file_that_vanishes_for_a_moment_keeps_its_last_token(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", ManualClock()
     path.write_text("one")
-    credentials = TokenFile(path, clock=clock)
+    credentials = FileCredentials(token=path, clock=clock)
     await credentials.current()
     path.unlink()
     clock.advance(100)
@@ -43,71 +44,79 @@ async def test_a_token_file_that_vanishes_for_a_moment_keeps_its_last_token(tmp_
 
 async def test_a_token_file_that_never_was_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Unauthorized, match="cannot read token file"):
-        await TokenFile(tmp_path / "none").current()
+        await FileCredentials(token=tmp_path / "none").current()
 
 
-def plugin(folder: Path, clock: ManualClock, status: dict[str, object]) -> ExecPlugin:
-    """A plugin that gives this status and counts its runs in a file."""
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-    (folder / "answer").write_bytes(msgspec.json.encode(answer))
-    script = folder / "plugin"
-    script.write_text(f"#!/bin/sh\necho $KUBERNETES_EXEC_INFO >> {folder}/runs\ncat {folder}/answer\n")
-    script.chmod(0o755)
-    return ExecPlugin(str(script), cluster={"server": "https://h"}, clock=clock)
+async def test_a_token_file_takes_precedence_over_a_token_that_is_used_until_it_can_be_read(
+    tmp_path: Path,
+) -> None:
+    path, clock = tmp_path / "token", ManualClock()
+    credentials = FileCredentials(token=path, otherwise=Identity(token="written"), clock=clock)
+    assert (await credentials.current()).token == "written"
+    path.write_text("read")
+    clock.advance(100)
+    assert (await credentials.current()).token == "read"
 
 
-def runs(folder: Path) -> list[str]:
-    return (folder / "runs").read_text().splitlines()
+async def test_a_late_refusal_of_an_old_token_keeps_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    credentials = FileCredentials(token=path, clock=ManualClock())
+    old = await credentials.current()
+    path.write_text("two")
+    assert credentials.refresh(old)
+    assert credentials.refresh(old)
+    assert not credentials.refresh(await credentials.current())
 
 
-async def test_an_exec_plugin_runs_again_when_what_it_gave_is_about_to_expire(tmp_path: Path) -> None:
-    clock = ManualClock()
-    expires = (clock.now() + timedelta(minutes=5)).isoformat()
-    credentials = plugin(tmp_path, clock, {"token": "t", "expirationTimestamp": expires})
-    for _ in range(3):
-        assert (await credentials.current()).token == "t"
-    assert len(runs(tmp_path)) == 1
-    clock.advance(295)
+class Files:
+    """The files of a client certificate and its key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = folder / "client.crt", folder / "client.key"
+
+    def write(self, given: Certificate) -> None:
+        self.paths[0].write_bytes(given.certificate)
+        self.paths[1].write_bytes(given.key)
+
+
+async def test_a_certificate_that_is_replaced_is_read_again_after_a_minute(tmp_path: Path) -> None:
+    authority, clock, files = Authority(), ManualClock(), Files(tmp_path)
+    first, second = authority.issue("one"), authority.issue("two")
+    files.write(first)
+    credentials = FileCredentials(certificate=files.paths, clock=clock)
+    assert (await credentials.current()).certificate == first
+    files.write(second)
+    clock.advance(61)
+    assert (await credentials.current()).certificate == second
+
+
+async def test_a_certificate_that_is_replaced_is_read_again_at_once_when_it_was_refused(
+    tmp_path: Path,
+) -> None:
+    authority, files = Authority(), Files(tmp_path)
+    files.write(authority.issue("one"))
+    credentials = FileCredentials(certificate=files.paths, clock=ManualClock())
+    refused = await credentials.current()
+    files.write(second := authority.issue("two"))
+    assert credentials.refresh(refused)
+    assert (await credentials.current()).certificate == second
+
+
+async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there_too(tmp_path: Path) -> None:
+    authority, clock, files = Authority(), ManualClock(), Files(tmp_path)
+    first, second = authority.issue("one"), authority.issue("two")
+    files.write(first)
+    credentials = FileCredentials(certificate=files.paths, clock=clock)
     await credentials.current()
-    assert len(runs(tmp_path)) == 2
+    files.paths[0].write_bytes(second.certificate)
+    clock.advance(61)
+    assert (await credentials.current()).certificate == first
+    files.paths[1].write_bytes(second.key)
+    clock.advance(61)
+    assert (await credentials.current()).certificate == second
 
 
-async def test_an_exec_plugin_is_told_which_cluster_it_is_for(tmp_path: Path) -> None:
-    await plugin(tmp_path, ManualClock(), {"token": "t"}).current()
-    info = msgspec.json.decode(runs(tmp_path)[0])
-    assert info["kind"] == "ExecCredential"
-    assert info["spec"] == {"interactive": False, "cluster": {"server": "https://h"}}
-
-
-async def test_an_exec_plugin_may_give_a_certificate(tmp_path: Path) -> None:
-    status: dict[str, object] = {"clientCertificateData": "c", "clientKeyData": "k"}
-    identity = await plugin(tmp_path, ManualClock(), status).current()
-    assert identity.certificate is not None
-    assert identity.certificate.certificate == b"c"
-
-
-async def test_a_token_that_was_refused_makes_the_plugin_run_again(tmp_path: Path) -> None:
-    credentials = plugin(tmp_path, ManualClock(), {"token": "t"})
-    await credentials.current()
-    assert credentials.refresh()
-    await credentials.current()
-    assert len(runs(tmp_path)) == 2
-
-
-BROKEN = {
-    "it fails": ("exit 3", "exit code 3"),
-    "it prints nonsense": ("echo hello", "not an ExecCredential"),
-    "it gives nothing": ("echo '{}'", "neither token nor certificate"),
-    "it speaks another version": ('echo \'{"apiVersion": "x/v9"}\'', "speaks x/v9"),
-    "it hangs": ("exec sleep 60", "no answer in 0.2 s"),
-}
-
-
-@pytest.mark.parametrize("sentence", BROKEN)
-async def test_a_broken_plugin_is_named_with_what_it_did(sentence: str, tmp_path: Path) -> None:
-    body, want = BROKEN[sentence]
-    script = tmp_path / "plugin"
-    script.write_text(f"#!/bin/sh\n{body}\n")
-    script.chmod(0o755)
-    with pytest.raises(Unauthorized, match=want):
-        await ExecPlugin(str(script), timeout=0.2 if "hangs" in sentence else 30).current()
+async def test_a_certificate_that_never_was_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(Unauthorized, match="cannot use"):
+        await FileCredentials(certificate=Files(tmp_path).paths).current()

@@ -1,8 +1,6 @@
 """TLS for real: authorities, names, client certificates, Unix sockets, proxies, and another event loop."""
 
 import asyncio
-import datetime
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -11,56 +9,16 @@ from typing import Literal
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from argosy.engine.client import Client
-from argosy.engine.credentials import Certificate, FixedCredentials, Identity
+from argosy.engine.credentials import FixedCredentials, Identity
+from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import Unavailable
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.loop import loop_factory
 from argosy.kinds.kubernetes import ConfigMap
 from argosy.testing.eventually import eventually
-
-Key = ec.EllipticCurvePrivateKey
-
-
-class Authority:
-    """A throw-away certificate authority."""
-
-    def __init__(self) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-        self.certificate = self._sign(self.name, self.key, None)
-
-    def issue(self, common_name: str, *names: x509.GeneralName) -> Certificate:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        signed = self._sign(name, key, names)
-        plain = serialization.NoEncryption()
-        pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-        return Certificate(signed, pem)
-
-    def _sign(self, name: x509.Name, key: Key, names: tuple[x509.GeneralName, ...] | None) -> bytes:
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self.name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=names is None, path_length=None), critical=True)
-        )
-        if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        signed = builder.sign(self.key, hashes.SHA256())
-        return signed.public_bytes(serialization.Encoding.PEM)
-
-
-LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+from tests.support.certificates import LOOPBACK, Authority
 
 
 class TlsServer:
@@ -159,7 +117,7 @@ class Rotating:
     async def current(self) -> Identity:
         return self.identities.pop(0)
 
-    def refresh(self) -> bool:
+    def refresh(self, refused: Identity) -> bool:
         return True
 
 
@@ -172,6 +130,20 @@ async def test_a_certificate_that_changed_is_used_from_then_on(
     async with Client(connection) as client:
         names = [(await client.get(ConfigMap, "x", "default")).metadata.name for _ in range(2)]
     assert names == ["one", "two"]
+
+
+async def test_an_authority_that_was_replaced_is_trusted_once_the_old_one_has_failed(
+    server: TlsServer, authority: Authority, tmp_path: Path
+) -> None:
+    connection = Connection(
+        f"https://127.0.0.1:{server.port}",
+        certificate_authority=Authority().certificate,
+        authority_file=tmp_path / "ca.pem",
+    )
+    async with Client(connection) as client:
+        with pytest.raises(Unavailable, match="certificate"):
+            await client.get(ConfigMap, "x", "default")
+        assert (await client.get(ConfigMap, "x", "default")).metadata.name == "nobody"
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -308,14 +280,33 @@ async def test_a_server_behind_a_proxy_is_unavailable(sentence: str) -> None:
 
 UNUSABLE = {
     "a URL without scheme": Connection("127.0.0.1:6443"),
-    "a proxy of another kind": Connection("https://a", proxy="socks5://p:1080"),
+    "a proxy of an unknown kind": Connection("https://a", proxy="ftp://p:21"),
 }
 
 
 @pytest.mark.parametrize("sentence", UNUSABLE)
-async def test_what_cannot_be_dialled_is_unavailable_and_said(sentence: str) -> None:
-    with pytest.raises(Unavailable, match="not the URL of an HTTP server"):
+async def test_what_cannot_be_dialled_is_refused_not_tried_again(sentence: str) -> None:
+    with pytest.raises(KubeconfigError, match="unsupported scheme"):
         await who(UNUSABLE[sentence])
+
+
+async def test_a_server_that_speaks_http_2_only_is_named_as_such() -> None:
+    """Such a server ends the handshake with the alert no_application_protocol."""
+    offered: list[bytes] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        kind, _, _, high, low = await reader.readexactly(5)
+        assert kind == 0x16
+        offered.append(await reader.readexactly(high * 256 + low))
+        writer.write(bytes([0x15, 3, 3, 0, 2, 2, 120]))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(Unavailable, match=r"does not speak HTTP/1\.1"):
+            await who(Connection(f"https://127.0.0.1:{port}"))
+    assert b"\x08http/1.1" in offered[0]
 
 
 async def converse(

@@ -142,7 +142,8 @@ class _Installing:
 
     def __init__(self, kubeconfig: str | None, context: str | None, namespace: str) -> None:
         from argosy.engine.client import Client
-        from argosy.engine.kubeconfig import Connection, KubeconfigError
+        from argosy.engine.entries import KubeconfigError
+        from argosy.engine.kubeconfig import Connection
 
         try:
             connection = Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)

@@ -35,7 +35,8 @@ async def rotate_keys(
     """
     from argosy.engine.client import Client
     from argosy.engine.clock import SystemClock
-    from argosy.engine.kubeconfig import Connection, KubeconfigError
+    from argosy.engine.entries import KubeconfigError
+    from argosy.engine.kubeconfig import Connection
     from argosy.operator.credentials import RotationError, Store, rotate
     from argosy.operator.settings import NAME, Settings
     from argosy.operator.trust import TOKEN_KEY_DELAY

@@ -113,7 +113,7 @@ def configured_by(file: Path | None, settings: "Settings") -> "Settings":
 
 
 def run_operator(settings: "Settings") -> None:
-    from argosy.engine.kubeconfig import KubeconfigError
+    from argosy.engine.entries import KubeconfigError
     from argosy.engine.loop import run as run_loop
     from argosy.engine.loop import take_turns
     from argosy.operator.main import run

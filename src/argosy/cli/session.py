@@ -13,8 +13,9 @@ from typing import ParamSpec, TypeVar
 import click
 
 from argosy.engine.client import Client
+from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import ApiError, NotFound, Unavailable
-from argosy.engine.kubeconfig import Connection, KubeconfigError
+from argosy.engine.kubeconfig import Connection
 from argosy.local.processes import read_run
 from argosy.local.state import State
 

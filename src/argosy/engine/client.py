@@ -64,7 +64,7 @@ class Client:
     ) -> None:
         self.connection = connection
         self.metrics = metrics or Metrics()
-        self._transport = transport or HttpTransport(connection)
+        self._transport = transport or HttpTransport(connection, clock)
         self._sender = Sender(
             connection,
             self._transport,
@@ -345,8 +345,8 @@ class Client:
         query = streams.exec_query(command, container, stdin=stdin is not None, tty=tty)
         target = streams.pod_path(pod, namespace, "exec") + "?" + urlencode(query)
         # What comes is no object: asked for JSON, kube-apiserver refuses.
-        request = await self._sender.upgrade(target, {**self._headers, "Accept": "*/*"})
-        async with self._transport.websocket(request, streams.EXEC_PROTOCOLS) as socket:
+        headers = {**self._headers, "Accept": "*/*"}
+        async with self._sender.websocket(target, headers, streams.EXEC_PROTOCOLS) as socket:
             return await streams.converse(socket, stdin, on_stdout, on_stderr)
 
     async def request(

@@ -1,36 +1,33 @@
 """Where the API server is and who we are, from a kubeconfig or from inside a pod.
 
 Reads what kubectl reads: several files in `$KUBECONFIG` (the first that names a thing wins), inline data or
-file names relative to the kubeconfig, tokens, token files, passwords, certificates and exec plugins. One
+file names relative to the kubeconfig, every way for a user to prove who they are but `auth-provider`,
+impersonation, and proxies from the kubeconfig or the environment. Files are read again when they change. One
 extension is ours: a cluster may name a Unix socket to dial instead of its address; TLS and the name that is
 verified stay those of the URL.
 """
 
-import base64
-import binascii
 import contextlib
 import os
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
 
-from argosy.engine.credentials import (
-    Certificate,
-    Credentials,
-    ExecPlugin,
-    FixedCredentials,
-    Identity,
-    TokenFile,
-)
+from argosy.engine.certificates import check_authority
+from argosy.engine.clock import Clock, SystemClock
+from argosy.engine.credentials import Credentials, FileCredentials, FixedCredentials
+from argosy.engine.entries import Entry, KubeconfigError
+from argosy.engine.impersonation import Headers, impersonation_headers
+from argosy.engine.proxies import environment_proxy
+from argosy.engine.users import credentials_of
+from argosy.wire.origin import Origin, Proxy
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 UNIX_SOCKET_EXTENSION = "argosy.dev/unix-socket"
-
-
-class KubeconfigError(Exception):
-    """No usable connection settings: which file, which entry, what is wrong."""
 
 
 class Connection(Struct, frozen=True):
@@ -40,58 +37,74 @@ class Connection(Struct, frozen=True):
     credentials: Credentials = field(default_factory=FixedCredentials)
     certificate_authority: bytes | None = None
     """PEM; absent means the system's authorities."""
+    authority_file: Path | None = None
+    """Where that was read from, to be read again when it changes."""
     verify: bool = True
     server_name: str | None = None
     unix_socket: str | None = None
     proxy: str | None = None
+    impersonation: Headers = ()
+    """Headers of every request that say whom to act as."""
     namespace: str = "default"
 
     @staticmethod
-    def from_kubeconfig(path: str | Path | None = None, context: str | None = None) -> "Connection":
+    def from_kubeconfig(
+        path: str | Path | None = None,
+        context: str | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        clock: Clock = SystemClock(),
+    ) -> "Connection":
         """The connection of a context (the current one by default) of a kubeconfig."""
-        return _connect(_load(path), context)
+        environment = os.environ if environment is None else environment
+        return _connect(_load(path, environment), context, environment, clock)
 
     @staticmethod
     def in_cluster(
-        folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | None = None
+        folder: Path = SERVICE_ACCOUNT,
+        environment: Mapping[str, str] | None = None,
+        clock: Clock = SystemClock(),
     ) -> "Connection":
         """The connection every pod with a service account has."""
         environment = os.environ if environment is None else environment
-        host = environment.get("KUBERNETES_SERVICE_HOST", "")
-        port = environment.get("KUBERNETES_SERVICE_PORT", "443")
-        if not host or not (folder / "token").exists():
+        if not _is_in_cluster(folder, environment):
             raise KubeconfigError(f"not in a cluster: KUBERNETES_SERVICE_HOST or {folder}/token is missing")
+        host = environment["KUBERNETES_SERVICE_HOST"]
         host = f"[{host}]" if ":" in host else host
-        namespace = folder / "namespace"
+        server = f"https://{host}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}"
+        authority, namespace = folder / "ca.crt", folder / "namespace"
+        try:
+            found = authority.read_bytes()
+            check_authority(found)
+        except OSError as error:
+            raise KubeconfigError(f"{authority}: {error}") from error
         return Connection(
-            server=f"https://{host}:{port}",
-            credentials=TokenFile(folder / "token"),
-            certificate_authority=(folder / "ca.crt").read_bytes(),
+            server=server,
+            credentials=FileCredentials(token=folder / "token", clock=clock),
+            certificate_authority=found,
+            authority_file=authority,
+            proxy=environment_proxy(server, environment),
             namespace=namespace.read_text().strip() if namespace.exists() else "default",
         )
 
     @staticmethod
     def discover() -> "Connection":
         """In a pod its service account, elsewhere the kubeconfig."""
-        try:
+        if _is_in_cluster(SERVICE_ACCOUNT, os.environ):
             return Connection.in_cluster()
-        except KubeconfigError:
-            return Connection.from_kubeconfig()
+        return Connection.from_kubeconfig()
 
 
-class _Entry(Struct):
-    """A named value of a kubeconfig, with the folder that its relative file names start from."""
-
-    value: dict[str, object]
-    folder: Path
+def _is_in_cluster(folder: Path, environment: Mapping[str, str]) -> bool:
+    return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (folder / "token").exists()
 
 
 class _Config(Struct):
     origin: str
     current: str
-    clusters: dict[str, _Entry]
-    users: dict[str, _Entry]
-    contexts: dict[str, _Entry]
+    clusters: dict[str, Entry]
+    users: dict[str, Entry]
+    contexts: dict[str, Entry]
 
 
 class _Named(Struct):
@@ -108,24 +121,24 @@ class _File(Struct, rename="kebab"):
     contexts: list[_Named] | None = None
 
 
-def _load(path: str | Path | None) -> _Config:
-    paths = _paths(path)
+def _load(path: str | Path | None, environment: Mapping[str, str]) -> _Config:
+    paths = _paths(path, environment)
     config = _Config(", ".join(map(str, paths)), "", {}, {}, {})
     found = False
     for each in paths:
         if not each.exists():
             continue
         found = True
-        _merge(config, _parse(each), each.absolute().parent)
+        _merge(config, _parse(each), each)
     if not found:
         raise KubeconfigError(f"no kubeconfig: {config.origin} does not exist")
     return config
 
 
-def _paths(path: str | Path | None) -> list[Path]:
+def _paths(path: str | Path | None, environment: Mapping[str, str]) -> list[Path]:
     if path is not None:
         return [Path(path).expanduser()]
-    listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    listed = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
     return listed or [Path("~/.kube/config").expanduser()]
 
 
@@ -149,120 +162,93 @@ def _parsed(content: bytes) -> object:
         raise ValueError(str(error)) from error
 
 
-def _merge(config: _Config, file: _File, folder: Path) -> None:
+def _merge(config: _Config, file: _File, path: Path) -> None:
     config.current = config.current or file.current_context or ""
+    folder = path.absolute().parent
     for cluster in file.clusters or ():
-        config.clusters.setdefault(cluster.name, _Entry(cluster.cluster or {}, folder))
+        entry = Entry(cluster.cluster or {}, folder, f"{path}: clusters[{cluster.name}]")
+        config.clusters.setdefault(cluster.name, entry)
     for user in file.users or ():
-        config.users.setdefault(user.name, _Entry(user.user or {}, folder))
+        entry = Entry(user.user or {}, folder, f"{path}: users[{user.name}]")
+        config.users.setdefault(user.name, entry)
     for context in file.contexts or ():
-        config.contexts.setdefault(context.name, _Entry(context.context or {}, folder))
+        entry = Entry(context.context or {}, folder, f"{path}: contexts[{context.name}]")
+        config.contexts.setdefault(context.name, entry)
 
 
-def _connect(config: _Config, context: str | None) -> Connection:
+def _connect(
+    config: _Config, context: str | None, environment: Mapping[str, str], clock: Clock
+) -> Connection:
     name = context or config.current
     if not name:
         raise KubeconfigError(f"{config.origin}: no current-context; choose one of {sorted(config.contexts)}")
-    chosen = _entry(config, config.contexts, "context", name).value
-    cluster = _entry(config, config.clusters, "cluster", str(chosen.get("cluster", "")))
-    user_name = str(chosen.get("user", ""))
-    user = _entry(config, config.users, "user", user_name) if user_name else _Entry({}, Path())
-    server = _text(cluster, "server")
-    if not server:
-        raise KubeconfigError(f"{config.origin}: cluster {chosen.get('cluster')!r} has no server")
+    chosen = _entry(config, config.contexts, "context", name)
+    cluster = _entry(config, config.clusters, "cluster", chosen.text("cluster"))
+    user_name = chosen.text("user")
+    user = _entry(config, config.users, "user", user_name) if user_name else Entry({})
+    server, unix_socket = _server(cluster, user), _unix_socket(cluster)
     return Connection(
-        server=server.rstrip("/"),
-        credentials=_credentials(user, cluster),
-        certificate_authority=_data(cluster, "certificate-authority"),
-        verify=not cluster.value.get("insecure-skip-tls-verify", False),
-        server_name=_text(cluster, "tls-server-name") or None,
-        unix_socket=_unix_socket(cluster),
-        proxy=_text(cluster, "proxy-url") or None,
-        namespace=str(chosen.get("namespace") or "default"),
+        server=server,
+        credentials=credentials_of(user, cluster, clock),
+        certificate_authority=_authority(cluster),
+        authority_file=None if cluster.text(f"{AUTHORITY}-data") else cluster.file(AUTHORITY),
+        verify=not cluster.typed("insecure-skip-tls-verify", bool, False),
+        server_name=cluster.text("tls-server-name") or None,
+        unix_socket=unix_socket,
+        proxy=None if unix_socket else _proxy(cluster, server, environment),
+        impersonation=impersonation_headers(user),
+        namespace=chosen.text("namespace") or "default",
     )
 
 
-def _entry(config: _Config, entries: dict[str, _Entry], what: str, name: str) -> _Entry:
+AUTHORITY = "certificate-authority"
+
+
+def _entry(config: _Config, entries: dict[str, Entry], what: str, name: str) -> Entry:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise KubeconfigError(f"{config.origin}: no {what} named {name!r} (there is: {known})")
     return entries[name]
 
 
-def _credentials(user: _Entry, cluster: _Entry) -> Credentials:
-    certificate = _certificate(user)
-    if "exec" in user.value:
-        return _exec_plugin(user, cluster)
-    if token_file := _text(user, "tokenFile"):
-        return TokenFile(user.folder / token_file, certificate)
-    username = _text(user, "username")
-    basic = (username, _text(user, "password")) if username else None
-    return FixedCredentials(Identity(token=_text(user, "token"), basic=basic, certificate=certificate))
-
-
-def _certificate(user: _Entry) -> Certificate | None:
-    certificate, key = _data(user, "client-certificate"), _data(user, "client-key")
-    if certificate is None or key is None:
-        return None
-    return Certificate(certificate, key)
-
-
-class _EnvironmentVariable(Struct):
-    name: str
-    value: str = ""
-
-
-class _Exec(Struct, rename="camel"):
-    command: str
-    api_version: str = "client.authentication.k8s.io/v1"
-    args: list[str] | None = None
-    env: list[_EnvironmentVariable] | None = None
-    install_hint: str = ""
-    provide_cluster_info: bool = False
-
-
-def _exec_plugin(user: _Entry, cluster: _Entry) -> ExecPlugin:
+def _server(cluster: Entry, user: Entry) -> str:
+    """The server's URL; one without a scheme has TLS if anything about TLS is given, as in kubectl."""
+    server = cluster.text("server").rstrip("/")
+    if not server:
+        cluster.refuse("server", "must be given")
+    if not urlsplit(server).netloc:
+        secured = (cluster, AUTHORITY), (cluster, "insecure-skip-tls-verify"), (user, "client-certificate")
+        tls = any(entry.value.get(name) or entry.value.get(f"{name}-data") for entry, name in secured)
+        server = f"{'https' if tls else 'http'}://{server}"
     try:
-        settings = msgspec.convert(user.value["exec"], _Exec)
-    except msgspec.ValidationError as error:
-        raise KubeconfigError(f"exec plugin of a user in {user.folder}: {error}") from error
-    command = settings.command
-    if os.sep in command:
-        command = str(user.folder / command)
-    authority = _data(cluster, "certificate-authority")
-    info: dict[str, object] = {"server": _text(cluster, "server")}
+        Origin.from_url(server)
+    except ValueError as error:
+        cluster.refuse("server", f"invalid value {server!r}: {error}")
+    return server
+
+
+def _authority(cluster: Entry) -> bytes | None:
+    authority = cluster.data(AUTHORITY)
     if authority is not None:
-        info["certificate-authority-data"] = base64.b64encode(authority).decode()
-    return ExecPlugin(
-        command,
-        settings.args or (),
-        environment={variable.name: variable.value for variable in settings.env or ()},
-        api_version=settings.api_version,
-        cluster=info if settings.provide_cluster_info else None,
-        install_hint=settings.install_hint,
-    )
+        try:
+            check_authority(authority)
+        except ssl.SSLError as error:
+            cluster.refuse(AUTHORITY, str(error))
+    return authority
 
 
-def _data(entry: _Entry, name: str) -> bytes | None:
-    """PEM given inline as `<name>-data` or in a file as `<name>`; inline wins, as in kubectl."""
-    inline, file = _text(entry, f"{name}-data"), _text(entry, name)
+def _proxy(cluster: Entry, server: str, environment: Mapping[str, str]) -> str | None:
+    """The cluster's own proxy, which loopback addresses are reached through too, or the environment's."""
+    url = cluster.text("proxy-url")
+    if not url:
+        return environment_proxy(server, environment)
     try:
-        if inline:
-            return base64.b64decode(inline, validate=True)
-        return (entry.folder / file).read_bytes() if file else None
-    except (OSError, binascii.Error) as error:
-        raise KubeconfigError(f"{name} of the kubeconfig in {entry.folder}: {error}") from error
+        Proxy.from_url(url)
+    except ValueError as error:
+        cluster.refuse("proxy-url", str(error))
+    return url
 
 
-def _text(entry: _Entry, name: str) -> str:
-    value = entry.value.get(name)
-    return "" if value is None else str(value)
-
-
-def _unix_socket(cluster: _Entry) -> str | None:
-    extensions = cluster.value.get("extensions")
-    for extension in extensions if isinstance(extensions, list) else ():
-        if isinstance(extension, dict) and extension.get("name") == UNIX_SOCKET_EXTENSION:
-            path = (extension.get("extension") or {}).get("path")
-            return str(cluster.folder / path) if path else None
-    return None
+def _unix_socket(cluster: Entry) -> str | None:
+    path = (cluster.extension(UNIX_SOCKET_EXTENSION) or {}).get("path")
+    return str(cluster.folder / str(path)) if path else None

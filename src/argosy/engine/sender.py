@@ -6,16 +6,17 @@ certainly was not done is tried again here: 429, after the time the server asked
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, LeaseExpired, Throttled, Unauthorized, error_from_answer
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimiter, WriteLimits
 from argosy.engine.metrics import Metrics, Number
-from argosy.engine.streams import Opener
+from argosy.engine.streams import Opener, Refused
 from argosy.engine.targets import namespace_in
-from argosy.engine.transport import Request, Transport
+from argosy.engine.transport import Request, Socket, Transport
 
 Headers = Mapping[str, str]
 
@@ -62,9 +63,9 @@ class Sender:
                 tries += 1
                 if once == self._read:
                     await asyncio.sleep(error.retry_after)
-            except Unauthorized:
-                if refreshed or not self._credentials.refresh():
-                    raise
+            except Refused as refused:
+                if refreshed or not self._credentials.refresh(refused.identity):
+                    raise refused.error from None
                 refreshed = True
 
     def stream(self, target: str, headers: Headers) -> Opener:
@@ -75,8 +76,23 @@ class Sender:
 
         return Opener(self._transport, request, self._credentials.refresh, self._opened)
 
-    async def upgrade(self, target: str, headers: Headers) -> Request:
-        """A request to open a WebSocket with; it counts as a write."""
+    @asynccontextmanager
+    async def websocket(
+        self, target: str, headers: Headers, protocols: Sequence[str]
+    ) -> AsyncIterator[Socket]:
+        """A WebSocket; opening it counts as a write."""
+        async with AsyncExitStack() as stack:
+            request = await self._upgrade(target, headers)
+            try:
+                socket = await stack.enter_async_context(self._transport.websocket(request, protocols))
+            except Unauthorized:
+                if not self._credentials.refresh(request.identity):
+                    raise
+                request = await self._upgrade(target, headers)
+                socket = await stack.enter_async_context(self._transport.websocket(request, protocols))
+            yield socket
+
+    async def _upgrade(self, target: str, headers: Headers) -> Request:
         request = await self._request("GET", target, headers, None, self._timeout)
         await self._time_to_write()
         return request
@@ -127,7 +143,8 @@ class Sender:
         self._count(request.method, str(answer.status))
         self._time(request.method, self._clock.monotonic() - before)
         if answer.status >= 300:
-            raise error_from_answer(answer.status, answer.headers, answer.body)
+            error = error_from_answer(answer.status, answer.headers, answer.body)
+            raise Refused(error, request.identity) if isinstance(error, Unauthorized) else error
         return answer.body
 
     def _opened(self, status: int | None) -> None:

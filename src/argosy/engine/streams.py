@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from argosy.engine.codec import Bookmark, Codec, Undecodable, WatchEvent
+from argosy.engine.credentials import Identity
 from argosy.engine.errors import (
     ApiError,
     Status,
@@ -34,42 +35,45 @@ class Opener(Struct, frozen=True):
 
     transport: Transport
     request: Callable[[], Awaitable[Request]]
-    refresh: Callable[[], bool]
+    refresh: Callable[[Identity], bool]
     opened: Callable[[int | None], None]
     """Told the status of each answer, none where none came."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Stream]:
         """The stream of a successful answer; any other raises."""
-        try:
-            async with self._once() as stream:
-                yield stream
-                return
-        except _Refused as refused:
-            if not self.refresh():
-                raise refused.error from None
-        async with self._once() as stream:
-            yield stream
+        for is_last in (False, True):
+            try:
+                async with self._once() as stream:
+                    yield stream
+                    return
+            except Refused as refused:
+                if is_last or not self.refresh(refused.identity):
+                    raise refused.error from None
 
     @asynccontextmanager
     async def _once(self) -> AsyncIterator[Stream]:
         async with AsyncExitStack() as stack:
             try:
-                stream = await stack.enter_async_context(self.transport.stream(await self.request()))
+                request = await self.request()
+                stream = await stack.enter_async_context(self.transport.stream(request))
             except ApiError:
                 self.opened(None)
                 raise
             self.opened(stream.status)
             if stream.status >= 300:
                 error = error_from_answer(stream.status, stream.headers, await stream.read())
-                raise _Refused(error) if isinstance(error, Unauthorized) else error
+                raise Refused(error, request.identity) if isinstance(error, Unauthorized) else error
             yield stream
 
 
-class _Refused(Exception):  # noqa: N818  (never leaves this module)
-    def __init__(self, error: Unauthorized) -> None:
+class Refused(Exception):  # noqa: N818  (never reaches a caller of the client)
+    """The API server did not accept an identity; with another one the request may be sent again."""
+
+    def __init__(self, error: Unauthorized, identity: Identity) -> None:
         super().__init__(str(error))
         self.error = error
+        self.identity = identity
 
 
 async def watch(

@@ -5,17 +5,18 @@ send no Accept-Encoding: inside a cluster, compression costs both sides more tha
 """
 
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
-from argosy.engine.credentials import Certificate, Identity
+from argosy.engine.clock import Clock, SystemClock
+from argosy.engine.credentials import Identity
+from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import Unavailable, error_from_answer
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.tls import TlsContexts
 from argosy.wire import client as wire
 from argosy.wire.failures import RefusedError
 from argosy.wire.origin import Origin
@@ -77,9 +78,11 @@ class Transport(Protocol):
 class HttpTransport:
     """The transport over connections of our own: pooled, with TLS, over TCP, proxies and Unix sockets."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, clock: Clock = SystemClock()) -> None:
         self._connection = connection
-        self._contexts: dict[Certificate | None, ssl.SSLContext] = {}
+        self._contexts = TlsContexts(
+            connection.certificate_authority, connection.authority_file, verify=connection.verify, clock=clock
+        )
         self._encrypted = connection.server.startswith("https:")
         self._client: wire.Client | None = None
 
@@ -90,11 +93,11 @@ class HttpTransport:
                 request.target,
                 _headers(request),
                 request.body,
-                context=self._tls(request.identity.certificate),
+                context=self._tls(request),
                 timeout=request.timeout,
             )
         except OSError as error:
-            raise _unavailable(request, error) from error
+            raise self._unavailable(request, error) from error
         return Answer(answer.status, answer.headers, answer.body)
 
     @asynccontextmanager
@@ -106,12 +109,12 @@ class HttpTransport:
                         request.method,
                         request.target,
                         _headers(request),
-                        context=self._tls(request.identity.certificate),
+                        context=self._tls(request),
                         timeout=request.timeout,
                     )
                 )
             except OSError as error:
-                raise _unavailable(request, error) from error
+                raise self._unavailable(request, error) from error
             yield _HttpStream(request, streamed)
 
     @asynccontextmanager
@@ -123,14 +126,14 @@ class HttpTransport:
                         request.target,
                         _headers(request),
                         protocols,
-                        context=self._tls(request.identity.certificate),
+                        context=self._tls(request),
                         timeout=request.timeout,
                     )
                 )
             except RefusedError as refused:
                 raise error_from_answer(refused.status, refused.headers, refused.body) from refused
             except OSError as error:
-                raise _unavailable(request, error) from error
+                raise self._unavailable(request, error) from error
             yield _HttpSocket(request, socket)
 
     async def close(self) -> None:
@@ -140,35 +143,18 @@ class HttpTransport:
 
     def _ready(self) -> wire.Client:
         if self._client is None:
-            self._client = wire.Client(_origin(self._connection))
+            self._client = wire.Client(_origin(self._connection), self._connection.impersonation)
         return self._client
 
-    def _tls(self, certificate: Certificate | None) -> ssl.SSLContext | None:
+    def _tls(self, request: Request) -> ssl.SSLContext | None:
         if not self._encrypted:
             return None  # reading the system's authorities takes a while
-        context = self._contexts.get(certificate)
-        if context is None:
-            # A rotated certificate replaces the one before it; streams opened with the old one live on.
-            self._contexts.clear()
-            context = self._contexts[certificate] = tls_context(self._connection, certificate)
-        return context
+        return self._contexts.current(request.identity.certificate)
 
-
-def tls_context(connection: Connection, certificate: Certificate | None) -> ssl.SSLContext:
-    """Verified TLS, with the kubeconfig's own authority when it names one."""
-    authority = connection.certificate_authority
-    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    # Clusters exist whose authorities lack extensions that newer Pythons insist on; Go's verifier does not.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not connection.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if certificate is not None:
-        with tempfile.TemporaryDirectory(prefix="argosy-") as folder:
-            path = Path(folder) / "identity.pem"
-            path.write_bytes(certificate.certificate + b"\n" + certificate.key)
-            context.load_cert_chain(path)
-    return context
+    def _unavailable(self, request: Request, error: OSError) -> Unavailable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            self._contexts.expire()
+        return _unavailable(request, error)
 
 
 class _HttpStream:
@@ -217,9 +203,7 @@ def _origin(connection: Connection) -> Origin:
             proxy=connection.proxy,
         )
     except ValueError as error:
-        raise Unavailable(
-            0, "Unreachable", f"the kubeconfig names no server that can be dialled: {error}"
-        ) from error
+        raise KubeconfigError(f"{connection.server} cannot be dialled: {error}") from error
 
 
 def _headers(request: Request) -> Mapping[str, str]:
@@ -230,4 +214,12 @@ def _headers(request: Request) -> Mapping[str, str]:
 def _unavailable(request: Request, error: OSError) -> Unavailable:
     if isinstance(error, TimeoutError):
         return Unavailable(0, "Timeout", f"{request.method} {request.target}: no answer in time")
+    if isinstance(error, ssl.SSLError) and NO_HTTP_1 in str(error).lower():
+        return Unavailable(
+            0, "Unreachable", f"{request.method} {request.target}: the server does not speak HTTP/1.1 (ALPN)"
+        )
     return Unavailable(0, "Unreachable", f"{request.method} {request.target}: {error!r}")
+
+
+NO_HTTP_1 = "alert no application protocol"
+"""How OpenSSL calls the alert of a server that speaks none of the protocols that it was offered."""

@@ -1,0 +1,93 @@
+import ssl
+from pathlib import Path
+
+import pytest
+
+from argosy.engine.certificates import Certificate, check_authority, check_certificate
+from argosy.engine.tls import TlsContexts
+from argosy.testing.manualclock import ManualClock
+from tests.support.certificates import Authority, Key, private_key
+
+
+def serials(context: ssl.SSLContext) -> set[object]:
+    """Of the authorities that a context trusts."""
+    return {each["serialNumber"] for each in context.get_ca_certs()}
+
+
+def trusted(*authorities: Authority) -> set[object]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata="".join(each.certificate.decode() for each in authorities))
+    return serials(context)
+
+
+def test_comments_of_a_bundle_may_be_in_any_encoding() -> None:
+    one, two = Authority(), Authority()
+    bundle = "# Autorité à Zürich 証明書\n".encode() + one.certificate + b"\xff\xfe\n" + two.certificate
+    assert serials(TlsContexts(bundle).current(None)) == trusted(one, two)
+
+
+def test_a_certificate_of_a_bundle_that_cannot_be_read_is_passed_over() -> None:
+    one = Authority()
+    bad = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    assert serials(TlsContexts(bad + one.certificate).current(None)) == trusted(one)
+    for bundle in (bad, b"", b"nothing"):
+        with pytest.raises(ssl.SSLError, match="no PEM certificate"):
+            check_authority(bundle)
+
+
+def test_an_authority_that_is_replaced_is_trusted_after_a_minute(tmp_path: Path) -> None:
+    one, two, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
+    path.write_bytes(one.certificate)
+    contexts = TlsContexts(one.certificate, path, clock=clock)
+    first = contexts.current(None)
+    assert serials(first) == trusted(one)
+    path.write_bytes(two.certificate)
+    assert contexts.current(None) is first
+    clock.advance(61)
+    assert serials(contexts.current(None)) == trusted(two)
+
+
+def test_an_authority_that_is_replaced_is_trusted_at_once_when_the_server_was_not(tmp_path: Path) -> None:
+    one, two, path = Authority(), Authority(), tmp_path / "ca.crt"
+    path.write_bytes(two.certificate)
+    contexts = TlsContexts(one.certificate, path, clock=ManualClock())
+    assert serials(contexts.current(None)) == trusted(one)
+    contexts.expire()
+    assert serials(contexts.current(None)) == trusted(two)
+
+
+UNFIT = {"is missing": None, "is empty": b"", "is half written": b"-----BEGIN CERTIFICATE-----\nMI"}
+
+
+@pytest.mark.parametrize("sentence", UNFIT)
+def test_an_authority_whose_file_is_unfit_for_a_moment_is_trusted_on(sentence: str, tmp_path: Path) -> None:
+    one, two, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
+    contexts = TlsContexts(one.certificate, path, clock=clock)
+    before = contexts.current(None)
+    content = UNFIT[sentence]
+    if content is not None:
+        path.write_bytes(content)
+    clock.advance(61)
+    assert contexts.current(None) is before
+    path.write_bytes(two.certificate)
+    clock.advance(61)
+    assert serials(contexts.current(None)) == trusted(two)
+
+
+def test_an_unchanged_authority_and_certificate_keep_their_context(tmp_path: Path) -> None:
+    authority, clock, path = Authority(), ManualClock(), tmp_path / "ca.crt"
+    path.write_bytes(authority.certificate)
+    contexts = TlsContexts(authority.certificate, path, clock=clock)
+    mine, other = authority.issue("me"), authority.issue("other")
+    before = contexts.current(mine)
+    clock.advance(61)
+    assert contexts.current(mine) is before
+    assert contexts.current(other) is not before
+
+
+def test_an_encrypted_key_is_refused_without_asking_for_its_password() -> None:
+    authority = Authority()
+    key: Key = authority.key
+    encrypted = Certificate(authority.certificate, private_key(key, b"secret"))
+    with pytest.raises(ssl.SSLError, match="encrypted"):
+        check_certificate(encrypted)
