@@ -111,11 +111,15 @@ def start_real(
 def real_commands(folder: Path, port: int, programs: Programs = Programs()) -> dict[str, tuple[str, ...]]:
     """How etcd and kube-apiserver are started, by their names and in this order."""
     etcd, apiserver = programs.find("etcd"), programs.find("kube-apiserver")
-    # Nothing runs that would go to the API server at its address in the cluster.
-    alone = "--endpoint-reconciler-type=none"
+    flags = (
+        *apiserver_flags(folder, _LOOPBACK, port, "10.96.0.0/16"),
+        # Nothing runs that would go to the API server at its address in the cluster.
+        "--endpoint-reconciler-type=none",
+        f"--client-ca-file={folder}/pki/ca.crt",
+    )
     return {
         "etcd": (str(etcd), *etcd_flags(folder)),
-        "kube-apiserver": (str(apiserver), *apiserver_flags(folder, _LOOPBACK, port, "10.96.0.0/16"), alone),
+        "kube-apiserver": (str(apiserver), *flags),
     }
 
 

@@ -1,0 +1,374 @@
+"""Kubeconfigs of every kind against a real kube-apiserver, through real proxies, beside the real kubectl.
+
+The API server says who it takes us for (SelfSubjectReview). Behind a proxy it has a name that only the proxy
+can resolve, so whoever reaches it has come that way.
+"""
+
+import base64
+import contextlib
+import subprocess
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography import x509
+from msgspec import Struct, field
+
+from argosy.engine.client import Client
+from argosy.engine.errors import Forbidden, Unauthorized, Unavailable
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds.kubernetes import ConfigMap
+from argosy.testing import commands
+from argosy.testing.manualclock import ManualClock
+from argosy.testing.servers import ADMIN, READER, STRANGER, Server
+from tests.support.certificates import LOOPBACK, Authority
+from tests.support.proxies import RunningProxy, running_proxy
+
+Fields = dict[str, object]
+
+MASTERS = "system:masters"
+EVERYBODY = "system:authenticated"
+
+
+class Row(Struct, kw_only=True):
+    """A kubeconfig, and whom the API server takes its user for."""
+
+    user: Fields = field(default_factory=lambda: {"token": ADMIN.token})
+    cluster: Fields = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    """`PROXY` in a value stands for the address of the proxy that the row runs."""
+    proxy: str = ""
+    """The scheme of the proxy; empty for none."""
+    login: str = ""
+    want_user: str = ADMIN.name
+    want_groups: list[str] = field(default_factory=lambda: [MASTERS, EVERYBODY])
+    want_extra: dict[str, list[str]] = field(default_factory=dict)
+    want_uid: str = ADMIN.uid
+
+
+def proxied(scheme: str, login: str = "", **fields: object) -> Row:
+    at = f"{login}@" if login else ""
+    return Row(proxy=scheme, login=login, cluster={"proxy-url": f"{scheme}://{at}PROXY", **fields})
+
+
+JANE: Fields = {"as": "jane"}
+PLUGIN = {
+    "command": "./plugin",
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "interactiveMode": "Never",
+}
+CERTIFICATE: Fields = {"client-certificate": "client.crt", "client-key": "client.key"}
+NOBODY = "127.0.0.1:9"
+"""Where no proxy listens."""
+
+ROWS: dict[str, Row] = {
+    "a token": Row(),
+    "a token in a file": Row(user={"tokenFile": "token"}),
+    "a client certificate in files": Row(
+        user=CERTIFICATE, want_user="carol", want_groups=[MASTERS, EVERYBODY], want_uid=""
+    ),
+    "an exec plugin": Row(user={"exec": PLUGIN}),
+    "an authority whose file has comments that are not ASCII": Row(
+        cluster={"certificate-authority-data": None, "certificate-authority": "commented.crt"}
+    ),
+    "a user who acts as another": Row(
+        user={"token": ADMIN.token, **JANE}, want_user="jane", want_groups=[EVERYBODY], want_uid=""
+    ),
+    "a user who acts as another with uid, groups and extra": Row(
+        user={
+            "token": ADMIN.token,
+            "as": "jane",
+            "as-uid": "jane-1",
+            "as-groups": ["team-a", "team-b, c"],
+            "as-user-extra": {"scopes": ["view", "edit"], "example.com/a%b": ["x"]},
+        },
+        want_user="jane",
+        want_groups=["team-a", "team-b, c", EVERYBODY],
+        want_extra={"scopes": ["view", "edit"], "example.com/a%b": ["x"]},
+        want_uid="jane-1",
+    ),
+    "a user with a certificate who acts as another": Row(
+        user={**CERTIFICATE, **JANE}, want_user="jane", want_groups=[EVERYBODY], want_uid=""
+    ),
+    "a user with an exec plugin who acts as another": Row(
+        user={"exec": PLUGIN, **JANE}, want_user="jane", want_groups=[EVERYBODY], want_uid=""
+    ),
+    "an HTTP proxy": proxied("http"),
+    "an HTTP proxy with a login": proxied("http", "me:secret"),
+    "an HTTPS proxy": proxied("https"),
+    "an HTTPS proxy with a login": proxied("https", "me:secret"),
+    "a SOCKS5 proxy": proxied("socks5"),
+    "a SOCKS5 proxy with a login": proxied("socks5", "me:secret"),
+    "an HTTP proxy of the environment": Row(proxy="http", environment={"HTTPS_PROXY": "http://PROXY"}),
+    "a proxy of the environment without scheme, in lower case": Row(
+        proxy="http", environment={"https_proxy": "PROXY"}
+    ),
+    "a SOCKS5 proxy of the environment with a login": Row(
+        proxy="socks5", login="me:secret", environment={"HTTPS_PROXY": "socks5://me:secret@PROXY"}
+    ),
+    "the cluster's proxy wins over the environment's": Row(
+        proxy="http", cluster={"proxy-url": "http://PROXY"}, environment={"HTTPS_PROXY": NOBODY}
+    ),
+    "a loopback address is not reached through the environment's proxy": Row(
+        environment={"HTTPS_PROXY": NOBODY}
+    ),
+    "a user who acts as another through a proxy": Row(
+        user={"token": ADMIN.token, **JANE},
+        cluster={"proxy-url": "socks5://PROXY"},
+        proxy="socks5",
+        want_user="jane",
+        want_groups=[EVERYBODY],
+        want_uid="",
+    ),
+}
+
+
+class Place:
+    """A folder with a kubeconfig and the files that it may name."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.folder, self.server = folder, server
+        keys = server.folder / "pki"
+        self.authority = Authority.load((keys / "ca.crt").read_bytes(), (keys / "ca.key").read_bytes())
+        self.write_certificate("carol")
+        (folder / "token").write_text(ADMIN.token)
+        comment = "# Autorité de Zürich 証明書\n".encode()
+        (folder / "commented.crt").write_bytes(comment + self.authority.certificate + b"\xff\n")
+        plugin = folder / "plugin"
+        answer = {
+            "apiVersion": PLUGIN["apiVersion"],
+            "kind": "ExecCredential",
+            "status": {"token": ADMIN.token},
+        }
+        plugin.write_text(f"#!/bin/sh\necho '{msgspec.json.encode(answer).decode()}'\n")
+        plugin.chmod(0o755)
+        own = self.authority.issue("proxy", LOOPBACK, x509.DNSName("localhost"))
+        (folder / "proxy.pem").write_bytes(own.certificate + own.key)
+
+    def write_certificate(self, name: str, authority: Authority | None = None) -> None:
+        given = (authority or self.authority).issue(name, organization=MASTERS)
+        (self.folder / "client.crt").write_bytes(given.certificate)
+        (self.folder / "client.key").write_bytes(given.key)
+
+    def write_kubeconfig(self, user: Fields, cluster: Fields | None = None) -> Path:
+        given: Fields = {
+            "server": self.server.url,
+            "certificate-authority-data": base64.b64encode(self.authority.certificate).decode(),
+            **(cluster or {}),
+        }
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {k: v for k, v in given.items() if v is not None}}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path = self.folder / "config"
+        path.write_bytes(msgspec.json.encode(config))
+        return path
+
+    async def write_row(self, row: Row, proxy: RunningProxy | None) -> tuple[Path, dict[str, str]]:
+        """The kubeconfig and the environment of a row."""
+        cluster, environment = row.cluster, row.environment
+        if proxy is not None:
+            address = await proxy.address()
+            cluster = {
+                name: value.replace("PROXY", address) if isinstance(value, str) else value
+                for name, value in cluster.items()
+            }
+            environment = {name: value.replace("PROXY", address) for name, value in environment.items()}
+            cluster["server"] = f"https://api.invalid:{self.server.port}"
+            cluster["tls-server-name"] = "localhost"
+        return self.write_kubeconfig(row.user, cluster), environment
+
+
+@pytest.fixture
+def place(tmp_path: Path, real_apiserver: Server) -> Place:
+    return Place(tmp_path, real_apiserver)
+
+
+class UserInfo(Struct):
+    username: str
+    uid: str = ""
+    groups: list[str] = field(default_factory=list)
+    extra: dict[str, list[str]] = field(default_factory=dict)
+
+
+class _Status(Struct, rename="camel"):
+    user_info: UserInfo
+
+
+class _SelfSubjectReview(Struct):
+    status: _Status
+
+
+async def who_am_i(client: Client) -> UserInfo:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=body)
+    return msgspec.json.decode(answer, type=_SelfSubjectReview).status.user_info
+
+
+def kubectl(kubeconfig: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PATH": commands.environment()["PATH"], "HOME": str(kubeconfig.parent), **environment}
+    return commands.run(
+        [str(commands.KUBECTL), "--kubeconfig", str(kubeconfig), *words], variables, code=None
+    )
+
+
+@pytest.mark.parametrize("sentence", ROWS)
+async def test_the_api_server_takes_us_for_whom_it_takes_kubectl(sentence: str, place: Place) -> None:
+    row = ROWS[sentence]
+    with running_proxy(place.folder, row.proxy, row.login) as proxy:
+        kubeconfig, environment = await place.write_row(row, proxy)
+        async with Client(Connection.from_kubeconfig(kubeconfig, environment=environment)) as client:
+            ours = await who_am_i(client)
+        tunnels = proxy.said("tunnel") if proxy is not None else []
+        theirs = kubectl(kubeconfig, environment, "auth", "whoami", "-o", "json")
+        assert theirs.returncode == 0, theirs.stderr
+        assert ours == msgspec.json.decode(theirs.stdout, type=_SelfSubjectReview).status.user_info
+    if proxy is not None:
+        assert tunnels == [f"api.invalid:{place.server.port}"]
+        assert len(proxy.said("tunnel")) > len(tunnels), "kubectl did not use the proxy"
+    ours.extra.pop("authentication.kubernetes.io/credential-id", None)
+    assert ours == UserInfo(row.want_user, row.want_uid, row.want_groups, row.want_extra)
+
+
+REFUSING = {scheme: proxied(scheme) for scheme in ("http", "https", "socks5")}
+
+
+@pytest.mark.parametrize("scheme", REFUSING)
+async def test_a_proxy_that_wants_a_login_refuses_us_as_it_refuses_kubectl(scheme: str, place: Place) -> None:
+    row = REFUSING[scheme]
+    row.login = "me:secret"
+    with running_proxy(place.folder, row.proxy, row.login) as proxy:
+        assert proxy is not None
+        kubeconfig, environment = await place.write_row(row, proxy)
+        async with Client(Connection.from_kubeconfig(kubeconfig, environment=environment)) as client:
+            with pytest.raises(Unavailable, match=r"407|wants a login"):
+                await who_am_i(client)
+        assert kubectl(kubeconfig, environment, "auth", "whoami").returncode != 0
+        assert not proxy.said("tunnel")
+
+
+Act = Callable[[Client], Awaitable[object]]
+
+
+async def first(chunks: AsyncGenerator[object, None]) -> object:
+    async with contextlib.aclosing(chunks):
+        return await anext(chunks)
+
+
+REQUESTS: dict[str, Act] = {
+    "a get": lambda client: client.get(ConfigMap, "a", "default"),
+    "a list": lambda client: client.list(ConfigMap),
+    "a creation": lambda client: client.create(ConfigMap, {"metadata": {"name": "a"}}, "default"),
+    "a deletion": lambda client: client.delete(ConfigMap, "a", "default"),
+    "a watch": lambda client: first(client.watch(ConfigMap)),
+    "a log": lambda client: first(client.logs("a", "default")),
+    "a command in a container": lambda client: client.exec("a", "default", ["true"]),
+}
+
+
+@pytest.mark.parametrize("sentence", REQUESTS)
+async def test_whoever_acts_as_another_does_so_in(sentence: str, place: Place) -> None:
+    kubeconfig = place.write_kubeconfig({"token": ADMIN.token, **JANE})
+    async with Client(Connection.from_kubeconfig(kubeconfig)) as client:
+        with pytest.raises(Forbidden, match='User "jane" cannot'):
+            await REQUESTS[sentence](client)
+
+
+@contextlib.asynccontextmanager
+async def rotating(place: Place, user: Fields) -> AsyncIterator[tuple[Client, ManualClock]]:
+    """A client whose files are looked at again when its clock is advanced."""
+    clock = ManualClock()
+    connection = Connection.from_kubeconfig(place.write_kubeconfig(user), clock=clock)
+    async with Client(connection) as client:
+        yield client, clock
+
+
+async def test_a_client_certificate_that_is_replaced_is_used_without_a_restart(place: Place) -> None:
+    async with rotating(place, CERTIFICATE) as (client, clock):
+        assert (await who_am_i(client)).username == "carol"
+        place.write_certificate("dave")
+        clock.advance(61)
+        assert (await who_am_i(client)).username == "dave"
+
+
+async def test_a_watch_goes_on_while_its_client_certificate_is_replaced(place: Place) -> None:
+    async with rotating(place, CERTIFICATE) as (client, clock):
+        listed = await client.list(ConfigMap, "kube-public")
+        async with contextlib.aclosing(
+            client.watch(ConfigMap, "kube-public", resource_version=listed.resource_version)
+        ) as events:
+            body = {"metadata": {"generateName": "seen-"}}
+            before = await client.create(ConfigMap, body, "kube-public")
+            assert (await anext(events)).object.metadata.name == before.metadata.name
+            place.write_certificate("dave")
+            clock.advance(61)
+            assert (await who_am_i(client)).username == "dave"
+            after = await client.create(ConfigMap, body, "kube-public")
+            assert (await anext(events)).object.metadata.name == after.metadata.name
+
+
+async def test_a_client_certificate_that_is_refused_is_read_again_at_once(place: Place) -> None:
+    place.write_certificate("mallory", Authority())
+    async with rotating(place, CERTIFICATE) as (client, _):
+        with pytest.raises(Unauthorized):
+            await who_am_i(client)
+        place.write_certificate("dave")
+        assert (await who_am_i(client)).username == "dave"
+
+
+async def test_a_token_that_is_replaced_is_used_without_a_restart(place: Place) -> None:
+    async with rotating(place, {"tokenFile": "token"}) as (client, clock):
+        assert (await who_am_i(client)).username == ADMIN.name
+        (place.folder / "token").write_text(READER.token)
+        clock.advance(61)
+        assert (await who_am_i(client)).username == READER.name
+
+
+REFRESHED: dict[str, Act] = {name: act for name, act in REQUESTS.items() if "list" not in name}
+
+
+@pytest.mark.parametrize("sentence", REFRESHED)
+async def test_a_token_that_is_refused_is_read_again_at_once_in(sentence: str, place: Place) -> None:
+    """The stranger has no rights, but is known."""
+    (place.folder / "token").write_text("wrong")
+    async with rotating(place, {"tokenFile": "token"}) as (client, _):
+        with pytest.raises(Unauthorized):
+            await REQUESTS[sentence](client)
+        (place.folder / "token").write_text(STRANGER.token)
+        with pytest.raises(Forbidden, match='User "stranger" cannot'):
+            await REQUESTS[sentence](client)
+
+
+async def test_an_authority_that_is_replaced_is_trusted_at_once_when_the_server_was_not(place: Place) -> None:
+    path = place.folder / "ca.crt"
+    path.write_bytes(Authority().certificate)
+    kubeconfig = place.write_kubeconfig(
+        {"token": ADMIN.token}, {"certificate-authority-data": None, "certificate-authority": "ca.crt"}
+    )
+    async with Client(Connection.from_kubeconfig(kubeconfig)) as client:
+        with pytest.raises(Unavailable, match="certificate"):
+            await who_am_i(client)
+        path.write_bytes(place.authority.certificate)
+        assert (await who_am_i(client)).username == ADMIN.name
+
+
+async def test_in_a_pod_token_and_authority_are_read_again(place: Place) -> None:
+    (place.folder / "ca.crt").write_bytes(Authority().certificate)
+    environment = {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(place.server.port),
+    }
+    clock = ManualClock()
+    async with Client(Connection.in_cluster(place.folder, environment, clock)) as client:
+        with pytest.raises(Unavailable, match="certificate"):
+            await who_am_i(client)
+        (place.folder / "ca.crt").write_bytes(place.authority.certificate)
+        assert (await who_am_i(client)).username == ADMIN.name
+        (place.folder / "token").write_text(READER.token)
+        clock.advance(61)
+        assert (await who_am_i(client)).username == READER.name
