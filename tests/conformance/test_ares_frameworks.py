@@ -60,9 +60,9 @@ def test_bagua(tenant: Tenant, sample: str, place: str, wanted: str) -> None:
     for name, role in job["spec"]["roleSpecs"].items():
         (container,) = role["template"]["spec"]["containers"]
         container["command"] = [*ETCD] if name == "etcd" else ["python", "examples/bagua/meet.py"]
-    finished(tenant, examples.equipped(job, "bagua", etcd=True))
-    assert wanted in tenant.said(pod_of(tenant, sample, place))
-    tenant.kubectl("delete", "aj", sample, "--wait=false")
+    made = finished(tenant, examples.equipped(job, "bagua", etcd=True))
+    assert wanted in tenant.said(pod_of(tenant, made, place))
+    tenant.kubectl("delete", "aj", made, "--wait=false")
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from argosy.testing.badday import wait_for
 from argosy.testing.controlplane import REPOSITORY, ControlPlane
@@ -27,7 +28,7 @@ def test_54_every_sample_runs_with_an_image(plane: ControlPlane, tmp_path: Path,
     file = tmp_path / sample.name
     file.write_text(sample.read_text().replace("${IMAGE}", "local"))
     plane.kubectl("apply", "-f", str(file))
-    name = sample.stem
+    name = yaml.safe_load(sample.read_text())["metadata"]["name"]
     until(plane, name, "Running")
     if name == "mpi-sample":
         _mpi(plane)

@@ -70,6 +70,30 @@ def test_every_sample_is_valid(sample: Path) -> None:
     assert isinstance(lowered, Workload), str(lowered)
 
 
+ORIGINAL = {
+    "bagua-sample": ("bagua-sample-elastic", {"worker": "bagua", "etcd": "bagua"}),
+    "custom-sample": ("custom-sample", {"worker": "worker", "launcher": "launcher"}),
+    "mpi-sample": ("mpi-sample", {"worker": "worker", "launcher": "launcher"}),
+    "pytorch-sample": ("pytorch-sample", {"master": "pytorch", "worker": "worker"}),
+    "standalone": ("standalone-sample", {"worker": "worker"}),
+    "tensorflow-sample": (
+        "tensorflow-sample",
+        {"master": "tensorflow", "worker": "tensorflow", "evaluator": "tensorflow"},
+    ),
+}
+"""Names of the original's samples: of the file, of the job, and of each role's container."""
+
+
+@pytest.mark.parametrize("file", ORIGINAL)
+def test_samples_have_the_names_of_the_original(file: str) -> None:
+    document = yaml.safe_load((FOLDER / "config" / "samples" / f"{file}.yaml").read_text())
+    containers = {
+        role: spec["template"]["spec"]["containers"][0]["name"]
+        for role, spec in document["spec"]["roleSpecs"].items()
+    }
+    assert (document["metadata"]["name"], containers) == ORIGINAL[file]
+
+
 def test_there_is_a_sample_for_every_framework() -> None:
     names = {path.stem.removesuffix("-sample").removesuffix("-static") for path in SAMPLES}
     assert names == {"bagua", "custom", "dask", "mpi", "pytorch", "standalone", "tensorflow"}
