@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def enter(settings: Settings, starting: holder.Starting) -> tuple[list[str], socket.socket]:
     """Into the cluster's own namespaces, keeping one socket outside for questions to the host's resolvers."""
-    from argosy.local.node import planning, rootfs  # not needed to stop
+    from argosy.local.node import cgroups, planning, rootfs  # not needed to stop
 
     outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     outside.bind(("0.0.0.0", 0))  # noqa: S104 (a client's socket: any address, any port)
@@ -67,6 +67,8 @@ def enter(settings: Settings, starting: holder.Starting) -> tuple[list[str], soc
     if settings.rootless:
         notes.append("limits are by rlimit: cgroups belong to root")
         notes += rootfs.rootless_notes(settings.pods, planning.hidden_folders(settings.state))
+    elif cgroups.find_usable(pods.cgroup_of(settings.pods)) is None:
+        notes.append("limits are by rlimit: no cgroup can be made here")
     for note in notes:
         sys.stderr.write(f"{note}\n")
     return notes, outside

@@ -55,8 +55,8 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._gpus: dict[str, tuple[str, list[int]]] = {}
         self._host_resolver = _read(Path("/etc/resolv.conf"))
-        self._hierarchy = None if settings.rootless else cgroups.find()
         self._cgroup = cgroup_of(settings.pods)
+        self._hierarchy = None if settings.rootless else cgroups.find_usable(self._cgroup)
         self.pods = Cache(client, Pod, indexes={"namespace": _namespace})
         self.services = Cache(client, Service)
         self.slices = Cache(client, EndpointSlice, indexes={"service": _service_of})

@@ -37,6 +37,24 @@ def find(mount: Path = _MOUNT) -> Hierarchy | None:
     return None
 
 
+def find_usable(group: str, mount: Path = _MOUNT) -> Hierarchy | None:
+    """The hierarchy in which `group` can be made, or None.
+
+    Files that look writable may not be: in a container, the group that is seen as the root has processes, and
+    version 2 hands no controllers down from there.
+    """
+    hierarchy = find(mount)
+    if hierarchy is None:
+        return None
+    try:
+        create(hierarchy, f"{group}/trial", None, None)
+    except OSError:
+        return None
+    finally:
+        remove(hierarchy, f"{group}/trial")
+    return hierarchy
+
+
 def create(hierarchy: Hierarchy, group: str, memory: int | None, cpu: int | None) -> None:
     """Make a group and its parents and set its limits; `cpu` in thousandths of a core."""
     if hierarchy.version == 2:

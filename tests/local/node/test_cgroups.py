@@ -1,0 +1,32 @@
+"""Which hierarchy of cgroups a node uses, told by folders that look like one."""
+
+from pathlib import Path
+
+import pytest
+
+from argosy.local.node import cgroups
+
+
+def version_two(folder: Path) -> Path:
+    (folder / "cgroup.controllers").write_text("cpu memory pids")
+    (folder / "cgroup.subtree_control").write_text("")
+    return folder
+
+
+def test_a_group_is_made_in_a_hierarchy_that_hands_its_controllers_down(tmp_path: Path) -> None:
+    found = cgroups.find_usable("argosy/x", version_two(tmp_path))
+    assert found == cgroups.Hierarchy(2, tmp_path, tmp_path)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory +cpu"
+
+
+def test_a_hierarchy_that_looks_writable_and_is_busy_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container, the group that is seen as the root has processes: EBUSY."""
+
+    def busy(mount: Path, group: str) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(cgroups, "_delegate", busy)
+    assert cgroups.find(version_two(tmp_path)) is not None
+    assert cgroups.find_usable("argosy/x", tmp_path) is None
