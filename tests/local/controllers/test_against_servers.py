@@ -30,6 +30,7 @@ from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
 from argosy.local.controllers.run import Timings, run
 from argosy.local.networking import EndpointSlice, Service
+from argosy.local.storage import PROTECTION, PersistentVolumeClaim
 from argosy.testing import servers
 from argosy.testing.servers import Server
 from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS, Simulator
@@ -453,6 +454,44 @@ def owned(name: str, owner: ConfigMap, *, block: bool = False) -> Json:
         "blockOwnerDeletion": block,
     }
     return {"metadata": {"name": name, "ownerReferences": [reference]}}
+
+
+async def test_a_claim_is_bound_and_stays_while_a_pod_uses_it(client: Client, namespace: str) -> None:
+    def claim(name: str, **spec: object) -> Json:
+        storage = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        return {"metadata": {"name": name}, "spec": {**storage, **spec}}
+
+    async with cluster(client):
+        await client.create(PersistentVolumeClaim, claim("data"), namespace)
+        await client.create(PersistentVolumeClaim, claim("disk", volumeMode="Block"), namespace)
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+        await client.create(Pod, pod("user", volumes=volumes), namespace)
+
+        async def bound() -> bool:
+            found = await client.get(PersistentVolumeClaim, "data", namespace)
+            return found.status.phase == "Bound" and PROTECTION in found.metadata.finalizers
+
+        async def placed() -> bool:
+            return bool((await client.get(Pod, "user", namespace)).spec.node_name)
+
+        async def told() -> bool:
+            events = (await client.list(Event, namespace)).items
+            return ("disk", "ProvisioningFailed") in {(e.involved_object.name, e.reason) for e in events}
+
+        await until(bound, "the claim is bound")
+        await until(placed, "the pod has a node")
+        await until(told, "a claim for a block device says why it waits")
+        await client.delete(PersistentVolumeClaim, "data", namespace)
+        await client.create(PersistentVolumeClaim, claim("later"), namespace)
+
+        async def later() -> bool:
+            return (await client.get(PersistentVolumeClaim, "later", namespace)).status.phase == "Bound"
+
+        await until(later, "what was created after the deletion is bound")
+        kept = await client.get(PersistentVolumeClaim, "data", namespace)
+        assert kept.metadata.deletion_timestamp is not None
+        await client.delete(Pod, "user", namespace, grace_seconds=0)
+        await until(lambda: gone(client, PersistentVolumeClaim, "data", namespace), "the claim goes")
 
 
 async def test_garbage_is_collected_in_the_background(client: Client, namespace: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from argosy.engine.errors import Gone
 from argosy.kinds.kubernetes import ConfigMap, Pod, Service
 from argosy.local.agenttoken import agent_token
 from argosy.local.node import holder, pods, report
+from argosy.local.storage import PersistentVolumeClaim
 from argosy.testing.agents import Machine, machine
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -189,6 +191,62 @@ async def test_a_volume_of_an_unsupported_type_holds_the_pod_and_is_named(here: 
     assert (pod.status.phase, waiting and waiting.reason) == ("Pending", "ContainerCreating")
     await here.client.delete(Pod, "remote", "default")
     await here.gone("remote")
+
+
+async def test_a_pod_waits_for_its_claim_which_is_a_folder_until_it_is_deleted(here: Machine) -> None:
+    volume: dict[str, object] = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    claim: dict[str, object] = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    await here.run("writer", "ls -A /v; echo kept > /v/x", container=mounts, volumes=[volume])
+    event = await here.event("writer", "FailedMount")
+    assert event.message == 'persistentvolumeclaim "data" not found'
+    assert (await here.client.get(Pod, "writer", "default")).status.phase == "Pending"
+    for _ in range(2):
+        made = await here.client.create(PersistentVolumeClaim, claim, "default")
+        await here.phase("writer", "Succeeded")
+        assert await here.logs("writer") == "", "a claim begins empty"
+        await here.run("reader", "cat /v/x", container=mounts, volumes=[volume], nodeName="node-2")
+        await here.phase("reader", "Succeeded")
+        assert await here.logs("reader") == "kept\n"
+        folder = here.state / "volumes" / "default" / f"data_{made.metadata.uid}"
+        assert folder.is_dir()
+        for name in ("writer", "reader"):
+            await here.client.delete(Pod, name, "default")
+            await here.gone(name)
+        await here.client.delete(PersistentVolumeClaim, "data", "default")
+        await _until(functools.partial(_absent, folder))
+        await here.run("writer", "ls -A /v; echo kept > /v/x", container=mounts, volumes=[volume])
+    await here.client.delete(Pod, "writer", "default")
+    await here.gone("writer")
+
+
+def _absent(path: Path) -> bool:
+    return not path.exists()
+
+
+async def test_the_folder_of_a_claim_deleted_while_the_agent_was_away_goes_when_it_comes_back(
+    here: Machine,
+) -> None:
+    body: dict[str, object] = {
+        "metadata": {"name": "brief"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    claim = await here.client.create(PersistentVolumeClaim, body, "default")
+    volume: dict[str, object] = {"name": "v", "persistentVolumeClaim": {"claimName": "brief"}}
+    await here.run(
+        "short", "exit 0", container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, volumes=[volume]
+    )
+    await here.phase("short", "Succeeded")
+    folder = here.state / "volumes" / "default"
+    (folder / "of-somebody-else").mkdir()
+    here.kill()
+    await here.client.delete(PersistentVolumeClaim, "brief", "default")
+    here.start()
+    await _until(lambda: not (folder / f"brief_{claim.metadata.uid}").exists())
+    assert (folder / "of-somebody-else").is_dir()
 
 
 async def test_a_pod_with_a_forbidden_kernel_parameter_fails(here: Machine) -> None:

@@ -72,6 +72,16 @@ class SchedulingGate(Struct):
     name: str
 
 
+class ClaimVolume(Struct, rename="camel"):
+    claim_name: str
+
+
+class Volume(Struct, rename="camel"):
+    """Of a pod's volumes, only claims matter here."""
+
+    persistent_volume_claim: ClaimVolume | None = None
+
+
 class PodSpec(Struct, rename="camel"):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -88,6 +98,7 @@ class PodSpec(Struct, rename="camel"):
     init_containers: list[Container] = field(default_factory=list)
     overhead: Quantities = field(default_factory=dict)
     resources: Requirements | None = None
+    volumes: list[Volume] = field(default_factory=list)
     scheduling_gates: list[SchedulingGate] = field(default_factory=list)
     topology_spread_constraints: list[SpreadConstraint] = field(default_factory=list)
 
@@ -112,6 +123,12 @@ class Pod(Struct):
     @property
     def finished(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def claim_names(self) -> set[str]:
+        """PersistentVolumeClaims that it uses."""
+        claims = (volume.persistent_volume_claim for volume in self.spec.volumes)
+        return {claim.claim_name for claim in claims if claim}
 
 
 class Taint(Struct, rename="camel"):

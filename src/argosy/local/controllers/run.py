@@ -19,6 +19,7 @@ from argosy.local.controllers.nodes.controller import GRACE, NodeController
 from argosy.local.controllers.quotas import QuotasController
 from argosy.local.controllers.replicaset.controller import ReplicaSetController
 from argosy.local.controllers.shared import Shared, run_all
+from argosy.local.controllers.volumeclaims import VolumeClaimsController
 from argosy.local.scheduler.scheduler import Scheduler
 
 COMPONENT = "argosy-controllers"
@@ -52,6 +53,7 @@ async def run(client: Client, timings: Timings = Timings(), clock: Clock = Syste
         PodCollector(shared, timings.quarantine),
         DisruptionController(shared),
         QuotasController(shared),
+        VolumeClaimsController(shared),
         NamespacesController(shared, timings.namespace_again),
         GarbageCollector(shared, timings.rediscover),
     )

@@ -31,6 +31,7 @@ from argosy.local.controllers.kinds import (
 )
 from argosy.local.controllers.workloads import Deployment, ReplicaSet
 from argosy.local.networking import EndpointSlice, Service
+from argosy.local.storage import PersistentVolumeClaim
 
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
 
@@ -80,6 +81,7 @@ class Shared:
         self.priority_classes = Cache(client, PriorityClass)
         self.cluster_roles = Cache(client, ClusterRole)
         self.leases = Cache(client, Lease, namespace="kube-node-lease")
+        self.claims = Cache(client, PersistentVolumeClaim)
         self.accounts = Cache(client, ServiceAccount, fields=f"metadata.name={furnishings.ACCOUNT}")
         self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={furnishings.AUTHORITY}")
         # The kind may come with a CRD at any time: asked for often, and not waited for.
@@ -101,6 +103,7 @@ class Shared:
             self.priority_classes,
             self.cluster_roles,
             self.leases,
+            self.claims,
             self.accounts,
             self.authorities,
         )

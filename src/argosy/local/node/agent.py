@@ -21,6 +21,7 @@ from argosy.local.agenttoken import agent_token
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.node import cgroups, dns, network, server
 from argosy.local.node.addresses import Addresses
+from argosy.local.node.claims import Claims
 from argosy.local.node.content import Content
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.launch import Launch
@@ -33,6 +34,7 @@ from argosy.local.node.services import SERVICE_LABEL, Directory
 from argosy.local.node.settings import Settings
 from argosy.local.node.volumes import VolumeError
 from argosy.local.node.worker import Worker
+from argosy.local.storage import PersistentVolumeClaim
 
 log = Log(__name__)
 
@@ -62,6 +64,8 @@ class Agent:
         self.slices = Cache(client, EndpointSlice, indexes={"service": _service_of})
         self.config_maps = Cache(client, ConfigMap)
         self.secrets = Cache(client, Secret)
+        self.claims = Cache(client, PersistentVolumeClaim)
+        self._claim_folders = Claims(client, self.claims, settings.state / "volumes")
         self.directory = Directory(
             self.services.get,
             lambda namespace, name: self.slices.by("service", f"{namespace}/{name}"),
@@ -84,7 +88,7 @@ class Agent:
         self.services.subscribe(lambda _: self._services_changed.set())
         self.config_maps.subscribe(self._content_changed)
         self.secrets.subscribe(self._content_changed)
-        caches = (self.services, self.slices, self.config_maps, self.secrets, self.pods)
+        caches = (self.services, self.slices, self.config_maps, self.secrets, self.claims, self.pods)
         async with asyncio.TaskGroup() as group:
             state = self._settings.state
             socket_path, token = state / "agent.sock", agent_token(state)
@@ -98,6 +102,8 @@ class Agent:
             for cache in caches:
                 await cache.wait_synced()
             await self._listening.wait()
+            await self._claim_folders.remove_unclaimed()
+            self.claims.subscribe(self._claim_changed)
             for pod in self.pods:
                 self._pod_changed(Change(None, pod))
             self.pods.subscribe(self._pod_changed)
@@ -141,7 +147,7 @@ class Agent:
             address=address,
             gpus={name: gpu_devices(numbers) for name, numbers in indexes.items()},
             gpu_indexes=indexes,
-            claims=self._settings.state / "volumes",
+            claims=await self._claim_folders.folders(pod),
             cgroup=f"{self._cgroup}/{uid}" if self._hierarchy else "",
         )
         self._warn(pod)
@@ -218,7 +224,16 @@ class Agent:
             pod, self._client, self._recorder, self._pods, self, self._settings.gateway, lambda _: None
         )
 
-    def _content_changed(self, change: Change[ConfigMap] | Change[Secret]) -> None:
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        self._content_changed(change)
+        if change.new is None:
+            task = asyncio.get_running_loop().create_task(self._claim_folders.claim_changed(change))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _content_changed(
+        self, change: Change[ConfigMap] | Change[Secret] | Change[PersistentVolumeClaim]
+    ) -> None:
         changed = change.new or change.old
         if changed is None:
             return

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
@@ -50,7 +51,8 @@ class Place(NamedTuple):
     gpus: dict[str, list[str]]
     """Device nodes by container name."""
     gpu_indexes: dict[str, list[int]]
-    claims: Path
+    claims: Mapping[str, Path]
+    """The folder of each claim that the pod mounts."""
     cgroup: str
 
 
@@ -124,16 +126,12 @@ def interpreter_folders() -> list[str]:
     )
 
 
-def volume_folder(volume: Volume, place: Place, pod: Pod) -> Path:
+def volume_folder(volume: Volume, place: Place) -> Path:
     """The host's folder behind a volume, made if it is ours to make."""
     if volume.host_path:
         return check_host_path(volume.host_path)
     if volume.persistent_volume_claim:
-        claim_name = path_component(volume.persistent_volume_claim.claim_name)
-        claim = place.claims / pod.metadata.namespace / claim_name
-        claim.mkdir(parents=True, exist_ok=True)
-        claim.chmod(0o777)
-        return claim
+        return place.claims[volume.persistent_volume_claim.claim_name]
     if not volume.empty_dir and not has_content(volume):
         raise VolumeError(
             f'volume "{volume.name}": {volume.unsupported_type or "its type"} is not supported on this node; '
@@ -222,7 +220,7 @@ def _mounts(pod: Pod, container: Container, place: Place, values: dict[str, str]
         fixed = bool(volume.config_map or volume.secret or volume.projected or volume.downward_api)
         plans.append(
             MountPlan(
-                source=mount_source(mount, volume_folder(volume, place, pod), values),
+                source=mount_source(mount, volume_folder(volume, place), values),
                 target="/" + mount.mount_path.strip("/"),
                 read_only=mount.read_only or fixed or bool(claim and claim.read_only),
             )

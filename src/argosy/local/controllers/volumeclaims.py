@@ -1,0 +1,85 @@
+"""Binds PersistentVolumeClaims, and keeps those in use until no pod refers to them.
+
+There are no volumes to choose from: a claim is a folder of the state folder, which every node sees and makes
+when a pod first mounts it (`local/node/claims.py`). So every claim for a file system is bound at once, with
+the access modes and the capacity that it asks for. A claim for a block device stays Pending.
+"""
+
+from argosy.engine.cache import Cache, Change
+from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.shared import Shared
+from argosy.local.storage import PROTECTION, PersistentVolumeClaim
+
+
+class VolumeClaimsController:
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._claims: Cache[PersistentVolumeClaim] = shared.claims
+        self._controller: Controller[Key] = Controller("volumeclaims", self._reconcile)
+        self._claims.subscribe(self._claim_changed)
+        shared.pods.subscribe(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if change.new is not None:
+            self._controller.enqueue(Key(change.new.metadata.namespace, change.new.metadata.name))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        """A pod that is gone may have been the last that used a claim."""
+        if change.new is None and change.old is not None:
+            for name in change.old.claim_names:
+                self._controller.enqueue(Key(change.old.metadata.namespace, name))
+
+    async def _reconcile(self, key: Key) -> Wake | None:
+        claim = self._claims.get(key.namespace, key.name)
+        if claim is None:
+            return None
+        try:
+            if claim.metadata.deletion_timestamp is not None:
+                await self._release(claim)
+                return None
+            if PROTECTION not in claim.metadata.finalizers:
+                claim = await self._set_finalizers(claim, [*claim.metadata.finalizers, PROTECTION])
+            if claim.status.phase == "Pending":
+                await self._bind(claim)
+        except NotFound:
+            return None
+        except Conflict:
+            return Wake(after=0.02)  # the cache brings what it is by now
+        return None
+
+    async def _release(self, claim: PersistentVolumeClaim) -> None:
+        meta = claim.metadata
+        pods = self._shared.pods.by("namespace", meta.namespace)
+        in_use = any(pod.spec.node_name and meta.name in pod.claim_names for pod in pods)
+        if PROTECTION in meta.finalizers and not in_use:
+            await self._set_finalizers(claim, [name for name in meta.finalizers if name != PROTECTION])
+
+    async def _bind(self, claim: PersistentVolumeClaim) -> None:
+        if claim.spec.volume_mode != "Filesystem":
+            message = f"volumeMode {claim.spec.volume_mode} is not supported; use Filesystem"
+            self._shared.events.event(claim, "Warning", "ProvisioningFailed", message)
+            return
+        requests = claim.spec.resources.requests
+        status: dict[str, object] = {"phase": "Bound", "accessModes": claim.spec.access_modes}
+        if "storage" in requests:
+            status["capacity"] = {"storage": requests["storage"]}
+        await self._patch(claim, {"status": status}, subresource="status")
+
+    async def _set_finalizers(self, claim: PersistentVolumeClaim, names: list[str]) -> PersistentVolumeClaim:
+        version = claim.metadata.resource_version
+        return await self._patch(claim, {"metadata": {"finalizers": names, "resourceVersion": version}})
+
+    async def _patch(
+        self, claim: PersistentVolumeClaim, patch: dict[str, object], subresource: str = ""
+    ) -> PersistentVolumeClaim:
+        meta = claim.metadata
+        written = await self._shared.client.patch(
+            PersistentVolumeClaim, meta.name, patch, meta.namespace, subresource=subresource
+        )
+        self._claims.put(written)
+        return written

@@ -1,0 +1,79 @@
+"""The folders behind PersistentVolumeClaims: made when a pod first mounts one, deleted with the claim.
+
+All nodes of a machine share them, so every access mode holds by construction. A folder carries the claim's
+uid in its name: a claim that is deleted and made again begins empty.
+"""
+
+import asyncio
+import re
+import shutil
+from pathlib import Path
+
+from argosy.engine.cache import Cache, Change
+from argosy.engine.client import Client
+from argosy.engine.errors import NotFound
+from argosy.engine.lines import Log
+from argosy.kinds.meta import ObjectMeta
+from argosy.local.node.kinds import Pod
+from argosy.local.node.volumes import VolumeError, path_component
+from argosy.local.storage import PersistentVolumeClaim
+
+log = Log(__name__)
+
+_FOLDER = re.compile(r"(?P<name>[^_/]+)_(?P<uid>[0-9a-f-]{36})")
+
+
+class Claims:
+    def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim], folder: Path) -> None:
+        self._client = client
+        self._claims = claims
+        self._folder = folder
+
+    async def folders(self, pod: Pod) -> dict[str, Path]:
+        """Return the folder of each claim that a container of the pod mounts, made if there is none yet."""
+        mounted = {mount.name for container in pod.every_container for mount in container.volume_mounts}
+        found = {}
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim and volume.name in mounted:
+                name = path_component(volume.persistent_volume_claim.claim_name)
+                found[name] = await self._make(pod.metadata.namespace, name)
+        return found
+
+    async def remove_unclaimed(self) -> None:
+        """Delete folders whose claims went while nobody was here. The claims must be known by now."""
+        known = {claim.metadata.uid for claim in self._claims}
+        for folder in self._folder.glob("*/*_*"):
+            match = _FOLDER.fullmatch(folder.name)
+            if match and match["uid"] not in known:
+                await self._remove(folder)
+
+    async def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        """Delete the folder of a claim that is gone."""
+        if change.new is None and change.old is not None:
+            await self._remove(self._path(change.old.metadata))
+
+    async def _make(self, namespace: str, name: str) -> Path:
+        claim = self._claims.get(namespace, name) or await self._fetch(namespace, name)
+        if claim is None:
+            raise VolumeError(f'persistentvolumeclaim "{name}" not found')
+        if claim.metadata.deletion_timestamp is not None:
+            raise VolumeError(f'persistentvolumeclaim "{name}" is being deleted')
+        if claim.spec.volume_mode != "Filesystem":
+            raise VolumeError(f'persistentvolumeclaim "{name}": volumeMode Block is not supported')
+        folder = self._path(claim.metadata)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o777)
+        return folder
+
+    async def _fetch(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        try:
+            return await self._client.get(PersistentVolumeClaim, name, namespace)
+        except NotFound:
+            return None
+
+    def _path(self, meta: ObjectMeta) -> Path:
+        return self._folder / meta.namespace / f"{path_component(meta.name)}_{path_component(meta.uid)}"
+
+    async def _remove(self, folder: Path) -> None:
+        log.info("deleting the folder of a claim that is gone", folder=str(folder))
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
