@@ -1,10 +1,21 @@
-"""The gate that passes go through: shut, it lets those under way come to their end and no other begin."""
+"""When a replica may work: caches that are filled, and a gate that lets reconciles under way end."""
 
 import asyncio
 
+from prometheus_client import CollectorRegistry
+
+from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
 from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import Forbidden
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
-from argosy.operator.serving import Gate
+from argosy.operator.serving import Gate, Serving
+from argosy.operator.statistics import JobStatistics
+from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.site import Helper, Site
 
 KEY, OTHER = Key("default", "a"), Key("default", "b")
 
@@ -55,3 +66,20 @@ async def test_a_gate_that_is_not_open_lets_nothing_through() -> None:
         raise AssertionError
 
     assert await Gate().guard(never)(KEY) == Wake(1.0)
+
+
+async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_before_it_is_ready() -> None:
+    client = Client(Connection(server="https://127.0.0.1:1"))
+    serving = Serving(
+        client,
+        namespace=None,
+        clock=SystemClock(),
+        recorder=Recorder(client, "test"),
+        pods=PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
+        statistics=JobStatistics(CollectorRegistry()),
+        cluster_domain="cluster.local",
+        concurrency=1,
+    )
+    serving.add(TrainingRunDialect())
+    serving.definitions.watcher.problem = Forbidden(403, "Forbidden", "no right to read definitions")
+    assert "TrainingRun" in serving.not_ready()

@@ -152,7 +152,7 @@ class Serving:
         waiting += [
             kind.resource.kind
             for kind in self._kinds
-            if self._defined(kind.resource) and not (kind.synced or kind.unserved)
+            if (self._blind() or self._defined(kind.resource)) and not (kind.synced or kind.unserved)
         ]
         return f"not yet seen: {', '.join(waiting)}" if waiting else ""
 
