@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from argosy.engine.errors import Gone
-from argosy.kinds.kubernetes import ConfigMap, Pod, Service
+from argosy.kinds.kubernetes import ConfigMap, Event, Pod, Service
 from argosy.local.agenttoken import agent_token
 from argosy.local.node import holder, pods, report
 from argosy.local.storage import PersistentVolumeClaim
@@ -247,6 +247,36 @@ async def test_the_folder_of_a_claim_deleted_while_the_agent_was_away_goes_when_
     here.start()
     await _until(lambda: not (folder / f"brief_{claim.metadata.uid}").exists())
     assert (folder / "of-somebody-else").is_dir()
+
+
+async def test_a_container_that_must_not_be_root_and_would_be_waits(here: Machine) -> None:
+    await here.run("modest", "exit 0", securityContext={"runAsNonRoot": True})
+    pod = await here.wait("modest", lambda pod: pod.status.container_statuses)
+    waiting = pod.status.container_statuses[0].state.waiting
+    assert waiting is not None
+    assert waiting.reason == "CreateContainerConfigError"
+    assert waiting.message.startswith("container has runAsNonRoot and image will run as root")
+    await here.client.delete(Pod, "modest", "default")
+    await here.gone("modest")
+
+
+async def test_an_image_that_is_the_machines_own_root_is_told_once(here: Machine) -> None:
+    """Whatever the number of its containers and restarts, and of agents that looked after the pod."""
+    second = {"name": "second", "image": "other:1", "command": ["/bin/sh", "-c", FOREVER]}
+    first = {"name": "main", "image": "host", "command": ["/bin/sh", "-c", "sleep 0.1; exit 1"]}
+    await here.run("plain", "", restartPolicy="Always", containers=[first, second])
+    await here.wait("plain", lambda pod: any(s.restart_count > 1 for s in pod.status.container_statuses))
+    here.kill()
+    here.start()
+    await here.wait("plain", lambda pod: any(s.restart_count > 3 for s in pod.status.container_statuses))
+    event = await here.event("plain", "ImageNotPulled")
+    assert (event.type, event.count) == ("Normal", 1)
+    assert event.message.startswith(
+        'No image is pulled here: "host", "other:1" runs on this machine\'s own root'
+    )
+    found = [e for e in (await here.client.list(Event, "default")).items if e.reason == event.reason]
+    assert len([e for e in found if e.involved_object.name == "plain"]) == 1
+    await here.client.delete(Pod, "plain", "default", grace_seconds=0)
 
 
 async def test_a_pod_with_a_forbidden_kernel_parameter_fails(here: Machine) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from argosy.local.node.environment import Sources
+from argosy.local.node.environment import ConfigError, Sources
 from argosy.local.node.kinds import Json, Pod
 from argosy.local.node.launch import Launch
 from argosy.local.node.planning import Place, plan_launch
@@ -120,3 +120,43 @@ def test_safe_kernel_parameters_become_paths_whatever_their_separator(tmp_path: 
     ]
     launch = plan(tmp_path, {"securityContext": {"sysctls": wanted}})
     assert launch["sysctls"] == {"net/ipv4/tcp_syncookies": "1", "net/ipv4/tcp_fin_timeout": "9"}
+
+
+ESCALATION: dict[str, tuple[Json, bool]] = {
+    "allowPrivilegeEscalation unset: allowed": ({}, False),
+    "allowPrivilegeEscalation true: allowed": ({"allowPrivilegeEscalation": True}, False),
+    "allowPrivilegeEscalation false: no new privileges": ({"allowPrivilegeEscalation": False}, True),
+    "privileged: allowed": ({"privileged": True}, False),
+}
+
+
+@pytest.mark.parametrize("sentence", ESCALATION)
+def test_new_privileges(sentence: str, tmp_path: Path) -> None:
+    security, want_none = ESCALATION[sentence]
+    launch = plan(tmp_path, {}, {"securityContext": security})
+    assert launch["containers"][0]["no_new_privileges"] is want_none
+
+
+_IMAGE_IS_ROOT = 'container has runAsNonRoot and image will run as root (pod: "p_ns(u)", container: c)'
+_USER_IS_ROOT = 'container\'s runAsUser breaks non-root policy (pod: "p_ns(u)", container: c)'
+NON_ROOT: dict[str, tuple[Json, Json, str]] = {
+    "no user given: the image's is root": ({"runAsNonRoot": True}, {}, _IMAGE_IS_ROOT),
+    "the container forbids root, no user given": ({}, {"runAsNonRoot": True}, _IMAGE_IS_ROOT),
+    "the pod's user is root": ({"runAsNonRoot": True, "runAsUser": 0}, {}, _USER_IS_ROOT),
+    "the container's user is root": ({"runAsUser": 7}, {"runAsNonRoot": True, "runAsUser": 0}, _USER_IS_ROOT),
+    "the pod's user is another": ({"runAsNonRoot": True, "runAsUser": 7}, {}, ""),
+    "the container's user is another": ({"runAsNonRoot": True}, {"runAsUser": 7}, ""),
+    "the container allows what the pod forbids": ({"runAsNonRoot": True}, {"runAsNonRoot": False}, ""),
+    "nobody forbids root": ({}, {}, ""),
+}
+
+
+@pytest.mark.parametrize("sentence", NON_ROOT)
+def test_run_as_non_root(sentence: str, tmp_path: Path) -> None:
+    of_pod, of_container, want_error = NON_ROOT[sentence]
+    if not want_error:
+        plan(tmp_path, {"securityContext": of_pod}, {"securityContext": of_container})
+        return
+    with pytest.raises(ConfigError) as raised:
+        plan(tmp_path, {"securityContext": of_pod}, {"securityContext": of_container})
+    assert str(raised.value) == want_error

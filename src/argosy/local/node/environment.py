@@ -16,7 +16,11 @@ from argosy.local.networking import Service
 from argosy.local.node.kinds import Container, EnvSource, FieldRef, Pod, ResourceFieldRef
 
 
-class MissingError(Exception):
+class ConfigError(Exception):
+    """A container cannot be made as it is configured; its status says CreateContainerConfigError."""
+
+
+class MissingError(ConfigError):
     """Something that a container refers to is not there."""
 
 

@@ -83,8 +83,6 @@ class Nodes:
         self._notes = notes
         self._boot_id = _read("/proc/sys/kernel/random/boot_id")
         self._since: dict[str, str] = {}
-        self.paused: set[str] = set()
-        """Nodes that are rehearsing silence: no heartbeat goes out for them."""
 
     async def run(self) -> None:
         await asyncio.gather(*(self._keep(name) for name in self._settings.node_names()))
@@ -96,11 +94,10 @@ class Nodes:
         while True:
             pause = self._settings.heartbeat
             try:
-                if name not in self.paused:
-                    if loop.time() - written > _STATUS_EVERY or written == 0.0:
-                        await self._register(name)
-                        written = loop.time()
-                    await self._renew(name)
+                if loop.time() - written > _STATUS_EVERY or written == 0.0:
+                    await self._register(name)
+                    written = loop.time()
+                await self._renew(name)
             except NotFound:
                 written, pause = 0.0, 0.2
             except ApiError as error:

@@ -1,8 +1,8 @@
 """From a pod to what its shim is handed: every default, reference and path resolved, so nothing is left to
 decide.
 
-Pure but for volumes, whose folders are made on the way. Raises MissingError for references that are not there
-yet and VolumeError for volumes that cannot be had.
+Pure but for volumes, whose folders are made on the way. Raises ConfigError for containers that cannot be made
+as they are (MissingError: references that are not there yet) and VolumeError for volumes that cannot be had.
 """
 
 import pwd
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, cast
 
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.node import capabilities, network
-from argosy.local.node.environment import Sources, command_line, environment
+from argosy.local.node.environment import ConfigError, Sources, command_line, environment
 from argosy.local.node.kinds import Container, Handler, HttpGet, Pod, Probe, TcpSocket, Volume
 from argosy.local.node.launch import (
     Action,
@@ -167,6 +167,7 @@ def _container(
     security, shared = container.security_context, pod.spec.security_context
     uid = _first(security.run_as_user, shared.run_as_user, 0)
     gid = _first(security.run_as_group, shared.run_as_group, 0)
+    _check_non_root(pod, container, uid)
     privileged = bool(security.privileged)
     groups = sorted({gid, *shared.supplemental_groups, *([shared.fs_group] if shared.fs_group else [])})
     indexes = place.gpu_indexes.get(container.name)
@@ -189,7 +190,7 @@ def _container(
         groups=groups,
         capabilities=capabilities.granted(security.capabilities.add, security.capabilities.drop),
         privileged=privileged,
-        no_new_privileges=not privileged and security.allow_privilege_escalation is not True,
+        no_new_privileges=security.allow_privilege_escalation is False,
         read_only_root=bool(security.read_only_root_filesystem),
         devices=place.gpus.get(container.name, []),
         memory=int(parse_quantity(limits["memory"])) if "memory" in limits else None,
@@ -205,6 +206,24 @@ def _container(
         post_start=_action(container, container.lifecycle.post_start),
         pre_stop=_action(container, container.lifecycle.pre_stop),
         stop_signal=_signal_number(container.lifecycle.stop_signal),
+    )
+
+
+def _check_non_root(pod: Pod, container: Container, uid: int) -> None:
+    """Refuse to run as root where that is forbidden. Images have no user of their own here: it is root."""
+    security, shared = container.security_context, pod.spec.security_context
+    forbidden = security.run_as_non_root if security.run_as_non_root is not None else shared.run_as_non_root
+    if not forbidden or uid != 0:
+        return
+    chosen = security.run_as_user if security.run_as_user is not None else shared.run_as_user
+    problem = (
+        "container has runAsNonRoot and image will run as root"
+        if chosen is None
+        else "container's runAsUser breaks non-root policy"
+    )
+    meta = pod.metadata
+    raise ConfigError(
+        f'{problem} (pod: "{meta.name}_{meta.namespace}({meta.uid})", container: {container.name})'
     )
 
 

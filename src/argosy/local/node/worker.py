@@ -14,7 +14,7 @@ from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.lines import Log
-from argosy.local.node.environment import MissingError
+from argosy.local.node.environment import ConfigError
 from argosy.local.node.kinds import Json, Pod
 from argosy.local.node.launch import Launch
 from argosy.local.node.pods import Pods, ShimEvent, alive
@@ -160,13 +160,15 @@ class Worker:
             return 0.0
         try:
             launch = await self._preparation.prepare(self.pod)
-        except MissingError as error:
+        except ConfigError as error:
             return await self._hold_up("CreateContainerConfigError", str(error), "Failed", f"Error: {error}")
         except VolumeError as error:
             return await self._hold_up("ContainerCreating", "", "FailedMount", str(error))
         except SysctlForbiddenError as error:
             return await self._reject("SysctlForbidden", str(error))
         self._waiting, self._address = None, launch["address"]
+        if before is None:
+            self._tell_host_root(launch)
         await self._pods.start(launch)
         self._follow()
         return 3600.0
@@ -257,7 +259,7 @@ class Worker:
         if now >= self._refresh_at:
             try:
                 self._refresh_at = now + await self._preparation.refresh(self.pod)
-            except (MissingError, VolumeError):  # it was there at the start; keep showing what it was
+            except (ConfigError, VolumeError):  # it was there at the start; keep showing what it was
                 self._refresh_at = now + 60.0
         return min(pause, max(0.05, self._refresh_at - now))
 
@@ -295,6 +297,19 @@ class Worker:
                 self._wake.set()  # changed meanwhile: the watch brings only what is older than this
             self.pod = written
         self._written_pod(written)
+
+    def _tell_host_root(self, launch: Launch) -> None:
+        """Say once, before its first start, which images are this machine's own root file system."""
+        plain = {plan["name"] for plan in launch["containers"] if plan["root"] == "/"}
+        images = sorted({c.image for c in self.pod.every_container if c.name in plain and c.image})
+        if images:
+            named = ", ".join(f'"{image}"' for image in images)
+            self._event(
+                "Normal",
+                "ImageNotPulled",
+                f"No image is pulled here: {named} runs on this machine's own root file system; "
+                "`argosy up --image NAME=DIR` gives an image a folder",
+            )
 
     def _tell_starts(self, report: Report) -> None:
         for name, entry in report["containers"].items():
