@@ -92,7 +92,11 @@ def test_a_pod_of_an_unprivileged_user() -> None:
 CASES = {
     "kernel/unprivileged_userns_clone": ("0", "sysctl -w kernel.unprivileged_userns_clone=1"),
     "user/max_user_namespaces": ("0", "sysctl -w user.max_user_namespaces=15000"),
-    "kernel/apparmor_restrict_unprivileged_userns": ("1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+    "kernel/apparmor_restrict_unprivileged_userns": (
+        "1",
+        f'profile argosy "{Path(sys.executable).resolve()}" flags=(unconfined) {{\n  userns,\n}}\n'
+        "END\napparmor_parser -r /etc/apparmor.d/argosy",
+    ),
 }
 
 
@@ -102,3 +106,10 @@ def test_the_setting_that_forbids_namespaces_is_named_with_the_remedy(setting: s
     (tmp_path / setting).parent.mkdir()
     (tmp_path / setting).write_text(f"{value}\n")
     assert want in why_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)
+
+
+def test_the_remedy_for_apparmor_opens_nothing_for_other_programs(tmp_path: Path) -> None:
+    setting = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
+    setting.parent.mkdir()
+    setting.write_text("1\n")
+    assert "sysctl" not in why_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)

@@ -91,13 +91,29 @@ def why_forbidden(error: OSError, settings: Path = Path("/proc/sys")) -> str:
     elif value("kernel/apparmor_restrict_unprivileged_userns") == "1":
         which = (
             "AppArmor restricts them (kernel.apparmor_restrict_unprivileged_userns is 1); "
-            "as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+            f"allow them to this Python alone, as root:\n{apparmor_commands(Path(sys.executable))}\n"
         )
     else:
         which = "the container or sandbox around it probably forbids them"
     return (
         f"this system does not allow namespaces for this user ({error}): {which}, or run `argosy up` as root"
     )
+
+
+def apparmor_commands(interpreter: Path) -> str:
+    """Commands that let one program make user namespaces, and restrict it in nothing else.
+
+    A profile is found by the program's real path: that of a virtual environment is a link.
+    """
+    return f"""\
+cat > /etc/apparmor.d/argosy <<'END'
+abi <abi/4.0>,
+include <tunables/global>
+profile argosy "{interpreter.resolve()}" flags=(unconfined) {{
+  userns,
+}}
+END
+apparmor_parser -r /etc/apparmor.d/argosy"""
 
 
 def _start(folder: Path, *, rootless: bool) -> subprocess.Popen[bytes]:
