@@ -165,7 +165,7 @@ class Replica:
     def _burst(self) -> Iterator[None]:
         with ExitStack() as others:
             for _ in range(MANY):
-                others.enter_context(self.reconciler.crowd)
+                others.enter_context(self.reconciler.crowds.of(KEY[0]))
             yield
 
 

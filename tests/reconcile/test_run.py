@@ -396,7 +396,7 @@ def crowded(stage: Stage) -> Iterator[Stage]:
 def crowd_around(stage: Stage) -> Iterator[None]:
     with ExitStack() as others:
         for _ in range(MANY):
-            others.enter_context(stage.reconciler.crowd)
+            others.enter_context(stage.reconciler.crowds.of(KEY[0]))
         yield
 
 
@@ -550,13 +550,25 @@ async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded
 
 
 async def test_passes_that_follow_each_other_at_once_are_a_crowd_too(stage: Stage) -> None:
-    crowd = stage.reconciler.crowd
+    crowd = stage.reconciler.crowds.of(KEY[0])
     await running(stage)
     for number in range(MANY - 1):
         crowd.notice(f"job {number}", stage.clock.monotonic())
     stage.pod_goes(1)
     await stage.go()
     assert stage.api.log == ["create Pod mnist-worker-1"]
+
+
+async def test_a_crowd_in_another_namespace_is_none_here(stage: Stage) -> None:
+    """Else a tenant who submits many jobs would make others wait for their statuses."""
+    stage.reconciler.proof.record_came_back()
+    for number in range(MANY):
+        stage.reconciler.crowds.of("of others").notice(f"job {number}", stage.clock.monotonic())
+    with ExitStack() as others:
+        for _ in range(MANY):
+            others.enter_context(stage.reconciler.crowds.of("of others"))
+        await stage.go()
+    assert stage.api.log[0] == "status Starting"
 
 
 async def test_pods_on_their_way_out_announce_a_crowd(stage: Stage) -> None:

@@ -4,7 +4,8 @@ A write of a job's status costs the API server more than two pods do. Where many
 pod each, what all of them wait for is the API server. Then a Record that says nothing but what the pods will
 say themselves is written with a later pass, which often has more to tell; so a job that comes up is written
 once instead of twice, when it runs and the others have their pods, and one that lost a pod when all have
-theirs again (docs/decisions/007).
+theirs again (docs/decisions/007). A crowd is of one namespace: a tenant who submits many jobs makes no other
+wait for a status.
 """
 
 from collections import deque
@@ -35,27 +36,47 @@ TOLD_AT_LAST = 10.0
 """Seconds after which every job is told about."""
 
 
-class Crowd:
-    """The passes under way over the jobs of one kind."""
+MAX_IDLE = 256
+"""Namespaces of which something is remembered though no pass over a job of theirs is under way."""
+
+
+class Crowds:
+    """The crowd of each namespace."""
 
     def __init__(self, proof: Proof) -> None:
         self._proof = proof
-        self._passes = 0
+        self._of: dict[str, Crowd] = {}
+
+    def of(self, namespace: str) -> "Crowd":
+        crowd = self._of.get(namespace)
+        if crowd is None:
+            if len(self._of) >= MAX_IDLE:
+                self._of = {name: one for name, one in self._of.items() if one.passes}
+            crowd = self._of[namespace] = Crowd(self._proof)
+        return crowd
+
+
+class Crowd:
+    """The passes under way over the jobs of one kind in one namespace."""
+
+    def __init__(self, proof: Proof) -> None:
+        self._proof = proof
+        self.passes = 0
         self._recent: deque[tuple[float, str]] = deque(maxlen=MANY)
         """Of which jobs was last heard, and when, on the monotonic clock."""
         self._lasts_until = float("-inf")
 
     def __enter__(self) -> None:
-        self._passes += 1
+        self.passes += 1
 
     def __exit__(self, *_: object) -> None:
-        self._passes -= 1
+        self.passes -= 1
 
     def notice(self, uid: str, now: float) -> None:
         """A pass decides about this job, or one is about to come."""
         self._recent.append((now, uid))
         jobs = {uid for at, uid in self._recent if now - at < MOMENT}
-        if max(self._passes, len(jobs)) >= MANY:
+        if max(self.passes, len(jobs)) >= MANY:
             self._lasts_until = now + LASTS
 
     def puts_off(

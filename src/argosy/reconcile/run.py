@@ -24,7 +24,7 @@ from argosy.engine.lines import Log, also_about
 from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.crowd import Crowd
+from argosy.reconcile.crowd import Crowds
 from argosy.reconcile.gangs import Waiter
 from argosy.reconcile.memory import Deferred, Memory
 from argosy.reconcile.perform import Performer
@@ -108,7 +108,7 @@ class Reconciler(Generic[T]):
         self.statistics = statistics
         self.memories: dict[Key, Memory] = {}
         self.proof = Proof()
-        self.crowd = Crowd(self.proof)
+        self.crowds = Crowds(self.proof)
         self.term = Term(client, jobs)
         self.takeover = Takeover(client, clock, caches)
         self.unreadable = Unreadable(dialect, client, clock, recorder)
@@ -122,7 +122,7 @@ class Reconciler(Generic[T]):
     async def reconcile(self, key: Key) -> Wake | None:
         if key in self.unreadable:
             return await self.unreadable.tell(key)
-        with self.crowd:
+        with self.crowds.of(key[0]):
             await self.proof.first_written()
             job = self.jobs.get(*key)
             if job is None:
@@ -209,7 +209,7 @@ class Reconciler(Generic[T]):
         lowered = memory.lowered[1] if memory is not None and memory.lowered is not None else None
         if memory is None or not isinstance(lowered, Workload) or role not in lowered.roles:
             return False
-        self.crowd.notice(memory.uid, self.clock.monotonic())
+        self.crowds.of(key[0]).notice(memory.uid, self.clock.monotonic())
         return lowered.rules.restart_scope is Scope.POD and lowered.roles[role].restart is not Restart.NEVER
 
     def definition_changed(self) -> list[Key]:
@@ -280,7 +280,10 @@ class Reconciler(Generic[T]):
     ) -> bool:
         """Return True if the Record may be written with a later pass, after the actions of this one."""
         monotonic = self.clock.monotonic()
-        if workload is None or not self.crowd.puts_off(workload, before, plan, seen, memory, monotonic):
+        if workload is None:
+            return False
+        crowd = self.crowds.of(workload.namespace)
+        if not crowd.puts_off(workload, before, plan, seen, memory, monotonic):
             return False
         if not memory.current:
             memory.current = await self.term.shows_earlier_writes(job)
