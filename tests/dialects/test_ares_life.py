@@ -408,6 +408,50 @@ def test_restart_scope_job_starts_everything_anew() -> None:
     assert (up.phase, up.condition("Restarting")[0]) == ("Running", "False")
 
 
+FULL = replace(
+    pod(0, "Failed", exit_code=137, reason="Evicted", node="n1"),
+    over_limit=True,
+    message='Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ',
+)
+EVICTIONS: dict[str, tuple[ObservedPod, int]] = {
+    "for its own storage: counts, and uses up the limit": (FULL, 1),
+    "by a node under pressure: counts": (
+        pod(0, "Failed", disrupted=True, reason="Evicted", node="n1"),
+        1,
+    ),
+    "by a drain: counts": (pod(0, terminating=True, disruption="EvictionByEvictionAPI", node="n1"), 1),
+    "by a taint: counts": (pod(0, terminating=True, disruption="DeletionByTaintManager", node="n1"), 1),
+    "by the scheduler: counts": (pod(0, "Failed", disrupted=True, reason="Preempting", node="n1"), 1),
+    "not an eviction but somebody's deletion: does not count": (pod(0, terminating=True, node="n1"), 0),
+}
+
+
+@pytest.mark.parametrize(("lost", "want"), EVICTIONS.values(), ids=EVICTIONS.keys())
+def test_a_replacement_after_an_eviction_adds_to_restarts(lost: ObservedPod, want: int) -> None:
+    """3.4: each replacement adds 1; what the cluster did is shown and does not use up backoffLimit."""
+    after = failing(backoffLimit=3).saw(lost)
+    assert after.role().restarts == want
+    assert after.status.argosy.get("restarts", 0) == (1 if lost is FULL else 0)
+
+
+def test_a_pod_that_fills_its_own_volume_again_and_again_fails_the_job() -> None:
+    running = failing(backoffLimit=2)
+    for times in range(3):
+        assert running.phase == "Running"
+        evicted = replace(FULL, replacement=times, uid=f"uid-{times}")
+        running = running.saw(evicted).saw(pod(0, replacement=times + 1), seconds=600)
+    assert (running.phase, running.condition("Failed")[1]) == ("Failed", "JobFailed")
+    assert "worker-0 was evicted from n1: Usage of EmptyDir volume" in running.status.message
+
+
+def test_the_cluster_may_evict_more_often_than_the_limit() -> None:
+    running = failing(backoffLimit=2)
+    for times in range(5):
+        evicted = replace(pod(0, "Failed", disrupted=True, reason="Evicted"), replacement=times)
+        running = running.saw(evicted).saw(pod(0, replacement=times + 1), seconds=600)
+    assert (running.phase, running.role().restarts) == ("Running", 5)
+
+
 def test_restarts_are_told_as_in_a_training_run() -> None:
     wanted = job(
         roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}}, runPolicy={"backoffLimit": 1}

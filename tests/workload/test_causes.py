@@ -1,6 +1,7 @@
 """Every way to lose a pod has a cause of its own."""
 
 import pytest
+from msgspec.structs import replace
 
 from argosy.testing.workloads import pod
 from argosy.workload.causes import Why, why
@@ -26,6 +27,10 @@ CAUSES: dict[str, tuple[ObservedPod, Why]] = {
     "a pod of higher priority that the node let in": (
         pod(0, "Failed", disruption="TerminationByKubelet", reason="Preempting"),
         Why.PREEMPTED,
+    ),
+    "its own emptyDir is full": (
+        replace(pod(0, "Failed", exit_code=137, reason="Evicted"), over_limit=True),
+        Why.EVICTED,
     ),
     "a node that shuts down": (
         pod(0, "Failed", disruption="TerminationByKubelet", reason="Terminated"),

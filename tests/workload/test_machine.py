@@ -193,6 +193,12 @@ class Life(RuleBasedStateMachine):
         pod = data.draw(st.sampled_from(self.world.live("Pending", "Running")))
         self.world.update(replace(pod, phase="Failed", reason="Evicted", disrupted=True))
 
+    @precondition(lambda self: self.world.live("Running"))
+    @rule(data=st.data())
+    def pod_is_evicted_for_its_own_storage(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(self.world.live("Running")))
+        self.world.fail(replace(pod, reason="Evicted", over_limit=True), 137)
+
     @precondition(lambda self: self.world.pods)
     @rule(data=st.data())
     def pod_is_deleted_by_somebody(self, data: st.DataObject) -> None:

@@ -28,6 +28,11 @@ class Case(Struct):
     spec: dict[str, object] = {}
 
 
+LOW_ON_MEMORY = (
+    "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
+    "Container main was using 5Gi, request is 1Gi, has larger consumption of memory. "
+)
+
 CASES = {
     "a pod without a status": Case({}, {"phase": "Pending", "exit_code": None}),
     "the exit code of the container that failed": Case(
@@ -41,6 +46,43 @@ CASES = {
     "an eviction": Case(
         {"phase": "Failed", "reason": "Evicted", "message": "low memory"},
         {"disrupted": True, "message": "low memory"},
+    ),
+    "an eviction by a node that is short of memory: the cluster's doing": Case(
+        {"phase": "Failed", "reason": "Evicted", "message": LOW_ON_MEMORY},
+        {"disrupted": True, "over_limit": False},
+    ),
+    "an eviction for a full emptyDir: the pod's own": Case(
+        {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ',
+            "containerStatuses": [ended(137)],
+        },
+        {"disrupted": False, "over_limit": True},
+    ),
+    "an eviction for the storage of a container: the pod's own": Case(
+        {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": 'Container main exceeded its local ephemeral storage limit "1Gi". ',
+        },
+        {"disrupted": False, "over_limit": True},
+    ),
+    "an eviction for the storage of all containers: the pod's own": Case(
+        {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": "Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. ",
+        },
+        {"disrupted": False, "over_limit": True},
+    ),
+    "a program that says the same and was not evicted": Case(
+        {
+            "phase": "Failed",
+            "reason": "Error",
+            "message": 'Usage of EmptyDir volume "a" exceeds the limit "1". ',
+        },
+        {"disrupted": False, "over_limit": False},
     ),
     "a preemption": Case(
         {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]},

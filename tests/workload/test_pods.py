@@ -200,6 +200,7 @@ STUCK = {
     "a node that does not answer, and the user bears the risk: when the user says": StuckCase(
         120, limits=Limits(force_delete_after=120)
     ),
+    "a time beyond the end of time: never": StuckCase(None, limits=Limits(force_delete_after=1e15)),
     "a node that is unconfirmed: never by force, whatever the user bears": StuckCase(
         None, down=False, unconfirmed=True, limits=Limits(force_delete_after=0)
     ),

@@ -96,6 +96,24 @@ CASES = {
         want_disruptions=1,
         want_causes=("Deleted",),
     ),
+    "a pod evicted by the cluster is replaced, and uses up nothing": Case(
+        (pod(2, "Failed", reason="Evicted", disrupted=True),),
+        want_replaced={2: 1},
+        want_disruptions=1,
+        want_causes=("Evicted",),
+    ),
+    "a pod evicted for its own storage uses up a restart": Case(
+        (replace(pod(2, "Failed", reason="Evicted"), over_limit=True),),
+        want_replaced={2: 1},
+        want_restarts=1,
+        want_causes=("Evicted",),
+    ),
+    "a pod evicted for its own storage again and again ends the job": Case(
+        (replace(pod(2, "Failed", reason="Evicted"), over_limit=True),),
+        used=3,
+        want_restarts=3,
+        want_ending="RestartsExhausted",
+    ),
     "if it was seen to go, its cause is told": Case(
         (pod(0), pod(1)),
         scope=Scope.JOB,

@@ -240,8 +240,9 @@ class LimitsSpec(Struct, frozen=True, rename="camel"):
     """Bounds. Durations are like 90s, 10m, 2h, 1h30m."""
 
     restarts: Annotated[int, Meta(ge=0, le=10_000)] = 3
-    """Restarts after failures, over all roles; one more failure fails the run. What the cluster takes away
-    (eviction, a deleted pod, a lost node) does not count."""
+    """Restarts after failures, over all roles; one more failure fails the run. A pod that is evicted for
+    more storage than its own limits allow has failed; what the cluster takes away (any other eviction, a
+    deleted pod, a lost node) does not count."""
     ladder: LadderSpec | None = None
     """When a restart starts more anew than the pod that failed."""
     active_deadline: Duration | None = None

@@ -36,7 +36,8 @@ class Why(StrEnum):
     CONTAINER = "Container"
     """A container was restarted in its place by the node; a word for metrics, which count these together."""
     EVICTED = "Evicted"
-    """The pod was evicted: its node was short of something, drained or tainted."""
+    """The pod was evicted: its node was short of something, drained or tainted, or it used more storage than
+    its own limits allow. Only the last is a failure of the pod."""
     PREEMPTED = "Preempted"
     """The pod had to make room for one of higher priority."""
     DISRUPTED = "Disrupted"
@@ -66,6 +67,8 @@ def why(pod: ObservedPod, down: Set[str] = frozenset()) -> Why:
     """What ended the pod, or takes it away; `down` are the nodes that do not answer."""
     if not pod.ended and pod.node in down:
         return Why.NODE_DOWN
+    if pod.over_limit:
+        return Why.EVICTED
     if pod.disrupted:
         return _REASONS.get(pod.reason) or _REASONS.get(pod.disruption, Why.DISRUPTED)
     if pod.terminating:
@@ -81,7 +84,7 @@ def lost(pod: ObservedPod, at: datetime, rung: str = "", down: Set[str] = frozen
     """What is remembered of a pod that ended or is taken away."""
     cause = why(pod, down)
     code = pod.exit_code if cause in _PROGRAMS else None
-    said = pod.message if pod.disrupted else pod.reason if cause is Why.FAILED else ""
+    said = pod.message if pod.disrupted or pod.over_limit else pod.reason if cause is Why.FAILED else ""
     return Restarted(at, pod.role, pod.index, cause, rung, pod.attempt, code, pod.node, said[:_DETAIL])
 
 

@@ -87,10 +87,7 @@ def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record
     the job: it stays within the limit."""
     latest = max((pod.attempt for pod in seen.pods), default=0)
     if latest > record.attempt:
-        fresh = {
-            name: RoleRecord(restarts=role.restarts, since=role.since, size=role.size)
-            for name, role in record.roles.items()
-        }
+        fresh = {name: role.for_next_attempt() for name, role in record.roles.items()}
         restarts = _within(limit, record.restarts, latest - 1)
         record = replace(record, attempt=latest, roles=fresh, restarts=restarts)
     ahead = [

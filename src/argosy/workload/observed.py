@@ -6,6 +6,7 @@ delay them but not mislead them. The one observation that an old view can fake i
 lost only when `absent` confirms it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ContainerStatus, Pod, Terminated
+from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
 from argosy.workload.model import RolePolicy
 from argosy.workload.room import Room
@@ -65,6 +66,8 @@ class ObservedPod(Struct, frozen=True):
     last_exit_code: int | None = None
     """Before its last restart in place: of the container that was restarted last."""
     last_out_of_memory: bool = False
+    over_limit: bool = False
+    """Evicted by its node for what it did itself: it used more storage than its own limits allow."""
     disrupted: bool = False
     """Ended by the cluster (eviction, preemption, node shutdown), not by its own program."""
     disruption: str = ""
@@ -212,7 +215,7 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         return None
     name, ended = _exit(status.container_statuses) or _exit(status.init_container_statuses) or ("", None)
     first, last = _first_ended(status.container_statuses), _last_exit(status.container_statuses)
-    disruption = _disruption(pod)
+    disruption, over_limit = _disruption(pod), _is_over_limit(status)
     waiting, waiting_message = _waiting(pod)
     preempted = _preempted(pod, noticed)
     return ObservedPod(
@@ -237,9 +240,10 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         in_place_restarts=sum(one.restart_count for one in status.container_statuses),
         last_exit_code=last.exit_code if last else None,
         last_out_of_memory=last is not None and last.reason == _OUT_OF_MEMORY,
+        over_limit=over_limit,
         disrupted=disruption is not None
         or preempted is not None
-        or (status.phase == "Failed" and status.reason in _DISRUPTED),
+        or (status.phase == "Failed" and status.reason in _DISRUPTED and not over_limit),
         disruption=disruption.reason if disruption else "",
         preempted=preempted,
         held=status.phase == "Pending" and _held(status.init_container_statuses),
@@ -268,6 +272,14 @@ _DISRUPTED = frozenset(
     {"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "Shutdown", "NodeAffinity"}
 )
 
+_OVER_LIMIT = (
+    re.compile(r"Usage of EmptyDir volume .* exceeds the limit "),
+    re.compile(r"Container .* exceeded its local ephemeral storage limit "),
+    re.compile(r"Pod ephemeral local storage usage exceeds the total limit of containers "),
+)
+"""How the kubelet's message begins when it evicts a pod for the pod's own limits (pkg/kubelet/eviction). For
+what the node lacks it begins with "The node was low on resource"."""
+
 _OUT_OF_MEMORY = "OOMKilled"
 
 _SAME_WAIT = {"ErrImagePull": "ImagePullBackOff"}
@@ -285,6 +297,12 @@ _PREEMPTED = {
 def _disruption(pod: Pod) -> Condition | None:
     """The condition with which Kubernetes, or Kueue, marks a pod that it takes away."""
     return next((one for one in pod.status.conditions if one.type in _TARGETS and one.status == "True"), None)
+
+
+def _is_over_limit(status: PodStatus) -> bool:
+    if status.phase != "Failed" or status.reason != "Evicted":
+        return False
+    return any(pattern.match(status.message) for pattern in _OVER_LIMIT)
 
 
 def _preempted(pod: Pod, noticed: datetime | None) -> datetime | None:

@@ -16,6 +16,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.places import current, strangers
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
+from argosy.workload.times import after
 
 RELEASED_AFTER = 30.0
 """Seconds after its grace period before a pod on a node that runs nothing any more is deleted by force; until
@@ -66,7 +67,9 @@ def stuck(limits: Limits, seen: Observed, now: datetime) -> tuple[list[DeletePod
         wait = RELEASED_AFTER if released else limits.force_delete_after
         if wait is None:
             continue
-        due = (pod.deletion_time or now) + timedelta(seconds=wait)
+        due = after(pod.deletion_time or now, wait)
+        if due is None:
+            continue
         if now >= due:
             why = "runs nothing any more" if released else "does not answer (limits.forceDeleteAfter)"
             forced.append(DeletePod(pod.name, pod.uid, grace=0, reason=f"{pod.node} {why}"))

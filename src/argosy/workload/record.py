@@ -75,6 +75,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     pod can be missed, and a Record that changes with every pod would be written with every pod."""
     restarts: int = 0
     """Pods replaced after a failure, and containers restarted in place. Never decreases."""
+    disruptions: int = 0
+    """Pods replaced that the cluster took away; they use up no restart. Never decreases."""
     retry_at: datetime | None = None
     """No pod of the role that was replaced more than once is created before."""
     below_min_since: datetime | None = None
@@ -101,6 +103,12 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Times in a row that the ladder started the role anew, in this attempt."""
     unknown: Mapping[str, object] = field(default_factory=dict)
     """Fields written by a later version, kept while the job is not started anew."""
+
+    def for_next_attempt(self) -> "RoleRecord":
+        """The role with nothing but its totals: all its pods start anew."""
+        return RoleRecord(
+            restarts=self.restarts, disruptions=self.disruptions, since=self.since, size=self.size
+        )
 
 
 class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -3,7 +3,8 @@ allows.
 
 A failure is known by its place, attempt and replacement number, all of which stand on the pod. Recording the
 next number is what counts the failure, so it is counted once however often the pod is seen again. A pod's
-own failure uses up a restart; what the cluster takes away (eviction, deletion, a lost node) does not.
+own failure uses up a restart, and so does its eviction for more storage than its limits allow; what the
+cluster takes away (any other eviction, deletion, a lost node) does not.
 """
 
 from collections.abc import Set
@@ -131,10 +132,7 @@ def delay(limits: Limits, times: int) -> float:
 
 def next_attempt(record: Record) -> Record:
     """The record of a job all of whose pods start anew; totals are kept."""
-    roles = {
-        name: RoleRecord(restarts=role.restarts, since=role.since, size=role.size)
-        for name, role in record.roles.items()
-    }
+    roles = {name: role.for_next_attempt() for name, role in record.roles.items()}
     return replace(record, attempt=record.attempt + 1, roles=roles, began=None)
 
 
@@ -246,9 +244,11 @@ def _next(
 
 def _counted(record: Record, losses: list[Loss]) -> Record:
     for loss in losses:
+        role = record.role(loss.role)
         if loss.counted:
-            role = record.role(loss.role)
             record = record.with_role(loss.role, replace(role, restarts=role.restarts + 1))
+        elif loss.disrupted and loss.told.cause != Why.DELETED:
+            record = record.with_role(loss.role, replace(role, disruptions=role.disruptions + 1))
     return record
 
 

@@ -98,7 +98,7 @@ def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: 
         unknown=numbers.unknown,
         terminating=numbers.terminating,
         replicas=_created(role, last, remembered, record, seen),
-        restarts=remembered.restarts,
+        restarts=remembered.restarts + remembered.disruptions,
     )
 
 
