@@ -303,6 +303,38 @@ def test_containers_that_fail_in_place_use_up_restarts() -> None:
     assert ending and ending.reason == "RestartsExhausted"
 
 
+LIMITS_REACHED = {
+    "2 of 3 restarts used and 2 pods fail: both numbers are in the message": (
+        (3, 2, (pod(0, "Failed", exit_code=1), pod(1, "Failed", exit_code=1))),
+        "restart limit reached: 2 of 3 restarts used, 2 more needed (limits.restarts)",
+    ),
+    "3 of 3 restarts used and 1 pod fails: one more is needed": (
+        (3, 3, (pod(0, "Failed", exit_code=1),)),
+        "restart limit reached: 3 of 3 restarts used, 1 more needed (limits.restarts)",
+    ),
+    "limit 1: the noun is singular": (
+        (1, 1, (pod(0, "Failed", exit_code=1),)),
+        "restart limit reached: 1 of 1 restart used, 1 more needed (limits.restarts)",
+    ),
+    "limit 0: no restarts are allowed": (
+        (0, 0, (pod(0, "Failed", exit_code=1),)),
+        "no restarts are allowed (limits.restarts is 0)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "want"), LIMITS_REACHED.values(), ids=LIMITS_REACHED.keys())
+def test_message_when_the_restart_limit_is_reached(
+    case: tuple[int, int, tuple[ObservedPod, ...]], want: str
+) -> None:
+    limit, used, failed = case
+    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=limit))
+    record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    ending = restart.repair(job, record, seen(*failed), NOW).ending
+    assert ending is not None
+    assert ending.message.endswith(f"; {want}")
+
+
 def test_a_killed_pod_is_named_before_one_that_gave_up_because_of_it() -> None:
     job = workload(role(restart=Restart.ON_FAILURE), rules=Rules(restart_scope=Scope.JOB))
     record = Record(began=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})

@@ -82,7 +82,8 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     counted = [loss for loss in losses if loss.counted]
     used = len(counted) if workload.rules.restart_scope is Scope.POD else min(1, len(counted))
     if limit is not None and counted and record.restarts + used + kept > limit:
-        return Repair(record, _exhausted(limit, words.restarted(_likeliest(counted).told)))
+        why = words.restarted(_likeliest(counted).told)
+        return Repair(record, _limit_reached(why, limit, used=record.restarts + kept, needed=used))
     disruptions = record.disruptions + sum(loss.disrupted for loss in losses)
     record = replace(record, restarts=record.restarts + used, disruptions=disruptions)
     message = _message(losses, record, limit)
@@ -296,6 +297,8 @@ def _overrun(record: Record, kept: int, limit: int) -> Ending:
     return Ending(Phase.FAILED, "RestartsExhausted", said)
 
 
-def _exhausted(limit: int, why: str) -> Ending:
-    left = f"all {limit} restarts are used" if limit else "no restarts are allowed (limits.restarts is 0)"
+def _limit_reached(why: str, limit: int, *, used: int, needed: int) -> Ending:
+    """Return the ending of a job that needs more restarts than its limit leaves."""
+    counts = f"{used} of {words.many(limit, 'restart')} used, {needed} more needed (limits.restarts)"
+    left = f"restart limit reached: {counts}" if limit else "no restarts are allowed (limits.restarts is 0)"
     return Ending(Phase.FAILED, "RestartsExhausted", f"{why}; {left}")
