@@ -41,7 +41,7 @@ def test_a_built_in_one_conforms() -> None:
 
 
 def test_one_that_is_not_there() -> None:
-    assert "there is no framework pytroch; there are bagua, custom, " in said(
+    assert 'unknown framework "pytroch"; did you mean "pytorch"? (known frameworks: bagua, ' in said(
         conformance, "framework", "pytroch", code=1
     )
 

@@ -110,7 +110,7 @@ def test_a_file_with(tenant: Tenant, tmp_path: Path, text: str, want: str) -> No
 
 def test_a_framework_that_is_not_there_is_said_and_nothing_is_left(tenant: Tenant) -> None:
     refused = tenant.argosy("run", "--name", "odd", "--framework", "nope", "--", "true", code=1)
-    assert "spec.framework: there is no framework 'nope'; there are" in refused.stdout
+    assert 'spec.framework: unknown framework "nope" (known frameworks: ' in refused.stdout
     assert refused.stderr == "refused: deleting odd …\n"
     assert "not found" in tenant.kubectl("get", "tr", "odd", code=1).stderr
 

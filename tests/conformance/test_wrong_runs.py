@@ -129,7 +129,7 @@ CONTAINER = f"{CONTAINERS}[0]"
 REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     "a framework that is not installed": (
         {"spec.framework": "nope"},
-        "spec.framework: there is no framework 'nope'",
+        'spec.framework: unknown framework "nope"',
         {"spec.framework": "custom"},
     ),
     "a role that the framework does not know": (
@@ -193,7 +193,7 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "a field of a container that is none": (
         {f"{CONTAINERS}.0.comand": ["true"]},
-        f"{CONTAINER}.comand: there is no such field",
+        f'{CONTAINER}.comand: unknown field; did you mean "command"?',
         {f"{CONTAINERS}.0.comand": None},
     ),
     "two containers of one name": (

@@ -32,7 +32,10 @@ INVALID: dict[str, tuple[AresJob, str]] = {
         job(roles={"worker": {"dependence": {}}}),
         "spec.roleSpecs.worker.dependence.roleNames: there must be a role to wait for",
     ),
-    "24. unknown framework": (job("pytroch"), "spec.frameworkType: unknown framework: pytroch"),
+    "24. unknown framework": (
+        job("pytroch"),
+        'spec.frameworkType: unknown framework: pytroch; did you mean "pytorch"? (known frameworks: ',
+    ),
     "25. implementation: intel": (
         job(framework={"mpi": {"implementation": "intel"}}),
         "spec.framework.mpi.implementation: unsupported mpi implementation 'intel'",
@@ -93,7 +96,7 @@ INVALID: dict[str, tuple[AresJob, str]] = {
         "spec.roleSpecs.a.dependence.roleNames: a role cannot wait for itself",
     ),
     "no roles at all": (replace(job(), spec={"frameworkType": "custom"}), "spec.roleSpecs: there must be"),
-    "an empty spec": (replace(job(), spec={}), "spec.frameworkType: unknown framework: ;"),
+    "an empty spec": (replace(job(), spec={}), 'spec.frameworkType: unknown framework: "" (known'),
     "an empty policy": (
         job(jobPhasePolicy={"succeeded": [[]]}),
         "spec.jobPhasePolicy.succeeded: an empty list of roles would be true at once",
@@ -615,6 +618,13 @@ def test_variables_and_policies_of_the_users_that_give_way_are_told() -> None:
     ]
     assert messages(first.events, "RestartPolicyOverwritten") == [
         f"{path}.restartPolicy: Always becomes Never"
+    ]
+
+
+def test_the_event_of_an_unknown_field_suggests_the_closest_known_one() -> None:
+    obj = job(roles={"worker": {"replica": 2, "template": {"spec": {"containers": [{"name": "a"}]}}}})
+    assert messages(played(obj).saw().events, "UnknownField") == [
+        'spec.roleSpecs.worker.replica: unknown field, kept and ignored; did you mean "replicas"?'
     ]
 
 

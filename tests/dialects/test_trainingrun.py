@@ -78,7 +78,7 @@ LONG = "x" * 54
 PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     "an unknown framework": (
         run(framework="pytroch"),
-        "spec.framework: there is no framework 'pytroch'; there are bagua, custom, ",
+        'spec.framework: unknown framework "pytroch"; did you mean "pytorch"? (known frameworks: bagua, ',
     ),
     "an unknown option": (
         run(framework="pytorch", options={"procPerNode": 2}),
@@ -259,7 +259,7 @@ def test_a_run_with_problems_says_so() -> None:
     record = refuse(None, found, 3, NOW).record
     obj = stored(obj, DIALECT.project(obj, None, record, Observed()))
     assert (obj.status.phase, obj.status.reason) == ("Pending", "InvalidSpec")
-    assert obj.status.message.startswith("spec.framework: there is no framework 'pytroch'")
+    assert obj.status.message.startswith('spec.framework: unknown framework "pytroch"')
     assert conditions(obj)["Valid"] == "False"
     assert record.phase is Phase.PENDING
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.kinds.template import template_misfits
+from argosy.kinds.template import known_fields, template_misfits
 
 Json = dict[str, object]
 
@@ -161,3 +161,20 @@ def test_the_table_is_what_its_script_writes(tmp_path: Path) -> None:
     fresh = tmp_path / "template.json"
     subprocess.run([sys.executable, REPOSITORY / "scripts" / "generate-template", fresh], check=True)
     assert fresh.read_text() == (REPOSITORY / "src/argosy/kinds/template.json").read_text()
+
+
+KNOWN_FIELDS = {
+    "beside a field of a container": ("spec.containers[0].comand", "command"),
+    "beside a field of the pod": ("spec.hostNetworking", "hostNetwork"),
+    "beside a field inside a map of fields": ("spec.containers[0].resources.limit", "limits"),
+}
+
+
+@pytest.mark.parametrize(("path", "want"), KNOWN_FIELDS.values(), ids=KNOWN_FIELDS.keys())
+def test_known_fields_at_a_path(path: str, want: str) -> None:
+    assert want in known_fields(path)
+
+
+@pytest.mark.parametrize("path", ["spec.containers[0].resources.limits.cpus", "spec.nope.deeper"])
+def test_no_fields_are_known_where_keys_are_free_or_the_place_is_unknown(path: str) -> None:
+    assert known_fields(path) == []

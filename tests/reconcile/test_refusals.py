@@ -66,10 +66,13 @@ WRONG: dict[str, tuple[Json, str]] = {
         f'{MAIN}.name: Duplicate value: "first"',
     ),
     "no image": (template({"image": ""}), f"{MAIN}.image: Required value"),
-    "a field that is none": (template({"comand": ["true"]}), f"{MAIN}.comand: there is no such field"),
+    "a field that is none": (
+        template({"comand": ["true"]}),
+        f'{MAIN}.comand: unknown field; did you mean "command"?',
+    ),
     "a field of the pod that is none": (
         template(hostNetworking=True),
-        f"{TEMPLATE}.spec.hostNetworking: there is no such field",
+        f'{TEMPLATE}.spec.hostNetworking: unknown field; did you mean "hostNetwork"?',
     ),
     "a pull policy that is none": (
         template({"imagePullPolicy": "Sometimes"}),

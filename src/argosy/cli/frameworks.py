@@ -55,11 +55,11 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
     from argosy.conformance.kit import findings
     from argosy.conformance.samples import samples_of
     from argosy.frameworks.registry import entries
+    from argosy.kinds.wrong import unknown_name
 
     entry = next((entry for entry in entries() if entry.name == name), None)
     if entry is None:
-        known = ", ".join(entry.name for entry in entries())
-        raise click.ClickException(f"there is no framework {name}; there are {known}")
+        raise click.ClickException(unknown_name("framework", name, (entry.name for entry in entries())))
     if entry.framework is None:
         raise click.ClickException(f"framework {name} of {entry.origin} {entry.problem}")
     samples = samples_of(entry.framework)

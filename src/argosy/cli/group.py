@@ -27,7 +27,9 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = _closest(args[0])
+            from argosy.kinds.wrong import closest
+
+            close = closest(args[0], COMMANDS)
             hint = f"; did you mean `argosy {close}`?" if close else "; `argosy --help` lists them"
             raise click.UsageError(f"there is no command `{args[0]}`{hint}")
         return super().resolve_command(ctx, args)
@@ -53,9 +55,3 @@ def run() -> None:
         sys.exit(stop.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-
-
-def _closest(name: str) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(name, COMMANDS, n=1)), None)

@@ -33,6 +33,7 @@ from argosy.kinds.trainingrun import (
     TrainingRunSpec,
     TrainingRunStatus,
 )
+from argosy.kinds.wrong import unknown_name
 from argosy.workload import dependencies, elastic, podsize, words
 from argosy.workload.model import (
     MOST_PODS,
@@ -76,8 +77,7 @@ class TrainingRunDialect:
     def lower(self, obj: TrainingRun) -> Workload | Problems:
         framework = self.find(obj.spec.framework)
         if framework is None:
-            known = words.listed(sorted(installed()), most=20)
-            return _one("spec.framework", f"there is no framework {obj.spec.framework!r}; there are {known}")
+            return _one("spec.framework", unknown_name("framework", obj.spec.framework, installed()))
         wrong = option_problems(framework.name, obj.spec.options, framework.Options, "spec.options")
         if wrong:
             return Problems(tuple(wrong))

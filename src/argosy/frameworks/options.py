@@ -4,14 +4,13 @@ Options are declared once, as the adapter's `Options`; what is possible is read 
 cannot differ from the check and an adapter from elsewhere is told about as well as our own.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from functools import cache
 
 import msgspec
 from msgspec import Struct, inspect
 
-from argosy.kinds.wrong import shown
+from argosy.kinds.wrong import closest, shown
 from argosy.workload import words
 from argosy.workload.model import Json, Problem
 
@@ -101,8 +100,8 @@ def _choice(names: list[str]) -> str:
 def _unknown(owner: str, name: str, known: list[str]) -> str:
     if not known:
         return f"there is no such option; {owner} has none"
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    nearest = closest(name, known)
+    hint = f"did you mean {nearest}? " if nearest else ""
     return f"there is no such option; {hint}{owner} has {words.listed(sorted(known), most=20)}"
 
 

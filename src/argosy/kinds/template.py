@@ -6,6 +6,7 @@ what values mean, and which fields there are, only the server knows, and it tell
 `template.json` is written by `scripts/generate-template`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -18,12 +19,25 @@ from argosy.kinds.wrong import shown
 Misfit = tuple[str, str]
 """A path, and what is wrong there."""
 
+_STEP = re.compile(r"[^.\[\]]+")
 _BITS = {"integer32": 31, "integer64": 63}
 
 
 def template_misfits(template: Mapping[str, object], path: str) -> list[Misfit]:
     """Every value of a pod template that is of the wrong type."""
     return list(_object(template, "PodTemplateSpec", path))
+
+
+def known_fields(path: str) -> list[str]:
+    """Return the fields that Kubernetes knows where the last field of `path` stands in a pod template.
+
+    The path begins inside the template: `spec.containers[0].comand`. For a place that is not known, or whose
+    keys are free, the list is empty.
+    """
+    kind = "PodTemplateSpec"
+    for step in _STEP.findall(path)[:-1]:
+        kind = kind[1:-1] if kind.startswith(("[", "{")) else _table().get(kind, {}).get(step, "")
+    return list(_table().get(kind, ()))
 
 
 def _object(value: Mapping[str, object], kind: str, path: str) -> Iterator[Misfit]:

@@ -4,6 +4,7 @@ What people write has no bound and an object has: a status that grew with what i
 stored, and nothing would be told.
 """
 
+import difflib
 import json
 from collections.abc import Iterable
 
@@ -21,6 +22,26 @@ def shown(value: object) -> str:
 
 def shortened(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def unknown_name(noun: str, name: str, known: Iterable[str]) -> str:
+    """Return `unknown framework "pytroch"; did you mean "pytorch"? (known frameworks: custom, pytorch)`."""
+    names = sorted(known)
+    listed = f" (known {noun}s: {', '.join(names)})" if names else ""
+    return f"unknown {noun} {shown(name)}{did_you_mean(name, names)}{listed}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean "pytorch"?` for a name that is close to a known one, else nothing."""
+    nearest = closest(name, known)
+    return f'; did you mean "{nearest}"?' if nearest else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to a mistyped one; None if none is similar."""
+    exact = {one.lower(): one for one in known}
+    nearest = difflib.get_close_matches(name.lower(), exact, n=1)
+    return exact[nearest[0]] if nearest else None
 
 
 def together(complaints: Iterable[str]) -> str:

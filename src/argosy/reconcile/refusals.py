@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from argosy.engine.errors import ApiError, BadRequest, Invalid
+from argosy.kinds.template import known_fields
+from argosy.kinds.wrong import did_you_mean
 from argosy.workload.model import Json
 
 _MOST = 4
@@ -31,17 +33,22 @@ def mistake(error: ApiError, template: Json, body: Json, path: str) -> str:
         written = _place(field, template, body)
         if written is None:
             return ""
-        told.append(f"{path}.{written}: {message}")
+        told.append(f"{path}.{written}: {message or _unknown_field(written)}")
     once = list(dict.fromkeys(told))
     more = [f"and {len(once) - _MOST} more"] if len(once) > _MOST else []
     return "; ".join([*once[:_MOST], *more])
 
 
 def _refused(error: ApiError) -> Iterator[tuple[str, str]]:
+    """Yield the path in the pod and the message of each refused field; no message for an unknown field."""
     if isinstance(error, Invalid) and error.details:
         yield from ((cause.field, cause.message) for cause in error.details.causes or ())
     if isinstance(error, BadRequest):
-        yield from ((field, "there is no such field") for field in _UNKNOWN.findall(error.message))
+        yield from ((field, "") for field in _UNKNOWN.findall(error.message))
+
+
+def _unknown_field(path: str) -> str:
+    return f"unknown field{did_you_mean(path.rpartition('.')[2], known_fields(path))}"
 
 
 def _place(field: str, template: Json, body: Json) -> str | None:

@@ -21,7 +21,7 @@ from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
 from argosy.kinds.names import label_problem, service_problem
 from argosy.kinds.template import template_misfits
-from argosy.kinds.wrong import shortened
+from argosy.kinds.wrong import did_you_mean, shortened, shown
 from argosy.workload import dependencies, words
 from argosy.workload.model import MOST_PODS, Cleanup, Dependency, Phase, Problem, Quorum, Restart
 
@@ -36,8 +36,10 @@ def problems(name: str, spec: AresJobSpec) -> list[Problem]:
     """What is wrong with a job of this name, whose defaults are filled in."""
     profile = profile_of(spec)
     if profile is None:
-        known = words.listed(sorted(PROFILES), most=20)
-        said = f"unknown framework: {spec.framework_type or ''}; there are {known}"
+        known = ", ".join(sorted(PROFILES))
+        given = spec.framework_type or ""
+        hint = did_you_mean(given, PROFILES)
+        said = f"unknown framework: {given or shown(given)}{hint} (known frameworks: {known})"
         return [Problem("spec.frameworkType", said)]
     if not spec.role_specs:
         return [Problem("spec.roleSpecs", "there must be at least one role")]

@@ -116,8 +116,8 @@ def _waiting(obj: AresJob) -> tuple[str, str] | None:
 
 
 def _definition(obj: AresJob) -> Iterator[Emit]:
-    for path in islice(spec.unknown(obj.spec), _MOST):
-        yield Emit("Warning", "UnknownField", f"{path}: there is no such field; it is kept and not looked at")
+    for path, hint in islice(spec.unknown(obj.spec), _MOST):
+        yield Emit("Warning", "UnknownField", f"{path}: unknown field, kept and ignored{hint}")
     written = spec.read(obj.spec)
     if not isinstance(written, AresJobSpec):
         return

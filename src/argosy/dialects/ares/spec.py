@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from argosy.kinds.aresjob import AresJobSpec
+from argosy.kinds.wrong import did_you_mean
 from argosy.workload.model import Json, Problem
 
 
@@ -28,8 +29,11 @@ def additions(raw: Json, full: AresJobSpec) -> Json:
     return _added(raw, msgspec.to_builtins(full))
 
 
-def unknown(raw: Json) -> Iterator[str]:
-    """Paths of fields that nobody knows. Templates are Kubernetes' own."""
+def unknown(raw: Json) -> Iterator[tuple[str, str]]:
+    """Yield the path of each unknown field, and a suggestion if a known one is close.
+
+    Templates are left out: their fields are those of Kubernetes.
+    """
     yield from _unknown(raw, AresJobSpec, "spec")
 
 
@@ -45,14 +49,14 @@ def _added(raw: Json, full: Mapping[str, object]) -> Json:
     return patch
 
 
-def _unknown(raw: object, kind: type[Struct], path: str) -> Iterator[str]:
+def _unknown(raw: object, kind: type[Struct], path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(raw, dict):
         return
     known = {one.encode_name: one.name for one in msgspec.structs.fields(kind)}
     hints = get_type_hints(kind)
     for name, value in raw.items():
         if name not in known:
-            yield f"{path}.{name}"
+            yield f"{path}.{name}", did_you_mean(name, known)
             continue
         inner, mapped = _struct_in(hints[known[name]])
         if inner is not None and mapped:
