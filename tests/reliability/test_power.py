@@ -1,6 +1,13 @@
-"""A real node loses its power under a job: its worker goes on elsewhere, and nothing is left of either."""
+"""A real node loses its power, or its way to the API server, under a job.
 
-from collections.abc import Iterator
+No rank ever runs twice, and the job goes on as soon as that is certain.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +22,15 @@ from argosy.testing.cluster.running import RunningCluster
 from argosy.testing.hardships import running, served
 from argosy.testing.scene import Scene
 from argosy.testing.until import until
+from argosy.workload.observed import OUT_OF_SERVICE
 
-pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.long, pytest.mark.timeout(600)]
+
+
+HELD_SECONDS = 50.0
+"""How long a node that is cut off is watched: much longer than the grace period of its pods."""
+
+TAINT = f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
 
 
 @pytest.fixture
@@ -26,7 +40,9 @@ def breakable(cluster: RunningCluster) -> Iterator[RunningCluster]:
         yield cluster
     finally:
         cluster.mend()
-        cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=True", "--timeout=60s", timeout=70)
+        cluster.reconnect("node-2")
+        cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=True", "--timeout=90s", timeout=100)
+        cluster.kubectl("taint", "nodes", "node-2", f"{TAINT}-", code=None)
 
 
 def template() -> dict[str, object]:
@@ -37,10 +53,15 @@ def template() -> dict[str, object]:
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"spread": "yes"}},
     }
+    script = "trap 'exit 0' TERM; until [ -e /tmp/done ]; do sleep 0.2; done"
     container = {
         "name": "main",
         "image": images.PYTHON,
-        "command": ["sh", "-c", "trap 'exit 0' TERM; until [ -e /tmp/done ]; do sleep 0.2; done"],
+        "command": ["sh", "-c", script, "rank-of-$(POD_NAMESPACE)/$(POD_NAME)"],
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in (("POD_NAMESPACE", "metadata.namespace"), ("POD_NAME", "metadata.name"))
+        ],
     }
     spec = {
         "containers": [container],
@@ -50,18 +71,18 @@ def template() -> dict[str, object]:
     return {"metadata": {"labels": {"spread": "yes"}}, "spec": spec}
 
 
-async def test_a_node_without_power_costs_its_worker_and_no_restart(breakable: RunningCluster) -> None:
-    cluster = breakable
+@asynccontextmanager
+async def started(cluster: RunningCluster, namespace: str) -> AsyncIterator[tuple[Scene, str]]:
+    """A job of two workers that run, one on each node, and the name of the one on node-2."""
     async with Client(Connection.from_kubeconfig(cluster.server.kubeconfig)) as client:
         await client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
         await served(client, TrainingRun.resource.version)
-        await client.create(Namespace, {"metadata": {"name": "power"}})
-        scene = Scene(client, cluster.server, "power")
+        await client.create(Namespace, {"metadata": {"name": namespace}})
+        scene = Scene(client, cluster.server, namespace)
 
         async def account() -> bool:
-            return any(
-                one.metadata.name == "default" for one in (await client.list(ServiceAccount, "power")).items
-            )
+            accounts = (await client.list(ServiceAccount, namespace)).items
+            return any(one.metadata.name == "default" for one in accounts)
 
         await until(account, "the namespace is furnished")
         async with scene.operator():
@@ -69,30 +90,102 @@ async def test_a_node_without_power_costs_its_worker_and_no_restart(breakable: R
                 "worker", 2, restart="OnFailure", template=template(), policy={"nodeDownAsFailed": True}
             )
             await scene.apply(job)
-            before = await running(scene, "job")
+            await running(scene, "job")
             pods = await scene.pods()
             assert {pod.spec.node_name for pod in pods.values()} == {"node-1", "node-2"}
-            lost = next(name for name, pod in pods.items() if pod.spec.node_name == "node-2")
-            cluster.power_off("node-2")
+            yield scene, next(name for name, pod in pods.items() if pod.spec.node_name == "node-2")
 
-            async def elsewhere() -> bool:
-                pod = (await scene.pods()).get(lost)
-                return pod is not None and pod.spec.node_name == "node-1" and pod.status.phase == "Running"
 
-            await until(elsewhere, "the worker runs on the other node", 120)
-            await scene.until_phase("Running", "job")
-            after = await scene.run("job")
-            assert after.status.restarts == 0
-            assert any("node-2, which does not answer" in event.message for event in await scene.events())
-            kept = {pod.metadata.uid for pod in (await scene.pods()).values()} & before
-            assert len(kept) == 1, f"the other worker is not the one it was: {after.status.restart_history}"
-            for name in await scene.pods():
-                cluster.kubectl("exec", "-n", "power", name, "--", "touch", "/tmp/done")
-            await scene.until_phase("Succeeded", "job")
-            await client.delete(TrainingRun, "job", "power", propagation="Background")
+async def until_unreachable(scene: Scene, pod: str) -> None:
+    """Until the job waits for a pod on a node that does not answer, and says what helps."""
 
-            async def bare() -> bool:
-                kinds = (Pod, Service)
-                return not any([(await client.list(kind, "power")).items for kind in kinds])
+    async def waits() -> bool:
+        return (await scene.run("job")).status.reason == "NodeUnreachable"
 
-            await until(bare, "the garbage collector has taken everything", 120)
+    await until(waits, "the job waits for the node", 120)
+    status = (await scene.run("job")).status
+    assert status.waiting_since is not None
+    assert status.message.startswith(f"{pod} cannot be confirmed as stopped, as node-2 does not answer")
+    assert any("node-2, which does not answer" in event.message for event in await scene.events())
+
+
+async def finish(scene: Scene, cluster: RunningCluster) -> None:
+    """Let the workers end, and see that nothing is left of the job."""
+    for name in await scene.pods():
+        cluster.kubectl("exec", "-n", scene.namespace, name, "--", "touch", "/tmp/done")
+    await scene.until_phase("Succeeded", "job")
+    await scene.client.delete(TrainingRun, "job", scene.namespace, propagation="Background")
+
+    async def bare() -> bool:
+        return not any([(await scene.client.list(kind, scene.namespace)).items for kind in (Pod, Service)])
+
+    await until(bare, "the garbage collector has taken everything", 120)
+
+
+def containers_by_rank(namespace: str) -> Counter[str]:
+    """How many containers of each worker run, on whatever node: nodes of the cluster are processes here."""
+    found: Counter[str] = Counter()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = process.read_bytes().split(b"\0")
+            rank = words[3].decode(errors="replace") if len(words) > 3 else ""
+            if rank.startswith(f"rank-of-{namespace}/"):
+                found[rank.partition("/")[2]] += 1
+    return found
+
+
+async def test_a_node_without_power_costs_its_worker_and_no_restart(breakable: RunningCluster) -> None:
+    """The job goes on elsewhere when an administrator says that the node is off."""
+    async with started(breakable, "power") as (scene, lost):
+        kept = {name: pod.metadata.uid for name, pod in (await scene.pods()).items() if name != lost}
+        breakable.power_off("node-2")
+        await until_unreachable(scene, lost)
+        breakable.kubectl("taint", "nodes", "node-2", TAINT)
+
+        async def elsewhere() -> bool:
+            pod = (await scene.pods()).get(lost)
+            return pod is not None and pod.spec.node_name == "node-1" and pod.status.phase == "Running"
+
+        await until(elsewhere, "the worker runs on the other node", 120)
+        await scene.until_phase("Running", "job")
+        after = await scene.run("job")
+        assert after.status.restarts == 0
+        pods = await scene.pods()
+        assert {name: pods[name].metadata.uid for name in kept} == kept, after.status.restart_history
+        await finish(scene, breakable)
+
+
+async def test_a_node_that_is_cut_off_and_comes_back_runs_no_rank_twice(breakable: RunningCluster) -> None:
+    async with started(breakable, "cut") as (scene, lost):
+        before = {name: pod.metadata.uid for name, pod in (await scene.pods()).items()}
+        assert containers_by_rank("cut") == Counter(before.keys())
+        most: Counter[str] = Counter()
+
+        async def sample() -> None:
+            while True:
+                nonlocal most
+                most |= containers_by_rank("cut")
+                await asyncio.sleep(0.1)
+
+        sampling = asyncio.create_task(sample())
+        breakable.cut_off("node-2")
+        await until_unreachable(scene, lost)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELD_SECONDS):
+                while True:
+                    assert {name: pod.metadata.uid for name, pod in (await scene.pods()).items()} == before
+                    assert containers_by_rank("cut")[lost] == 1, "it goes on where nobody can reach it"
+                    await asyncio.sleep(0.5)
+        breakable.reconnect("node-2")
+
+        async def replaced() -> bool:
+            pod = (await scene.pods()).get(lost)
+            return pod is not None and pod.metadata.uid != before[lost] and pod.status.phase == "Running"
+
+        await until(replaced, "the worker was ended by its node, and replaced", 120)
+        await scene.until_phase("Running", "job")
+        after = await scene.run("job")
+        assert after.status.restarts == 0
+        sampling.cancel()
+        assert set(most.values()) == {1}, f"a rank ran twice: {most}"
+        await finish(scene, breakable)

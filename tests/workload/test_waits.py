@@ -151,3 +151,15 @@ def test_progress(case: Progress) -> None:
     seen = Observed(pods=case.pods)
     counts = {name: count(role, record, seen) for name, role in case.job.roles.items()}
     assert waits.progress(case.job, record, seen, counts) == case.want
+
+
+def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
+    record = Record(phase=Phase.RESTARTING, since=NOW, message="replacing it", roles=STARTING)
+    stuck = Observed(pods=(pod(0, node="a", terminating=True),), nodes_down=frozenset({"a"}))
+    missing = Missing(stopping=("job-worker-0",))
+    after = waits.waiting(JOB, record, stuck, Gate(), missing, NOW)
+    assert waits.sentence(JOB, after, stuck, {}).startswith("job-worker-0 cannot be confirmed as stopped")
+    gone = Observed(pods=stuck.pods, nodes_down=stuck.nodes_down, nodes_released=stuck.nodes_down)
+    after = waits.waiting(JOB, record, gone, Gate(), missing, NOW)
+    assert after.waiting
+    assert after.waiting.reason == "PodsStopping"

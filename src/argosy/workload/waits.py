@@ -22,6 +22,9 @@ from argosy.workload.places import all_present
 from argosy.workload.pods import Missing
 from argosy.workload.record import Cause, Record, Restarted
 
+NODE_UNREACHABLE = "NodeUnreachable"
+"""A pod must be gone first, and its node, which may still run it, does not answer."""
+
 _REFUSALS = {
     Result.INVALID: "Invalid",
     Result.REFUSED: "Refused",
@@ -48,6 +51,8 @@ def waiting(
 def sentence(workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
     """What a person should know of the job now: what happened to it, else for what it waits, else how far it
     is."""
+    if record.waiting and record.waiting.reason == NODE_UNREACHABLE:
+        return record.waiting.message  # it says what somebody must do
     if record.message:
         return record.message
     waiting = record.waiting.message if record.waiting else ""
@@ -101,7 +106,7 @@ def _cause(
     if gate.reason and not gate.open:
         return gate.reason, gate.message
     if unreachable := _unreachable(missing.stopping, seen):
-        return "NodeUnreachable", unreachable
+        return NODE_UNREACHABLE, unreachable
     if missing.stopping:
         return _stopping(sorted(missing.stopping))
     if missing.retry_at:

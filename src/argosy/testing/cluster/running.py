@@ -17,6 +17,9 @@ from argosy.testing.cluster.state import SWITCH, State, read
 from argosy.testing.controlplane import KUBECTL
 from argosy.testing.servers import Server
 
+_CUT = "argosy-cut"
+"""The table of rules that keep a node from the API server."""
+
 
 def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Until a condition holds that asks the cluster, and may fail meanwhile."""
@@ -91,6 +94,21 @@ class RunningCluster:
     def power_off(self, node: str) -> None:
         """End a node as a loss of power does."""
         lifecycle.power_off(self.folder, node)
+
+    def cut_off(self, node: str) -> None:
+        """Let nothing pass between a node and the API server any more; what runs on the node goes on."""
+        address, port = self.state.layout.host_address, self.server.port
+        rules = f"ip daddr {address} tcp dport {port} drop"
+        table = f"table ip {_CUT} {{ chain out {{ type filter hook output priority -300; {rules}; }}; }}"
+        self._in_network_of(node, "nft", table)
+
+    def reconnect(self, node: str) -> None:
+        """Undo `cut_off`; a node that is not cut off stays as it is."""
+        self._in_network_of(node, "nft", f"add table ip {_CUT}; delete table ip {_CUT}")
+
+    def _in_network_of(self, node: str, *command: str) -> None:
+        enter = ("nsenter", f"--net=/proc/{self.state.processes[node].pid}/ns/net")
+        subprocess.run([*enter, *command], check=True, capture_output=True, text=True, timeout=30)
 
     def down(self) -> None:
         lifecycle.down(self.folder)
