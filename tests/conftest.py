@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("story"):
             item.user_properties.append(("story", "true"))
         names = getattr(item, "fixturenames", ())
-        if "real_apiserver" in names or "hurt" in names:
+        if {"real_apiserver", "own_apiserver", "hurt"}.intersection(names):
             item.add_marker(pytest.mark.judge)
         if item.get_closest_marker("root") and os.geteuid() != 0 and not REQUIRE_ALL:
             item.add_marker(pytest.mark.skip(reason="needs root"))
@@ -88,6 +88,21 @@ def real_apiserver(short_folder: Path) -> Iterator[Server]:
     except assets.MissingAsset as error:
         _missing(str(error))
     with servers.real_apiserver(short_folder / "real") as server:
+        yield server
+
+
+@pytest.fixture
+def own_apiserver() -> Iterator[Server]:
+    """A real kube-apiserver with etcd that no other test uses."""
+    try:
+        assets.find("etcd")
+        assets.find("kube-apiserver")
+    except assets.MissingAsset as error:
+        _missing(str(error))
+    with (
+        TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder,
+        servers.real_apiserver(Path(folder) / "own") as server,
+    ):
         yield server
 
 
