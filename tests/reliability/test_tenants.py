@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,7 @@ from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, Se
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.builders import pod_template, run
-from argosy.testing.servers import Server, free_port
+from argosy.testing.servers import Server, free_port, start_tethered, stop_process
 from argosy.testing.until import until
 from argosy.wire.client import Client as WireClient
 from argosy.wire.origin import Origin
@@ -58,7 +58,7 @@ ATTACKS = {
 
 
 class Operator(msgspec.Struct, frozen=True):
-    process: asyncio.subprocess.Process
+    process: subprocess.Popen[bytes]
     shown: int
     """The port of its metrics and probes."""
     endpoint: int
@@ -110,26 +110,25 @@ async def operator(own_apiserver: Server, client: Client) -> AsyncIterator[Opera
         f"--health-probe-bind-address=127.0.0.1:{shown}",
         f"--endpoint=127.0.0.1:{endpoint}",
     )
-    async with module(*simulator) as nodes, module("argosy", "operator", *known, *addresses) as process:
-        assert nodes.stdout is not None
-        assert (await nodes.stdout.readline()).decode().strip() == "ready"
+    operator = ("argosy", "operator", *known, *addresses)
+    with module(own_apiserver, *simulator), module(own_apiserver, *operator) as process:
         found = Operator(process, shown, endpoint)
         await until(lambda: leads(found), "the operator leads", seconds=60)
         yield found
 
 
-@contextlib.asynccontextmanager
-async def module(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A module of ours as a process."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None
+@contextlib.contextmanager
+def module(server: Server, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A module of ours as a process, which ends with this one."""
+    process = start_tethered(
+        (sys.executable, "-m", *command), server.folder, command[0], stdin=subprocess.PIPE
     )
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
+        stop_process(process)
+        if process.stdin:
+            process.stdin.close()
 
 
 async def leads(operator: Operator) -> bool:
@@ -160,7 +159,7 @@ async def test_a_hostile_tenant_harms_nobody_else(client: Client, operator: Oper
     )
     assert max(beside) <= max(alone) + MAX_DELAY_SECONDS
     assert operator.highest_resident_bytes <= MAX_RESIDENT_BYTES
-    assert operator.process.returncode is None
+    assert operator.process.poll() is None
     assert await operator.get("/healthz") == (200, "ok")
     assert await leads(operator), "it never lost the lease"
     assert 0 < await operator.refused_creations() < 30 * attack.jobs, "a probe now and then, of each job"
