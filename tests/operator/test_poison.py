@@ -58,7 +58,7 @@ async def test_poison_harms_nobody_and_is_cured(
 ) -> None:
     caplog.set_level(logging.WARNING)
     under = APIS[kind]
-    async with scene.operator(remote_start=False):
+    async with scene.operator():
         names = await _stored(scene, under)
         await _create(scene, under, "honest", under.right)
         statuses = await _judged(scene, under, ["honest", *names])
