@@ -7,7 +7,8 @@ import click
 import msgspec
 import pytest
 
-from argosy.cli.run import command_run, load, name_for
+from argosy.cli.documents import load
+from argosy.cli.run import command_run, name_for
 from argosy.kinds.trainingrun import TrainingRun
 
 NAMES = {
@@ -43,6 +44,10 @@ def test_an_mpi_command_runs_in_a_launcher_beside_idle_workers() -> None:
 MISTAKES = {
     "a file that is not there": (None, "No such file"),
     "a file that is no YAML": ("a: [", "not YAML"),
+    "a key that stands twice in one map": (
+        "apiVersion: v1\nkind: A\nspec:\n  a: 1\n  b: 2\n  a: 3\n",
+        'line 6, column 3: duplicate key "a"',
+    ),
     "a document without a kind": ("a: 1", "needs `apiVersion` and `kind`"),
     "a document that is a list": ("- a", "needs `apiVersion` and `kind`"),
 }
@@ -55,3 +60,9 @@ def test_a_mistake_in_a_file_is_one_clear_line(content: str | None, want: str, t
         path.write_text(content)
     with pytest.raises(click.ClickException, match=want):
         load(path)
+
+
+def test_a_key_that_overrides_a_merged_one_is_no_duplicate(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("apiVersion: v1\nkind: A\nbase: &base {a: 1, b: 2}\nspec: {<<: *base, a: 3}\n")
+    assert load(path)[0]["spec"] == {"a": 3, "b": 2}

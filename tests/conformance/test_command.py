@@ -95,6 +95,11 @@ FILES = {
         "{apiVersion: argosy.dev/v1alpha1, kind: TrainingRun, metadata: {name: x}}",
         "spec: Required value",
     ),
+    "an unknown field": (
+        "{apiVersion: argosy.dev/v1alpha1, kind: TrainingRun, metadata: {name: x},"
+        " spec: {framework: custom, rols: {}, roles: {worker: {template: {}}}}}",
+        'TrainingRun x: spec.rols: unknown field; did you mean "roles"?',
+    ),
     "something that is no text": ("\ud8ff", "not text"),
 }
 

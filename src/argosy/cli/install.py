@@ -8,6 +8,7 @@ from typing import TypeVar
 import click
 import yaml
 
+from argosy.cli.documents import read_yaml
 from argosy.cli.session import asynchronous, kubeconfig_path
 from argosy.install.chart import Chart, Json, WrongValues, folder, merged
 from argosy.install.installation import MANAGER, Installation, InstallError
@@ -149,7 +150,7 @@ class _Installing:
             connection = Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)
         except KubeconfigError as error:
             raise click.ClickException(str(error)) from error
-        self._client = Client(connection, user_agent="argosy-cli", field_manager=MANAGER)
+        self._client = Client(connection, user_agent="argosy-cli", field_manager=MANAGER, strict=True)
         self._namespace = namespace
 
     async def __aenter__(self) -> Installation:
@@ -174,10 +175,10 @@ def _given(files: tuple[Path, ...], pairs: tuple[str, ...]) -> Json:
     """What the user gave, together; single values win over files."""
     given: Json = {}
     for file in files:
-        content = yaml.safe_load(file.read_text()) or {}
-        if not isinstance(content, dict):
-            raise click.BadParameter(f"{file} holds no map of values", param_hint="--values")
-        given = merged(given, content)
+        for content in read_yaml(file):
+            if not isinstance(content, dict):
+                raise click.BadParameter(f"{file} holds no map of values", param_hint="--values")
+            given = merged(given, content)
     for pair in pairs:
         given = merged(given, set_value(pair))
     return given

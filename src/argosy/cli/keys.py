@@ -49,7 +49,7 @@ async def rotate_keys(
         connection = Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)
     except KubeconfigError as error:
         raise click.ClickException(str(error)) from error
-    async with Client(connection, user_agent="argosy-cli") as client:
+    async with Client(connection, user_agent="argosy-cli", strict=True) as client:
         store = Store(client, settings.operator_namespace, settings.secret)
         try:
             old = await rotate(store, SystemClock(), authority=authority)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
-import yaml
 
+from argosy.cli.documents import load
 from argosy.cli.follow import Follower, Printer
 from argosy.cli.here import Manifest, see_here, set_variables
 from argosy.cli.session import asynchronous, connect, target_options
-from argosy.cli.submit import Submitted, remove, submit
+from argosy.cli.submit import Submitted, is_run, remove, submit
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 
@@ -97,35 +97,6 @@ async def run(
             click.echo(f"{submitted.name} submitted; `argosy logs -f {submitted.name}` follows it")
             return
         sys.exit(await _submit_and_follow(client, documents, namespace))
-
-
-def is_run(document: Manifest) -> bool:
-    return document.get("kind") == "TrainingRun"
-
-
-def load(path: Path) -> list[Manifest]:
-    """The documents of a YAML file, or a message that says where it is wrong."""
-    try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text()
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{path}: not text: {error.reason} at byte {error.start}") from error
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{path}: not YAML: {_where(error)}") from error
-    for document in documents:
-        if not isinstance(document, dict) or not document.get("kind") or not document.get("apiVersion"):
-            raise click.ClickException(f"{path}: every document needs `apiVersion` and `kind`")
-    return documents
-
-
-def _where(error: yaml.YAMLError) -> str:
-    """What is wrong with a YAML text, and where, in one line."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
 
 
 def command_run(

@@ -40,9 +40,8 @@ def target_options(command: Callable[Parameters, Result]) -> Callable[Parameters
 def connect(kubeconfig: str | None, context: str | None) -> Client:
     """A client for the cluster that the user means."""
     try:
-        return Client(
-            Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context), user_agent="argosy-cli"
-        )
+        connection = Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)
+        return Client(connection, user_agent="argosy-cli", strict=True)
     except KubeconfigError as error:
         raise click.ClickException(
             f"{error}\nIs there a control plane? `argosy up` starts one here."

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import click
 import msgspec
 
+from argosy.cli.fieldhints import explain_unknown_fields
 from argosy.cli.follow import pods_of
 from argosy.cli.here import Manifest
 from argosy.cli.jobkinds import Kind
 from argosy.engine.client import Client
 from argosy.engine.dynamic import dynamic
-from argosy.engine.errors import AlreadyExists, Invalid, NotFound
+from argosy.engine.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, Unavailable
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
@@ -23,18 +24,16 @@ class Submitted(NamedTuple):
 
 
 async def submit(client: Client, documents: list[Manifest], namespace: str) -> Submitted:
-    """Apply the documents in order and create the run; one of that name that is there is not touched."""
-    submitted: Submitted | None = None
-    for document in documents:
-        metadata = document.get("metadata")
-        name, where = _place(metadata if isinstance(metadata, dict) else {}, namespace)
-        if document.get("kind") == TrainingRun.resource.kind:
-            await _create(client, document, where, name)
-            submitted = Submitted(where, name)
-        else:
-            await client.apply(dynamic(await _resource(client, document)), document, where)
-    assert submitted is not None
-    return submitted
+    """Apply what the run needs, in order, then create the run; an existing run is not touched.
+
+    The run comes last, so that a mistake in another document leaves no run behind.
+    """
+    placed = [(_place(document, namespace), document) for document in documents]
+    (run, run_document), *others = sorted(placed, key=lambda one: not is_run(one[1]))
+    for place, document in others:
+        await _apply(client, document, place.namespace)
+    await _create(client, run_document, run)
+    return run
 
 
 async def remove(client: Client, namespace: str, name: str, kind: Kind = TrainingRun) -> bool:
@@ -53,15 +52,37 @@ async def remove(client: Client, namespace: str, name: str, kind: Kind = Trainin
         await asyncio.sleep(0.1)
 
 
-async def _create(client: Client, document: Manifest, namespace: str, name: str) -> None:
+def is_run(document: Manifest) -> bool:
+    return document.get("kind") == TrainingRun.resource.kind
+
+
+async def _apply(client: Client, document: Manifest, namespace: str) -> None:
     try:
-        await client.create(TrainingRun, document, namespace)
+        await client.apply(dynamic(await _resource(client, document)), document, namespace)
+    except (BadRequest, Unavailable) as error:
+        await _raise_if_unknown_fields(client, document, error)
+        raise
+
+
+async def _create(client: Client, document: Manifest, run: Submitted) -> None:
+    try:
+        await client.create(TrainingRun, document, run.namespace)
     except AlreadyExists as error:
         raise click.ClickException(
-            f"a run {name} is there already; `argosy rm {name}` removes it, `--name` names this one otherwise"
+            f"a run {run.name} is there already; `argosy rm {run.name}` removes it, "
+            "`--name` names this one otherwise"
         ) from error
     except Invalid as error:
         raise click.ClickException(f"refused: {error.message}") from error
+    except BadRequest as error:
+        await _raise_if_unknown_fields(client, document, error)
+        raise
+
+
+async def _raise_if_unknown_fields(client: Client, document: Manifest, error: ApiError) -> None:
+    lines = await explain_unknown_fields(client, document, error)
+    if lines:
+        raise click.ClickException("\n".join(lines)) from error
 
 
 async def _resource(client: Client, document: Manifest) -> Resource:
@@ -89,9 +110,11 @@ class _ResourceList(msgspec.Struct):
     resources: list[_ResourceEntry] = []
 
 
-def _place(metadata: Manifest, namespace: str) -> tuple[str, str]:
+def _place(document: Manifest, namespace: str) -> Submitted:
+    given = document.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise click.ClickException("metadata.name: every document needs one")
     own = metadata.get("namespace")
-    return name, own if isinstance(own, str) and own else namespace
+    return Submitted(own if isinstance(own, str) and own else namespace, name)

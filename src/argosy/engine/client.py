@@ -44,10 +44,14 @@ class Listed(Struct, Generic[T]):
 
 
 BRIEF = {"Accept": partial()}
+_STRICT = {"fieldValidation": "Strict"}
 
 
 class Client:
-    """One API server, one identity. An async context manager; safe for any number of tasks of one loop."""
+    """One API server, one identity. An async context manager; safe for any number of tasks of one loop.
+
+    A strict client's writes are refused if they hold fields that the server does not know, like kubectl's.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Client:
         *,
         user_agent: str = "argosy",
         field_manager: str = "argosy",
+        strict: bool = False,
         limits: WriteLimits = WriteLimits(),
         deadline: Callable[[], float] | None = None,
         timeout: float = 30.0,
@@ -76,7 +81,9 @@ class Client:
         )
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._with_body = {**self._headers, "Content-Type": "application/json"}
-        self._manager = urlencode({"fieldManager": field_manager})
+        self._strict = strict
+        validation = _STRICT if strict else {}
+        self._write_query = urlencode({"fieldManager": field_manager, **validation})
         self._codecs: dict[type, object] = {}
 
     async def __aenter__(self) -> Self:
@@ -150,14 +157,14 @@ class Client:
         strict: bool = False,
         brief: bool = False,
     ) -> T:
-        """POST a new object. Strict, one with fields that the server does not know is refused.
+        """POST a new object; one with unknown fields is refused if this call or the client is strict.
 
         Brief, only its metadata comes back, and all else has its defaults: to encode a pod for whoever has
         just sent it costs the API server a tenth of making it.
         """
-        query = f"{self._manager}&dryRun=All" if dry_run else self._manager
-        if strict:
-            query += "&fieldValidation=Strict"
+        query = f"{self._write_query}&dryRun=All" if dry_run else self._write_query
+        if strict and not self._strict:
+            query += f"&{urlencode(_STRICT)}"
         path = path_of(kind, None, namespace, of_one=True)
         return self._codec(kind).object(
             await self.request(
@@ -175,7 +182,9 @@ class Client:
         """PUT a whole object; refused with `Conflict` if its resourceVersion is no longer the latest."""
         encoded = encode_body(body, kind)
         path = path_of(kind, _name_of(body), namespace, subresource)
-        return self._codec(kind).object(await self.request("PUT", path, query=self._manager, body=encoded))
+        return self._codec(kind).object(
+            await self.request("PUT", path, query=self._write_query, body=encoded)
+        )
 
     async def patch(
         self,
@@ -369,7 +378,7 @@ class Client:
         return await self._sender.send(method, target_of(path, query), given, encoded)
 
     async def _patch(self, path: str, body: bytes, type: PatchType, force: bool) -> bytes:
-        query = f"{self._manager}&force=true" if force else self._manager
+        query = f"{self._write_query}&force=true" if force else self._write_query
         return await self.request("PATCH", path, query=query, body=body, headers={"Content-Type": type.value})
 
     def _codec(self, kind: type[T]) -> Codec[T]:

@@ -1,0 +1,101 @@
+"""What `argosy run FILE` refuses before a run exists, against a real API server and ours."""
+
+import copy
+from collections.abc import AsyncIterator
+
+import click
+import pytest
+
+from argosy.cli.here import Manifest
+from argosy.cli.session import connect
+from argosy.cli.submit import submit
+from argosy.engine.client import Client
+from argosy.engine.errors import Invalid, NotFound
+from argosy.kinds.crd import crd_for
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.testing.differential import Caller, get, post
+from argosy.testing.paths import Json
+from argosy.testing.servers import Server
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def run_with(role: Manifest | None = None, **spec: object) -> Manifest:
+    worker = {"template": {"spec": {"containers": [{"name": "main", "image": "local"}]}}, **(role or {})}
+    return {
+        "apiVersion": "argosy.dev/v1alpha1",
+        "kind": "TrainingRun",
+        "metadata": {"name": "a"},
+        "spec": {"framework": "custom", "roles": {"worker": worker}, **spec},
+    }
+
+
+def object_of(api_version: str, kind: str, **fields: object) -> Manifest:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, **fields}
+
+
+UNKNOWN_FIELDS: dict[str, tuple[list[Manifest], str]] = {
+    "an unknown field of a run": (
+        [run_with(limit={"restarts": 1})],
+        'TrainingRun a: spec.limit: unknown field; did you mean "limits"?',
+    ),
+    "an unknown field inside a map of a run": (
+        [run_with({"replica": 2})],
+        'TrainingRun a: spec.roles.worker.replica: unknown field; did you mean "replicas"?',
+    ),
+    "an unknown field that is like no other": (
+        [run_with(zzz=1)],
+        "TrainingRun a: spec.zzz: unknown field",
+    ),
+    "two unknown fields: one line each": (
+        [run_with({"replica": 2}, limit={})],
+        'TrainingRun a: spec.limit: unknown field; did you mean "limits"?\n'
+        'TrainingRun a: spec.roles.worker.replica: unknown field; did you mean "replicas"?',
+    ),
+    "an unknown field of another object, after the run": (
+        [run_with(), object_of("v1", "ConfigMap", dta={"a": "b"})],
+        'ConfigMap a: dta: unknown field; did you mean "data"?',
+    ),
+    "an unknown field in a list of another object": (
+        [
+            object_of("v1", "Service", spec={"ports": [{"port": 80, "targetport": 80}]}),
+            run_with(),
+        ],
+        'unknown field; did you mean "targetPort"?',
+    ),
+}
+
+
+@pytest.mark.parametrize(("documents", "want"), UNKNOWN_FIELDS.values(), ids=UNKNOWN_FIELDS.keys())
+async def test_unknown_fields_are_refused_and_no_run_is_created(
+    documents: list[Manifest], want: str, client: Client, namespace: str
+) -> None:
+    with pytest.raises(click.ClickException) as refused:
+        await submit(client, documents, namespace)
+    lines = sorted(refused.value.message.splitlines())
+    assert "\n".join(lines).endswith(want)
+    with pytest.raises(NotFound):
+        await client.get(TrainingRun, "a", namespace)
+
+
+async def test_a_run_without_mistakes_is_created_with_what_it_needs(client: Client, namespace: str) -> None:
+    documents = [run_with(), object_of("v1", "ConfigMap", data={"a": "b"})]
+    assert await submit(client, documents, namespace) == (namespace, "a")
+    assert (await client.get(TrainingRun, "a", namespace)).spec.framework == "custom"
+
+
+async def test_a_patch_by_a_command_is_strict_too(client: Client, namespace: str) -> None:
+    await submit(client, [run_with()], namespace)
+    with pytest.raises(Invalid, match=r'unknown field "spec\.suspended"'):
+        await client.patch(TrainingRun, "a", {"spec": {"suspended": True}}, namespace)
+
+
+@pytest.fixture
+async def client(api: Server) -> AsyncIterator[Client]:
+    """The client that commands use, for a server that knows TrainingRun."""
+    body: Json = copy.deepcopy(crd_for(TrainingRun))
+    with Caller(api) as caller:
+        assert caller.send(post(CRDS, body)).code in (201, 409)
+        caller.send(get("/apis/argosy.dev/v1alpha1/trainingruns", until_code=200))
+    async with connect(str(api.kubeconfig), None) as connected:
+        yield connected
