@@ -42,7 +42,9 @@ def test_a_second_interrupt_ends_at_once_and_says_what_is_left(tenant: Tenant) -
 def test_a_failing_job_exits_1_and_ends_with_the_reason(tenant: Tenant) -> None:
     failed = tenant.argosy("run", "--restarts", "0", "--", "sh", "-c", "echo the end; exit 4", code=1)
     assert "worker-0 │ the end" in failed.stdout
-    assert "worker-0 failed (exit 4)" in failed.stdout.splitlines()[-1]
+    reason, where_to_look = failed.stdout.splitlines()[-2:]
+    assert "worker-0 failed (exit 4)" in reason
+    assert f"`argosy logs -n {tenant.namespace} " in where_to_look
     assert failed.stderr == ""
 
 

@@ -1,5 +1,6 @@
-"""`argosy describe`: all about one job on one screen, for a person who wonders why."""
+"""`argosy describe`: the state and history of one job on one screen, and where to look next."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
@@ -9,11 +10,13 @@ from argosy.cli.follow import in_order, pods_of, source_of
 from argosy.cli.jobkinds import Shown, find, shown
 from argosy.cli.jobs import output_option
 from argosy.cli.session import asynchronous, connect, target_options
-from argosy.cli.text import age, columns
+from argosy.cli.text import age, columns, command_line
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
 from argosy.kinds.restarts import RestartStatus
 from argosy.workload.words import many
+
+MAX_EVENTS = 20
 
 
 @click.command()
@@ -24,7 +27,7 @@ from argosy.workload.words import many
 async def describe(
     kubeconfig: str | None, context: str | None, namespace: str, name: str, output: str
 ) -> None:
-    """Tell all about one job: phase and why, roles, pods, restarts, events."""
+    """Show one job: phase and reason, roles, pods, restarts, conditions, events."""
     async with connect(kubeconfig, context) as client:
         job = await find(client, namespace, name)
         if output == "json":
@@ -33,25 +36,24 @@ async def describe(
             return
         one = shown(job)
         pods = in_order((await client.list(Pod, namespace, labels=pods_of(one.name))).items)
-        found = (await client.list(Event, namespace, fields=f"involvedObject.uid={one.uid}")).items
-    now = datetime.now(UTC)
-    click.echo(_head(one, now))
-    if one.roles:
-        click.echo("\n" + columns([("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), *_roles(one)]))
-    if pods:
-        click.echo("\n" + columns([("POD", "PHASE", "ATTEMPT", "NODE", "AGE", "WHY"), *_pods(pods, now)]))
-    if one.restart_history:
-        titles = ("RESTARTED", "ATTEMPT", "CAUSE", "RUNG", "WHAT HAPPENED")
-        click.echo("\n" + columns([titles, *_restarts(one.restart_history, now)]))
-    if one.conditions:
-        click.echo("\n" + columns([("CONDITION", "STATUS", "REASON", "MESSAGE"), *one.conditions]))
-    if found:
-        events = sorted(found, key=lambda event: event.last_timestamp or now)
-        rows = [(age(now - (e.last_timestamp or now)), e.type, e.reason, _counted(e)) for e in events[-20:]]
-        click.echo("\n" + columns([("SEEN", "TYPE", "EVENT", "MESSAGE"), *rows]))
+        events = (await client.list(Event, namespace, fields=f"involvedObject.uid={one.uid}")).items
+    click.echo(report(one, pods, events, datetime.now(UTC)))
 
 
-def _head(one: Shown, now: datetime) -> str:
+def report(job: Shown, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> str:
+    """Return the whole screen: a head, then a titled table for each part that has rows."""
+    tables: dict[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]] = {
+        "Roles": (("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), _roles(job)),
+        "Pods": (("POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"), _pods(pods, now)),
+        "Restarts": (("AGE", "ATTEMPT", "CAUSE", "RUNG", "MESSAGE"), _restarts(job.restart_history, now)),
+        "Conditions": (("CONDITION", "STATUS", "REASON", "MESSAGE"), job.conditions),
+        "Events": (("LAST SEEN", "TYPE", "REASON", "MESSAGE"), _events(events, now)),
+    }
+    shown_tables = [f"{title}:\n{columns([head, *rows])}" for title, (head, rows) in tables.items() if rows]
+    return "\n\n".join([_head(job, pods, now), *shown_tables])
+
+
+def _head(one: Shown, pods: Sequence[Pod], now: datetime) -> str:
     rows = [
         ("name", f"{one.namespace}/{one.name}"),
         ("kind", one.kind),
@@ -60,8 +62,17 @@ def _head(one: Shown, now: datetime) -> str:
         ("reason", " ".join(filter(None, [one.reason, one.message]))),
         ("attempt", f"{one.attempt} ({many(one.restarts, 'restart')})" if one.attempt else ""),
         ("age", age(now - (one.created or now))),
+        ("output", _logs_command(one, pods)),
     ]
     return columns([row for row in rows if row[1]])
+
+
+def _logs_command(job: Shown, pods: Sequence[Pod]) -> str:
+    """Return the command that shows the pods' output; nothing if there is none and none will come."""
+    ended = job.phase in ("Succeeded", "Failed")
+    if not pods and (ended or not job.started):
+        return ""
+    return command_line("logs", job.namespace, job.name, *(() if ended else ("-f",)))
 
 
 def _roles(one: Shown) -> list[tuple[str, ...]]:
@@ -72,12 +83,16 @@ def _roles(one: Shown) -> list[tuple[str, ...]]:
 
 
 def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ...]]:
-    return [
-        (f"{age(now - one.time)} ago", str(one.attempt), one.cause, one.rung, one.message) for one in history
-    ]
+    return [(age(now - one.time), str(one.attempt), one.cause, one.rung, one.message) for one in history]
 
 
-def _pods(pods: list[Pod], now: datetime) -> list[tuple[str, ...]]:
+def _events(events: Sequence[Event], now: datetime) -> list[tuple[str, ...]]:
+    """Return the latest events, the newest last."""
+    latest = sorted(events, key=lambda event: event.last_timestamp or now)[-MAX_EVENTS:]
+    return [(age(now - (e.last_timestamp or now)), e.type, e.reason, _counted(e)) for e in latest]
+
+
+def _pods(pods: Sequence[Pod], now: datetime) -> list[tuple[str, ...]]:
     return [
         (
             f"{source_of(pod.metadata.labels)} ({pod.metadata.name})",
@@ -85,14 +100,14 @@ def _pods(pods: list[Pod], now: datetime) -> list[tuple[str, ...]]:
             pod.metadata.labels.get(ATTEMPT, ""),
             pod.spec.node_name,
             age(now - (pod.metadata.creation_timestamp or now)),
-            _why(pod),
+            _message(pod),
         )
         for pod in pods
     ]
 
 
-def _why(pod: Pod) -> str:
-    """Why a pod is not simply running: what it waits for, or how it ended."""
+def _message(pod: Pod) -> str:
+    """Return why a pod is not simply running: what it waits for, or how it ended."""
     if pod.status.reason or pod.status.message:
         return " ".join(filter(None, [pod.status.reason, pod.status.message]))
     for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):

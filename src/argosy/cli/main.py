@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("argosy.cli.run:run", "Run a job from a file, or a command as a job, and follow it."),
     "ps": ("argosy.cli.jobs:ps", "List training runs."),
     "logs": ("argosy.cli.logs:logs", "Print or follow what a run's pods say."),
-    "describe": ("argosy.cli.describe:describe", "Tell all about one run: roles, pods, history, events."),
+    "describe": ("argosy.cli.describe:describe", "Show one job: roles, pods, restarts, events."),
     "scale": ("argosy.cli.jobs:scale", "Change the number of a role's pods."),
     "suspend": ("argosy.cli.jobs:suspend", "Stop a run's pods and keep its place."),
     "resume": ("argosy.cli.jobs:resume", "Let a suspended run go on."),

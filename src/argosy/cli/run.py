@@ -21,12 +21,14 @@ from typing import TypeVar
 import click
 
 from argosy.cli.documents import load
-from argosy.cli.follow import Follower, Printer
+from argosy.cli.follow import Follower, Printer, pods_of
 from argosy.cli.here import Manifest, see_here, set_variables
 from argosy.cli.session import asynchronous, connect, target_options
 from argosy.cli.submit import Submitted, is_run, remove, submit
+from argosy.cli.text import command_line
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
+from argosy.kinds.kubernetes import Pod
 
 Result = TypeVar("Result")
 
@@ -94,7 +96,7 @@ async def run(
     async with connect(kubeconfig, context) as client:
         if detach:
             submitted = await submit(client, documents, namespace)
-            click.echo(f"{submitted.name} submitted; `argosy logs -f {submitted.name}` follows it")
+            click.echo(f"{submitted.name} submitted; `{_command('logs', submitted, '-f')}` shows its output")
             return
         sys.exit(await _submit_and_follow(client, documents, namespace))
 
@@ -145,6 +147,8 @@ async def _submit_and_follow(client: Client, documents: list[Manifest], namespac
         submitted = await submit(client, documents, namespace)  # not cut short: what it made must be known
         follower = Follower(client, *submitted, Printer(), until_refused=True)
         outcome = await _unless(interrupted, follower.outcome())
+        if outcome == "Failed":
+            click.echo(await _next_steps(client, submitted))
         if outcome in _EXIT:
             return _EXIT[outcome]
         word = "refused" if outcome == "Refused" else "interrupted"
@@ -152,6 +156,18 @@ async def _submit_and_follow(client: Client, documents: list[Manifest], namespac
         interrupted.clear()
         await _take_away(client, submitted, interrupted)
     return 1 if outcome == "Refused" else 130
+
+
+async def _next_steps(client: Client, run: Submitted) -> str:
+    """Return where to read what the pods of a failed run printed, if any are kept, and why it failed."""
+    pods = (await client.list(Pod, run.namespace, labels=pods_of(run.name))).items
+    kept = any(pod.metadata.deletion_timestamp is None for pod in pods)
+    output = f"`{_command('logs', run)}` shows its output, " if kept else ""
+    return f"{run.name} failed; {output}`{_command('describe', run)}` its history"
+
+
+def _command(command: str, run: Submitted, *options: str) -> str:
+    return command_line(command, run.namespace, run.name, *options)
 
 
 async def _take_away(client: Client, submitted: Submitted, interrupted: asyncio.Event) -> None:
@@ -164,7 +180,7 @@ async def _take_away(client: Client, submitted: Submitted, interrupted: asyncio.
         why = error.message
     click.echo(
         f"{why}: {submitted.name} and its pods may still be there; "
-        f"`argosy rm -n {submitted.namespace} {submitted.name}` removes them",
+        f"`{_command('rm', submitted)}` removes them",
         err=True,
     )
 

@@ -1,4 +1,4 @@
-"""Small pieces of text: columns, ages."""
+"""Small pieces of text: columns, ages, commands to type."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -23,3 +23,9 @@ def age(span: timedelta) -> str:
         return f"{hours * 60 + minutes}m"
     days, hours = divmod(hours, 24)
     return f"{days * 24 + hours}h" if days < 3 else f"{days}d"
+
+
+def command_line(command: str, namespace: str, name: str, *options: str) -> str:
+    """Return an `argosy` command for one job, ready to be typed: `argosy logs -n team -f mnist`."""
+    where = () if namespace == "default" else ("-n", namespace)
+    return " ".join(("argosy", command, *where, *options, name))

@@ -1,0 +1,89 @@
+"""The screen of `argosy describe`."""
+
+from datetime import timedelta
+
+import msgspec
+
+from argosy.cli.describe import report
+from argosy.cli.jobkinds import Shown, shown
+from argosy.kinds.kubernetes import Event, Pod
+from argosy.kinds.labels import ATTEMPT, INDEX, ROLE
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.testing.workloads import NOW
+
+META = {"name": "mnist", "namespace": "team", "uid": "u"}
+RESTART = {
+    "time": NOW - timedelta(minutes=5),
+    "attempt": 1,
+    "role": "worker",
+    "index": 0,
+    "cause": "Exit",
+    "rung": "Pod",
+    "message": "worker-0 failed (exit 3)",
+}
+POD = msgspec.convert(
+    {
+        "metadata": {
+            "name": "mnist-worker-0",
+            "labels": {ROLE: "worker", INDEX: "0", ATTEMPT: "1"},
+            "creationTimestamp": NOW - timedelta(seconds=30),
+        },
+        "spec": {"nodeName": "node-1"},
+        "status": {
+            "phase": "Failed",
+            "containerStatuses": [
+                {"name": "main", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}},
+            ],
+        },
+    },
+    Pod,
+)
+EVENT = msgspec.convert(
+    {
+        "metadata": {"name": "e"},
+        "type": "Warning",
+        "reason": "Restarting",
+        "message": "worker-0 failed",
+        "lastTimestamp": NOW - timedelta(seconds=20),
+        "count": 2,
+    },
+    Event,
+)
+
+
+def job(phase: str, namespace: str = "team") -> Shown:
+    raw = {
+        "metadata": {**META, "namespace": namespace, "creationTimestamp": NOW - timedelta(minutes=6)},
+        "spec": {"framework": "custom", "roles": {"worker": {"template": {}}}},
+        "status": {"phase": phase, "startTime": NOW, "attempt": 1, "restartHistory": [RESTART]},
+    }
+    return shown(msgspec.convert(raw, TrainingRun))
+
+
+def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
+    tables = report(job("Failed"), [POD], [EVENT], NOW).split("\n\n")[1:]
+    rows = {table.splitlines()[0]: [line.split() for line in table.splitlines()[1:3]] for table in tables}
+    assert rows["Pods:"][0] == ["POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"]
+    assert rows["Pods:"][1][2:6] == ["Failed", "1", "node-1", "30s"]
+    assert rows["Restarts:"][0] == ["AGE", "ATTEMPT", "CAUSE", "RUNG", "MESSAGE"]
+    assert rows["Restarts:"][1][:2] == ["5m", "1"]
+    assert rows["Events:"][0] == ["LAST", "SEEN", "TYPE", "REASON", "MESSAGE"]
+    assert rows["Events:"][1][:3] == ["20s", "Warning", "Restarting"]
+
+
+def test_a_failed_job_says_how_to_see_its_output() -> None:
+    assert _field(report(job("Failed"), [POD], [], NOW), "output") == "argosy logs -n team mnist"
+    assert _field(report(job("Failed", "default"), [POD], [], NOW), "output") == "argosy logs mnist"
+
+
+def test_a_job_between_two_restarts_says_how_to_follow_its_output() -> None:
+    assert _field(report(job("Restarting"), [], [], NOW), "output") == "argosy logs -n team -f mnist"
+
+
+def test_a_job_that_ended_and_has_no_pods_left_has_no_output_to_show() -> None:
+    assert _field(report(job("Failed"), [], [], NOW), "output") is None
+
+
+def _field(screen: str, name: str) -> str | None:
+    head = dict(line.split(maxsplit=1) for line in screen.split("\n\n")[0].splitlines())
+    return head.get(name)
