@@ -16,7 +16,7 @@ import pytest_asyncio
 from argosy.engine.errors import Gone
 from argosy.kinds.kubernetes import ConfigMap, Event, Pod, Service
 from argosy.local.agenttoken import agent_token
-from argosy.local.node import holder, pods, report
+from argosy.local.node import cgroups, holder, pods, report
 from argosy.local.storage import PersistentVolumeClaim
 from argosy.testing.agents import Machine, machine
 
@@ -277,6 +277,18 @@ async def test_an_image_that_is_the_machines_own_root_is_told_once(here: Machine
     found = [e for e in (await here.client.list(Event, "default")).items if e.reason == event.reason]
     assert len([e for e in found if e.involved_object.name == "plain"]) == 1
     await here.client.delete(Pod, "plain", "default", grace_seconds=0)
+
+
+async def test_every_pod_has_a_cgroup_which_goes_with_it(here: Machine) -> None:
+    hierarchy = cgroups.find()
+    if hierarchy is None:
+        pytest.skip("no cgroup that may be written")
+    await here.run("grouped", f"setsid sleep 1000 & {FOREVER}")
+    pod = await here.phase("grouped", "Running")
+    paths = hierarchy.paths(f"{pods.cgroup_of(here.state / 'pods')}/{pod.metadata.uid}")
+    assert all((path / "main" / "cgroup.procs").read_text() for path in paths)
+    await here.client.delete(Pod, "grouped", "default", grace_seconds=0)
+    await _until(lambda: not any(path.exists() for path in paths))
 
 
 async def test_a_pod_with_a_forbidden_kernel_parameter_fails(here: Machine) -> None:

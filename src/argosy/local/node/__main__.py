@@ -80,6 +80,8 @@ def stop(state: Path, folder: Path) -> int:
     deadline = time.monotonic() + _PATIENCE
     while any(pods.alive(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:
         time.sleep(0.01)
+    while os.geteuid() == 0 and not pods.remove_cgroups(folder) and time.monotonic() < deadline:
+        time.sleep(0.01)
     holder.stop(folder)
     pods.kill_recorded(folder / uplink.PASTA)
     if os.geteuid() == 0:

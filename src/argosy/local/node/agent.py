@@ -163,8 +163,8 @@ class Agent:
         self._addresses.release(uid)
         self._gpus.pop(uid, None)
         self._content.forget(uid)
-        if self._hierarchy:
-            cgroups.remove(self._hierarchy, f"{self._cgroup}/{uid}")
+        if self._hierarchy and not cgroups.remove(self._hierarchy, f"{self._cgroup}/{uid}"):
+            raise OSError(f"the cgroup of pod {uid} cannot be removed yet")
 
     def _warn(self, pod: Pod) -> None:
         """Say what is asked for and not done."""

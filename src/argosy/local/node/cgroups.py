@@ -96,13 +96,15 @@ def out_of_memory_kills(hierarchy: Hierarchy, group: str) -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def remove(hierarchy: Hierarchy, group: str) -> None:
-    """Remove a group and the groups in it; one that still has processes stays."""
-    for path in hierarchy.paths(group):
+def remove(hierarchy: Hierarchy, group: str) -> bool:
+    """Remove a group and the groups in it; False while one has processes: those just killed take a moment."""
+    paths = hierarchy.paths(group)
+    for path in paths:
         if path.is_dir():
             for folder, _, _ in os.walk(path, topdown=False):
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
+    return not any(path.exists() for path in paths)
 
 
 def _delegate(mount: Path, group: str) -> None:

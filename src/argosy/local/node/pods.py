@@ -229,10 +229,13 @@ def kill_all(folder: Path) -> int:
         if (entry / LAUNCH).exists() and alive(entry):
             count += 1
             kill_recorded(entry / report.FILE)
-    hierarchy = cgroups.find()
-    if hierarchy:
-        cgroups.remove(hierarchy, cgroup_of(folder))
     return count
+
+
+def remove_cgroups(folder: Path) -> bool:
+    """Remove the cgroups of a state folder's pods; False while there are processes in them."""
+    hierarchy = cgroups.find()
+    return hierarchy is None or cgroups.remove(hierarchy, cgroup_of(folder))
 
 
 def kill_recorded(path: Path) -> None:

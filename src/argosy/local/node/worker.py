@@ -38,7 +38,9 @@ class Preparation(Protocol):
         """Bring volumes up to date; seconds until that should be done again."""
         ...
 
-    def release(self, uid: str) -> None: ...
+    def release(self, uid: str) -> None:
+        """Give back what the pod held; raises OSError while that cannot be done, and may be called again."""
+        ...
 
 
 class Worker:
