@@ -15,6 +15,10 @@ BIN = Path(sys.executable).parent
 ARGOSY = str(BIN / "argosy")
 CHECKPOINT = Path(".argosy/quickstart/checkpoint.npz")
 VICTIM = "quickstart-worker-1"
+MPIEXEC_NOTE = (
+    "── mpiexec reports the lost worker as failed assertions (`assert (!closed) failed`): "
+    "expected, the next attempt follows ──"
+)
 
 
 def main() -> int:
@@ -54,7 +58,7 @@ def kill_a_worker(killed: threading.Event) -> None:
     """Once there is a checkpoint, kill every process in one worker, as an out-of-memory or a crash would."""
     while not CHECKPOINT.exists():
         time.sleep(0.1)
-    print(f"── killing every process in {VICTIM} ──", flush=True)
+    print(f"── killing every process in {VICTIM} ──\n{MPIEXEC_NOTE}", flush=True)
     command = [ARGOSY, "kubectl", "exec", VICTIM, "--", "sh", "-c", "kill -9 -1"]
     subprocess.run(command, capture_output=True, check=False)
     killed.set()

@@ -9,11 +9,19 @@ import pytest
 from argosy.testing.commands import ARGOSY, environment
 from argosy.testing.controlplane import ControlPlane
 
+OPTIONS = ("--nodes", "3", "--pretend-gpus", "2")
+"""Those of the control plane that is up: `argosy up` with others would be refused."""
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 
 def test_status_as_json_is_json(plane: ControlPlane) -> None:
     assert json.loads(plane.argosy("status", "-o", "json").stdout)["running"] is True
+
+
+def test_up_says_what_pods_and_images_are_on_this_machine(plane: ControlPlane) -> None:
+    out = plane.argosy("up", *OPTIONS).stdout
+    assert "pods run as processes of this machine: isolated for rehearsal, not a security boundary" in out
+    assert "images are not pulled: `image: NAME` is this machine's file system" in out
 
 
 def test_no_control_plane_at_all_is_said_with_the_way_to_one(tmp_path: Path) -> None:

@@ -19,6 +19,11 @@ cluster_option = click.option(
 )
 
 
+_ABOUT_PODS = """\
+pods run as processes of this machine: isolated for rehearsal, not a security boundary
+images are not pulled: `image: NAME` is this machine's file system, or DIR with `up --image NAME=DIR`"""
+
+
 @click.command()
 @cluster_option
 @click.option(
@@ -44,7 +49,12 @@ def up(
     no_operator: bool,
     timeout: float,
 ) -> None:
-    """Start a control plane on this machine, or see that it runs."""
+    """Start a control plane on this machine, or see that it runs.
+
+    Pods run as processes of this machine, isolated for rehearsal; this is not a security boundary. Images are
+    not pulled: a container sees this machine's file system, with its own writes on top, or the folder that
+    --image gives for the name in its `image:`.
+    """
     began = time.monotonic()
     options = Options(
         nodes=nodes,
@@ -64,6 +74,7 @@ def up(
     count = "1 node" if len(found) == 1 else f"{len(found)} nodes"
     names = ", ".join(node.name for node in found)
     click.echo(f"{count} ready: {names} ({time.monotonic() - began:.1f} s)")
+    click.echo(_ABOUT_PODS)
     click.echo(f"kubectl: export KUBECONFIG={state.kubeconfig}, or `argosy kubectl …`")
 
 
