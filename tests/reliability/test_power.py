@@ -39,8 +39,8 @@ def breakable(cluster: RunningCluster) -> Iterator[RunningCluster]:
     try:
         yield cluster
     finally:
-        cluster.mend()
         cluster.reconnect("node-2")
+        cluster.mend()
         cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=True", "--timeout=90s", timeout=100)
         cluster.kubectl("taint", "nodes", "node-2", f"{TAINT}-", code=None)
 
@@ -123,15 +123,16 @@ async def finish(scene: Scene, cluster: RunningCluster) -> None:
 
 
 def containers_by_rank(namespace: str) -> Counter[str]:
-    """How many containers of each worker run, on whatever node: nodes of the cluster are processes here."""
-    found: Counter[str] = Counter()
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
+    """How many containers of each worker run, on whatever node: what runs on nodes is seen from here. A
+    container is known by its namespace of processes, as a shell that starts another looks like two."""
+    found: set[tuple[str, str]] = set()
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = process.read_bytes().split(b"\0")
+            words = (process / "cmdline").read_bytes().split(b"\0")
             rank = words[3].decode(errors="replace") if len(words) > 3 else ""
             if rank.startswith(f"rank-of-{namespace}/"):
-                found[rank.partition("/")[2]] += 1
-    return found
+                found.add((rank.partition("/")[2], str((process / "ns/pid").readlink())))
+    return Counter(name for name, _ in found)
 
 
 async def test_a_node_without_power_costs_its_worker_and_no_restart(breakable: RunningCluster) -> None:

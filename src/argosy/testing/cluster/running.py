@@ -98,12 +98,19 @@ class RunningCluster:
     def cut_off(self, node: str) -> None:
         """Let nothing pass between a node and the API server any more; what runs on the node goes on."""
         address, port = self.state.layout.host_address, self.server.port
-        rules = f"ip daddr {address} tcp dport {port} drop"
-        table = f"table ip {_CUT} {{ chain out {{ type filter hook output priority -300; {rules}; }}; }}"
-        self._in_network_of(node, "nft", table)
+        chains = "; ".join(
+            f"chain {hook} {{ type filter hook {hook} priority -300; {what} drop; }}"
+            for hook, what in (
+                ("output", f"ip daddr {address} tcp dport {port}"),
+                ("input", f"ip saddr {address} tcp sport {port}"),
+            )
+        )
+        self._in_network_of(node, "nft", f"table ip {_CUT} {{ {chains}; }}")
 
     def reconnect(self, node: str) -> None:
-        """Undo `cut_off`; a node that is not cut off stays as it is."""
+        """Undo `cut_off`; a node that is not cut off, or has no power, stays as it is."""
+        if not self.state.processes[node].alive:
+            return
         self._in_network_of(node, "nft", f"add table ip {_CUT}; delete table ip {_CUT}")
 
     def _in_network_of(self, node: str, *command: str) -> None:
