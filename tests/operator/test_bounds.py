@@ -78,13 +78,15 @@ async def operator(scene: Scene, clients: Clients, **settings: object) -> AsyncI
     endpoint, metrics = free_port(), free_port()
     async with scene.operator(endpoint=f"127.0.0.1:{endpoint}", **shown_at(metrics), **settings):
 
-        async def answers() -> bool:
+        async def ready() -> bool:
             try:
-                return await is_open(await clients.connect(endpoint, "127.0.0.9"))
+                _, writer = connection = await clients.connect(metrics, "127.0.0.9", tls=False)
+                writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+                return (await connection[0].read()).startswith(b"HTTP/1.1 200")
             except ConnectionError:
                 return False
 
-        await scene.until("the endpoint answers", answers)
+        await scene.until("the operator is ready", ready)
         yield endpoint, metrics
 
 
