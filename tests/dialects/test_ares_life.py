@@ -158,7 +158,7 @@ def backoff_limit() -> None:
     ended = running.saw(pod(0, "Failed", replacement=3))
     status, reason, message = ended.condition("Failed")
     assert (ended.phase, status, reason) == ("Failed", "True", "JobFailed")
-    assert "spec.runPolicy.backoffLimit: 3" in message
+    assert "3 of 3 restarts used, 1 more needed (spec.runPolicy.backoffLimit)" in message
     assert ended.role().restarts == 3
 
 

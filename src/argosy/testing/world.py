@@ -222,6 +222,7 @@ class World:
     def sync(self) -> None:
         """The leader's caches catch up."""
         leader = self.leader
+        leader.note_losses()  # of pods that were created since, too
         leader.known_job = self.job
         known, leader.known_pods = leader.known_pods, dict(self.pods)
         leader.departed |= {
