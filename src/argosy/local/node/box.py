@@ -99,6 +99,7 @@ class Box:
             return
         self._process, self.report["running"] = process, now
         self.stdin, self.terminal = process.stdin, process.terminal
+        bounds.pids.known_shut()
         self._place = container.Place(
             self.plan, process.pid, process.mount_namespace, bounds, launch["rootless"]
         )

@@ -72,10 +72,10 @@ def create(hierarchy: Hierarchy, group: str, memory: int | None, cpu: int | None
             (hierarchy.cpu / group / "cpu.cfs_quota_us").write_text(str(quota))
 
 
-def join(hierarchy: Hierarchy, group: str) -> None:
-    """Move the calling process into the group."""
+def join(hierarchy: Hierarchy, group: str, pid: int) -> None:
+    """Move a process into the group."""
     for path in hierarchy.paths(group):
-        (path / "cgroup.procs").write_text("0")
+        (path / "cgroup.procs").write_text(str(pid))
 
 
 def processes(hierarchy: Hierarchy, group: str) -> set[int]:

@@ -4,10 +4,12 @@ Both are forked from the shim (spawn.py), enter the container's mount namespace,
 take on its user, capabilities and limits. Standard library only.
 """
 
+import contextlib
 import os
 import socket
 import struct
 import termios
+from collections.abc import Iterator
 from fcntl import ioctl
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,11 +39,32 @@ class Bounds(NamedTuple):
     hierarchy: cgroups.Hierarchy | None
     group: str
 
-    def enter(self) -> None:
-        """For the calling process, and the PID namespace for its children only."""
-        if self.hierarchy:
-            cgroups.join(self.hierarchy, self.group)
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Put the calling process into the cgroup, and its later children into the PID namespace.
+
+        Joining a cgroup waits for a grace period of the kernel, often 20 ms; it goes on beside what is done
+        in the context, and is over at its end. So is the making of the PID namespace.
+        """
+        joining = self._join() if self.hierarchy else 0
+        yield
+        if joining and os.waitpid(joining, 0)[1] != 0:
+            raise StartError(f"the cgroup {self.group} cannot be joined")
+        self.pids.wait_shut()
         kernel.setns(self.pids.descriptor, kernel.NEW_PID)
+
+    def _join(self) -> int:
+        """Fork a process that moves this one."""
+        pid = os.getpid()
+        joining = os.fork()
+        if joining:
+            return joining
+        try:
+            assert self.hierarchy is not None
+            cgroups.join(self.hierarchy, self.group, pid)
+            os._exit(0)
+        finally:
+            os._exit(1)
 
     def data_limit(self, plan: ContainerPlan) -> int | None:
         """The memory limit where no cgroup enforces it, for each process of the container."""
@@ -67,10 +90,10 @@ def start(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path, boun
 
     def prepare(control: socket.socket) -> None:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
-        bounds.enter()
-        kernel.unshare(kernel.NEW_MOUNT)
-        _hand_out(control, b"M", "/proc/self/ns/mnt")
-        mounts.enter_root(launch, plan, folder, scratch, bounds.pids.proc)
+        with bounds.entered():
+            kernel.unshare(kernel.NEW_MOUNT)
+            _hand_out(control, b"M", "/proc/self/ns/mnt")
+            mounts.enter_root(launch, plan, folder, scratch, bounds.pids.proc)
         if plan["tty"]:
             _own_terminal(control)
         Path(plan["cwd"]).mkdir(parents=True, exist_ok=True)
@@ -115,8 +138,8 @@ def execute(
     def prepare(control: socket.socket) -> None:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
         user = os.open(f"/proc/{place.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC) if place.rootless else None
-        place.bounds.enter()
-        kernel.setns(place.mount_namespace, kernel.NEW_MOUNT)
+        with place.bounds.entered():
+            kernel.setns(place.mount_namespace, kernel.NEW_MOUNT)
         if tty:
             _own_terminal(control)
         os.chdir(plan["cwd"] if Path(plan["cwd"]).is_dir() else "/")

@@ -15,18 +15,34 @@ from typing import NoReturn
 from argosy.local.node import kernel
 from argosy.local.node.spawn import StartError, reset_signals
 
-_READY = b"ready"
+_MADE = b"made"
+_SHUT = b"shut"
 
 
 class PidSpace:
-    """A PID namespace; its /proc is mounted at `proc` in the shim's mount namespace."""
+    """A PID namespace; its /proc is mounted at `proc` in the shim's mount namespace.
+
+    It can be used at once, but nothing may run in it before `wait_shut`: until then PID 1 is on its way to
+    its empty root, while a container's root is built.
+    """
 
     def __init__(self, proc: Path) -> None:
         proc.mkdir(parents=True, exist_ok=True)
         self.proc = proc
         self._killed = False
-        self._holder = _start_holder(proc)
+        self._holder, self._reports = _start_holder(proc)
         self.descriptor = os.open(f"/proc/{self._holder}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def wait_shut(self) -> None:
+        """In the process that prepares the first container: wait until nothing is reached through PID 1."""
+        if self._reports >= 0 and (answer := os.read(self._reports, 4096)) != _SHUT:
+            raise StartError(answer.decode(errors="replace") or "the PID namespace ended")
+
+    def known_shut(self) -> None:
+        """A process has been started in it."""
+        if self._reports >= 0:
+            os.close(self._reports)
+            self._reports = -1
 
     def kill(self) -> None:
         """End every process in it. Once only: its pid may be another process's when we have collected it."""
@@ -36,13 +52,17 @@ class PidSpace:
                 os.kill(self._holder, signal.SIGKILL)
 
     def close(self) -> None:
+        self.known_shut()
         os.close(self.descriptor)
         with contextlib.suppress(OSError):
             kernel.unmount(str(self.proc))
 
 
-def _start_holder(proc: Path) -> int:
-    """Fork the first process of a new PID namespace; later children of ours are in our own again."""
+def _start_holder(proc: Path) -> tuple[int, int]:
+    """Fork the first process of a new PID namespace; later children of ours are in our own again.
+
+    Returns its pid, and where it reports that nothing is reached through it any more.
+    """
     own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     reader, writer = os.pipe()
     try:
@@ -51,15 +71,16 @@ def _start_holder(proc: Path) -> int:
         if pid == 0:
             _hold(proc, writer)
         kernel.setns(own, kernel.NEW_PID)
-        os.close(writer)
-        answer = os.read(reader, 4096)
     finally:
         os.close(own)
+        os.close(writer)
+    answer = os.read(reader, len(_MADE))
+    if answer != _MADE:
+        answer += os.read(reader, 4096)
         os.close(reader)
-    if answer != _READY:
         os.waitpid(pid, 0)
         raise StartError(answer.decode(errors="replace") or "no PID namespace could be made")
-    return pid
+    return pid, reader
 
 
 def _hold(proc: Path, writer: int) -> NoReturn:
@@ -67,6 +88,7 @@ def _hold(proc: Path, writer: int) -> NoReturn:
         reset_signals()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans are collected by the kernel
         kernel.mount("proc", str(proc), "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
+        os.write(writer, _MADE)
         kernel.unshare(kernel.NEW_MOUNT)
         kernel.mount("tmpfs", str(proc), "tmpfs", kernel.NO_SUID | kernel.NO_DEV, "size=0k,mode=000")
         os.chdir(proc)
@@ -78,7 +100,7 @@ def _hold(proc: Path, writer: int) -> NoReturn:
         kernel.no_new_privileges()
         kernel.set_dumpable(False)
         kernel.set_name("pause")
-        os.write(writer, _READY)
+        os.write(writer, _SHUT)
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         while True:
             signal.pause()
