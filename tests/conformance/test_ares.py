@@ -76,7 +76,7 @@ def test_dependents_show_that_they_wait(tenant: Tenant) -> None:
     cast("dict[str, Json]", worker["template"])["spec"]["initContainers"] = [slow]
     tenant.apply(job("mpi", "mpi", launcher=role(f"cat /etc/mpi/hostfile; {CODE}"), worker=worker))
     wait_for(lambda: shown(tenant).get("mpi-launcher-0") == "Init:0/1", lambda: str(shown(tenant)), 60)
-    assert shown(tenant)["mpi-worker-0"].startswith("Init:")
+    wait_for(lambda: shown(tenant)["mpi-worker-0"].startswith("Init:"), lambda: str(shown(tenant)), 60)
     wait_for(lambda: _runs(tenant, "mpi-worker-0", "slow"), lambda: str(shown(tenant)), 60)
     tenant.kubectl("exec", "mpi-worker-0", "-c", "slow", "--", "sh", "-c", "echo 0 > /tmp/code")
     until(tenant, "mpi", "Running")

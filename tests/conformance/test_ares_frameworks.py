@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 import yaml
 
+from argosy.reconcile.sshkeys import KEY_FILES
 from argosy.testing import examples, mpi
 from argosy.testing.aresruns import finished, pod_of
 from argosy.testing.badday import wait_for
@@ -150,18 +151,18 @@ def test_55_mpirun_sees_every_rank_once(tenant: Tenant, launcher: Launcher) -> N
 def test_keys_are_made_once_for_the_job_and_go_with_it(tenant: Tenant) -> None:
     """Secret <job>-ssh: a pod that takes the place of another has the same."""
     tenant.apply(keyed_job("keys"))
-    first = until_said(tenant, "keys", "worker-0", 5)
+    first = until_said(tenant, "keys", "worker-0", len(KEY_FILES) + 2)
     assert first[0].startswith("ssh-ed25519 ")
     assert first[1:] == [
         "/root/.ssh 755",
-        *(f"/root/.ssh/{name} 600" for name in ("authorized_keys", "config", "id_ed25519", "id_ed25519.pub")),
+        *(f"/root/.ssh/{name} 600" for name in sorted(KEY_FILES)),
     ]
     secret = tenant.get("secret", "keys-ssh")
     owner = cast("list[Json]", cast("Json", secret["metadata"])["ownerReferences"])[0]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("AresJob", "keys", True)
-    assert set(cast("Json", secret["data"])) == {"id_ed25519", "id_ed25519.pub", "authorized_keys", "config"}
+    assert set(cast("Json", secret["data"])) == set(KEY_FILES)
     tenant.kubectl("delete", pod_of(tenant, "keys", "worker-0"), "--grace-period=1")
-    assert until_said(tenant, "keys", "worker-0", 5) == first
+    assert until_said(tenant, "keys", "worker-0", len(KEY_FILES) + 2) == first
     assert tenant.get("secret", "keys-ssh")["data"] == secret["data"]
     tenant.kubectl("delete", "aj", "keys")
     wait_for(lambda: "keys-ssh" not in secrets(tenant), lambda: secrets(tenant), 60)
