@@ -6,7 +6,7 @@ count on the Event that is there. What was said about an object is remembered un
 or until there is too much to remember.
 
 Namespaces take turns, a few of them at a time and each with one Event at a time, and there is a bound on what
-may wait for each (see `pending`). What cannot be written is dropped and counted, and told in the log once a
+may wait for each (see `pending`). What cannot be written is dropped and counted, and logged once a
 minute.
 """
 
@@ -170,16 +170,16 @@ class Dropped:
     def __init__(self, counter: Number, clock: Clock) -> None:
         self._counter = counter
         self._clock = clock
-        self._untold = 0
+        self._unlogged = 0
         self._next_line = float("-inf")
 
     def note(self, what: "_What", count: int, error: str) -> None:
         self._counter.inc(count)
-        self._untold += count
+        self._unlogged += count
         if (now := self._clock.monotonic()) < self._next_line:
             return
-        log.warning("events were dropped", count=self._untold, of=what.home, reason=what.reason, error=error)
-        self._untold, self._next_line = 0, now + LINE_EVERY
+        dropped, self._unlogged, self._next_line = self._unlogged, 0, now + LINE_EVERY
+        log.warning("events were dropped", count=dropped, of=what.home, reason=what.reason, error=error)
 
 
 class _What(NamedTuple):

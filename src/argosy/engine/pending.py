@@ -1,8 +1,8 @@
-"""What waits to be told, counted up instead of repeated, of many namespaces that take turns.
+"""Queues items to be written, counts repeats, and takes namespaces in turn.
 
 There is a bound for each namespace and one for all of them. When all together are too many, the namespace
 with the most gives way, so that a tenant whose jobs fail by the thousand drops events of its own and nobody
-else's. Of a namespace one thing is told at a time, and others do not wait for it.
+else's. One item of a namespace is written at a time, and other namespaces do not wait for it.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""TLS contexts for an API server, made anew when the client certificate or the authority's file changes.
+"""TLS contexts for an API server, replaced when the client certificate or the authority's file changes.
 
 Connections are pooled by their context: a new context retires the connections that were made with the one
 before. Requests and watches that are under way go on to their end. A file that is half written, empty or

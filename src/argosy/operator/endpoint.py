@@ -144,7 +144,7 @@ def host_list(hosts: Sequence[Host], form: str) -> str:
 def server_tls(trust: Trust) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.num_tickets = 0  # helpers open each connection anew and would not use them
+    context.num_tickets = 0  # helpers open a new connection each time and would not use them
     load_certificate(context, trust)
     return context
 

@@ -1,6 +1,6 @@
 """A bound on the bytes of pod bodies that are rendered and not yet answered, over all jobs.
 
-A pod may be told the addresses of thousands of others, and many pods of many jobs wait for their turn to be
+A pod may carry the addresses of thousands of others, and many pods of many jobs wait for their turn to be
 sent. Each takes its bytes from one budget before it is rendered and gives them back with the answer. Who must
 wait, waits in turn with other namespaces, and no namespace has more than three quarters of the budget, so
 that large pods of one tenant do not hold up small ones of another. A body larger than all of it goes alone.

@@ -2,7 +2,7 @@
 
 A policy delays replacements by these counts (`pods.missing`), so that a cause which keeps taking pods away is
 not answered with pods without end. Kept in memory only: a new leader has seen the same losses in its own
-caches, and an operator that starts anew replaces a pod once more without delay.
+caches, and an operator that restarts replaces a pod once more without delay.
 """
 
 from collections import deque

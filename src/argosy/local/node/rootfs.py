@@ -17,7 +17,7 @@ from argosy.local.node import kernel
 from argosy.local.node.kernel import BIND, NO_DEV, READ_ONLY, RECURSIVE
 
 FRESH: Final = ("proc", "sys", "dev", "tmp", "run")
-"""Top-level folders that every container gets anew."""
+"""Top-level folders of which every container gets its own."""
 
 Shown = Literal["read-only", "hidden"]
 

@@ -26,8 +26,8 @@ def sysctl_errors(spec: Json, path: str) -> Iterator[FieldError]:
         if not name:
             yield required(where)
         elif len(name) > MAX_NAME_CHARS or not _name(name):
-            told = f"must have at most {MAX_NAME_CHARS} characters and match regex {NAME}"
-            yield invalid(where, name, told)
+            message = f"must have at most {MAX_NAME_CHARS} characters and match regex {NAME}"
+            yield invalid(where, name, message)
         elif name in seen:
             yield duplicate(where, name)
         seen.add(name)

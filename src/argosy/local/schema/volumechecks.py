@@ -75,8 +75,8 @@ def mount_errors(mounts: Sequence[Json], path: str, volumes: set[object]) -> Ite
         if inside:
             yield from descending_path_errors(inside, f"{path}.subPath")  # of no mount in particular
         if inside and expression:
-            told = "subPathExpr and subPath are mutually exclusive"
-            yield invalid(f"{where}.subPathExpr", expression, told)
+            message = "subPathExpr and subPath are mutually exclusive"
+            yield invalid(f"{where}.subPathExpr", expression, message)
         if expression:
             yield from descending_path_errors(expression, f"{path}.subPathExpr")
 
@@ -132,8 +132,8 @@ def _pod_file_errors(source: Json, path: str) -> Iterator[FieldError]:
         if isinstance(field, dict):
             yield from field_source_errors(field, f"{path}.fieldRef", _VOLUME_FIELDS)
             if isinstance(resource, dict):
-                told = "fieldRef and resourceFieldRef can not be specified simultaneously"
-                yield invalid(path, "resource", told)
+                message = "fieldRef and resourceFieldRef can not be specified simultaneously"
+                yield invalid(path, "resource", message)
         elif isinstance(resource, dict):
             yield from _resource_errors(resource, f"{path}.resourceFieldRef")
         else:
@@ -181,11 +181,11 @@ def _projected_errors(kind: str, source: Json, path: str, taken: set[str]) -> It
 def _token_errors(source: Json, path: str) -> Iterator[FieldError]:
     seconds = source.get("expirationSeconds")
     if is_integer(seconds) and seconds < _SHORTEST_TOKEN:
-        told = "may not specify a duration less than 10 minutes"
-        yield invalid(f"{path}.expirationSeconds", seconds, told)
+        message = "may not specify a duration less than 10 minutes"
+        yield invalid(f"{path}.expirationSeconds", seconds, message)
     if is_integer(seconds) and seconds > _LONGEST_TOKEN:
-        told = "may not specify a duration larger than 2^32 seconds"
-        yield invalid(f"{path}.expirationSeconds", seconds, told)
+        message = "may not specify a duration larger than 2^32 seconds"
+        yield invalid(f"{path}.expirationSeconds", seconds, message)
     yield from _file_path_errors(text(source, "path"), f"{_volume_of(path)}.path")
 
 

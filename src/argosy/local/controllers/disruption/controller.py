@@ -72,8 +72,8 @@ class DisruptionController:
             if budget.spec.needs_scale:
                 scale = await scale_of(self._shared, pods)
         except ScaleError as error:
-            told = f"Failed to calculate the number of expected pods: {error}"
-            self._tell_once(budget, "CalculateExpectedPodCountFailed", told)
+            message = f"Failed to calculate the number of expected pods: {error}"
+            self._report_once(budget, "CalculateExpectedPodCountFailed", message)
             await self._write(budget, failed(budget, str(error), now))
             return Wake(after=RETRY_SECONDS)
         outcome = decide(budget, pods, scale.replicas, now)
@@ -86,20 +86,20 @@ class DisruptionController:
         if not pods and budget.status.observed_generation != meta.generation:
             self._shared.events.event(budget, "Normal", "NoPods", "No matching pods found")
         if scale.unmanaged:
-            told = (
+            message = (
                 f"Pods without a controller are not counted: {', '.join(scale.unmanaged[:5])}; "
                 "to count them set spec.minAvailable to an integer"
             )
-            self._tell_once(budget, "UnmanagedPods", told)
+            self._report_once(budget, "UnmanagedPods", message)
         for pod in outcome.overdue:
-            told = f"Pod was expected by PDB {meta.namespace}/{meta.name} to be deleted but it wasn't"
-            self._shared.events.event(pod, "Warning", "NotDeleted", told)
+            message = f"Pod was expected by PDB {meta.namespace}/{meta.name} to be deleted but it wasn't"
+            self._shared.events.event(pod, "Warning", "NotDeleted", message)
 
-    def _tell_once(self, budget: PodDisruptionBudget, reason: str, told: str) -> None:
+    def _report_once(self, budget: PodDisruptionBudget, reason: str, message: str) -> None:
         """Tell it when the budget is first looked at, or fails for the first time."""
         known = any(condition.reason == "SyncFailed" for condition in budget.status.conditions)
         if budget.status.observed_generation != budget.metadata.generation and not known:
-            self._shared.events.event(budget, "Warning", reason, told)
+            self._shared.events.event(budget, "Warning", reason, message)
 
     async def _write(self, budget: PodDisruptionBudget, status: BudgetStatus) -> bool:
         """Write the status if it is new; False if the budget has changed, and its news will be seen to."""
