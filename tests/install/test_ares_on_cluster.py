@@ -192,10 +192,10 @@ def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
 
     eventually(refused, 60)
     put(applied, right)
-    stored = cast("dict[str, Json]", applied.get("aj", "-n", HOME, "standalone"))["spec"]
+    stored = cast("dict[str, Json]", applied.get("aj", "-n", HOME, "standalone-sample"))["spec"]
     assert cast("Json", stored["runPolicy"])["cleanPodPolicy"] == "None"
-    until(applied, "standalone", "Running")
-    applied.kubectl("delete", "aj", "-n", HOME, "standalone")
+    until(applied, "standalone-sample", "Running")
+    applied.kubectl("delete", "aj", "-n", HOME, "standalone-sample")
 
 
 def test_installs_of_other_apis_stand_beside_it(applied: RunningCluster) -> None:
