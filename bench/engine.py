@@ -14,8 +14,8 @@ import msgspec
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.credentials import FixedCredentials
+from argosy.engine.gc_tuning import settling
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.memory import settling
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.labels import ROLE
 from bench.figures import Figure

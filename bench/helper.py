@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import argosy.helper
-from argosy.operator.trust import make_trust
+from argosy.operator.endpoint_credentials import make_trust
 from bench.figures import Figure
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")

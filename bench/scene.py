@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import Struct
 
-from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
@@ -22,8 +22,8 @@ from argosy.kinds.kubernetes import Namespace, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.site import Helper, Site
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.render_context import Helper, Site
 from argosy.testing.objects import Json
 from argosy.testing.simulator import RUN_SECONDS, RUN_TOGETHER
 from argosy.workload.model import Problems

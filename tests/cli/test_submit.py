@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import click
 import pytest
 
-from argosy.cli.here import Manifest
-from argosy.cli.session import connect
+from argosy.cli.cluster_access import connect
+from argosy.cli.local_mounts import Manifest
 from argosy.cli.submit import submit
 from argosy.engine.client import Client
 from argosy.engine.errors import Invalid, NotFound

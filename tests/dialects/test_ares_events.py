@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from argosy.dialects.ares import environment
+from argosy.dialects.ares import injection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
 from argosy.testing.aresjobs import DIALECT, job, lowered, messages, played, template
@@ -206,7 +206,7 @@ def test_a_list_of_addresses_that_no_variable_can_hold_is_left_out_and_told_once
 @pytest.mark.parametrize("replicas", [2, 10_000])
 def test_what_is_told_as_left_out_is_what_pods_do_not_have(replicas: int) -> None:
     workload = lowered(job(roles={"worker": {"replicas": replicas}, "server": {}}))
-    told = environment.inject(workload, workload.roles["server"], 0).env
-    gone = {name for role in environment.left_out(workload) for name in environment.list_variables(role)}
+    told = injection.inject(workload, workload.roles["server"], 0).env
+    gone = {name for role in injection.left_out(workload) for name in injection.list_variables(role)}
     assert {"worker", "ROLE_WORKER", "server", "ROLE_SERVER"} - set(told) == gone
     assert bool(gone) == (replicas > 2)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from argosy.dialects.ares.inherited import inherited, place
+from argosy.dialects.ares.adoption import inherited, place
 from argosy.kinds.aresjob import AresJob, AresJobStatus
 from argosy.testing.aresjobs import job, played
 from argosy.testing.workloads import pod, pods

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
 from argosy.testing.workloads import NOW, later, pod, pods, seen
 from argosy.workload.decide import decide, refuse

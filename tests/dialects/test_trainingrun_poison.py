@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing import invariants
 from argosy.testing.arbitrary import observations

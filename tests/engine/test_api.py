@@ -14,7 +14,7 @@ from argosy.engine.errors import AlreadyExists, Conflict, Gone, Invalid, NotFoun
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
-from argosy.engine.targets import accepted
+from argosy.engine.urls import accepted
 from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Event, Lease, Pod, Secret, SecretMetadata, ServiceAccount
 from argosy.testing.eventually import eventually

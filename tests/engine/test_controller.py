@@ -11,7 +11,7 @@ from argosy.engine.backoff import Backoff
 from argosy.engine.clock import Clock
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import Throttled
-from argosy.engine.lines import Log, also_about
+from argosy.engine.logs import Log, also_about
 from argosy.engine.metrics import Metrics
 from argosy.engine.queue import Queue
 from argosy.testing.lines import captured_lines

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import argosy.helper
-from argosy.operator.trust import Trust, make_trust
+from argosy.operator.endpoint_credentials import Trust, make_trust
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 

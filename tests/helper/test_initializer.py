@@ -19,7 +19,7 @@ from msgspec import Struct
 import argosy.helper
 from argosy.helper import initializer as under_test
 from argosy.helper.initializer import host_file, reached
-from argosy.operator.trust import make_trust
+from argosy.operator.endpoint_credentials import make_trust
 from argosy.testing.servers import free_port
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")

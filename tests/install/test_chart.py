@@ -11,7 +11,7 @@ from argosy import __version__
 from argosy.install.chart import Chart, Json, WrongValues, folder, kept, merged
 from argosy.install.installation import KINDS
 from argosy.operator.settings import IMAGE
-from argosy.workload.gangs.registry import CHOICES
+from argosy.workload.gang_schedulers.registry import CHOICES
 
 CHART = Chart(folder())
 NAMESPACE = "argosy-system"

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import LARGEST, CrdError, crd_for, dump, file_name, schema_of
-from argosy.kinds.definition import Defined, Rule
+from argosy.kinds.crd_options import Defined, Rule
 
 FOLDER = Path(__file__).parents[2] / "charts/argosy/files/crds"
 

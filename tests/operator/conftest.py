@@ -9,8 +9,8 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import crd_for
-from argosy.kinds.groups import VolcanoGroup
 from argosy.kinds.kubernetes import CustomResourceDefinition
+from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import Server

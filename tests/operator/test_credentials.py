@@ -18,10 +18,10 @@ from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import NotFound
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod, Secret
-from argosy.operator import credentials, endpoint, observer, trust
+from argosy.operator import credentials, endpoint, endpoint_credentials, observer
 from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make, rotate
-from argosy.operator.trust import SECRET, Trust, read_secret
-from argosy.operator.whereabouts import Observers
+from argosy.operator.endpoint_credentials import SECRET, Trust, read_secret
+from argosy.operator.observer_locator import Observers
 from argosy.testing.aresjobs import template
 from argosy.testing.scene import Scene
 from argosy.testing.servers import free_port
@@ -38,8 +38,8 @@ CLOCK = SystemClock()
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets are looked at often, and a new key is used at once."""
     monkeypatch.setattr(credentials, "LOOK_SECONDS", 0.05)
-    for module in (credentials, trust):
-        monkeypatch.setattr(module, "TOKEN_KEY_DELAY", trust.TOKEN_KEY_DELAY * 0)
+    for module in (credentials, endpoint_credentials):
+        monkeypatch.setattr(module, "TOKEN_KEY_DELAY", endpoint_credentials.TOKEN_KEY_DELAY * 0)
 
 
 async def stored(scene: Scene, name: str = SECRET) -> Trust | None:

@@ -21,8 +21,8 @@ from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.operator import endpoint
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.readings import BREATH, MAX_UNKNOWN_WAITS, ROLE_PHASES, Changes, JobReading, Readings
-from argosy.operator.trust import Trust, make_trust
+from argosy.operator.endpoint_credentials import Trust, make_trust
+from argosy.operator.job_views import BREATH, MAX_UNKNOWN_WAITS, ROLE_PHASES, Changes, JobReading, Readings
 from argosy.reconcile.caches import Caches
 from argosy.testing.eventually import eventually
 from argosy.wire.client import Client as HttpClient

@@ -12,9 +12,9 @@ import msgspec
 
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.kinds.groups import CoschedulingGroup
 from argosy.kinds.kubernetes import CustomResourceDefinition, Node, Pod
 from argosy.kinds.labels import UNDO
+from argosy.kinds.pod_groups import CoschedulingGroup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.builders import RunBuilder, pod_template, run
 from argosy.testing.scene import Scene

@@ -14,8 +14,8 @@ from argosy.engine.errors import NotFound
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Lease, Secret
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.endpoint_credentials import SECRET
 from argosy.operator.main import LEASE
-from argosy.operator.trust import SECRET
 from argosy.testing.builders import run
 from argosy.testing.scene import Scene, shown_at
 from argosy.testing.servers import free_port

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import installed
 from argosy.operator.bounds import EndpointMetrics
-from argosy.operator.statistics import JobStatistics
+from argosy.operator.job_metrics import JobStatistics
 from argosy.testing.builders import run
 from argosy.testing.lines import captured_lines
 from argosy.testing.scene import Scene, shown_at
@@ -19,8 +19,8 @@ from argosy.testing.servers import free_port
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
 from argosy.wire.places import Refusal
-from argosy.workload.causes import Why
 from argosy.workload.model import Phase
+from argosy.workload.restart_causes import Why
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILINE)

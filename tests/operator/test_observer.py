@@ -22,8 +22,8 @@ from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.operator import endpoint, observer
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.readings import MAX_UNKNOWN_WAITS, JobReading, Readings
-from argosy.operator.trust import make_trust
+from argosy.operator.endpoint_credentials import make_trust
+from argosy.operator.job_views import MAX_UNKNOWN_WAITS, JobReading, Readings
 from argosy.reconcile.caches import Caches
 from argosy.testing.eventually import eventually
 from argosy.wire.client import Answer

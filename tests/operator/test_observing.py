@@ -7,7 +7,7 @@ from argosy.engine.dynamic import dynamic
 from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
-from argosy.operator.whereabouts import Observers
+from argosy.operator.observer_locator import Observers
 from argosy.testing.aresjobs import job
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import free_port

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from argosy.engine.client import PatchType
-from argosy.kinds.groups import VolcanoGroup
 from argosy.kinds.kubernetes import Namespace, Pod, Service
+from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.builders import pod_template, run
 from argosy.testing.scene import Scene

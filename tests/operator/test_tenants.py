@@ -8,8 +8,8 @@ import pytest
 
 from argosy.engine.dynamic import dynamic
 from argosy.kinds import labels
-from argosy.kinds.groups import VolcanoGroup
 from argosy.kinds.kubernetes import Namespace, Pod, Role, RoleBinding, Service, ServiceAccount
+from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.builders import pod_template, run
 from argosy.testing.scene import Scene

@@ -19,7 +19,7 @@ from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.triggers import FOLLOW_PAUSE, POD_PAUSE, START_PAUSE, Triggers
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.run import Reconciler
+from argosy.reconcile.reconciler import Reconciler
 
 KEY = Key("default", "mnist")
 JOB = TrainingRun(

@@ -17,8 +17,8 @@ from argosy.engine.dynamic import dynamic
 from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
-from argosy.operator.whereabouts import Observers
-from argosy.reconcile import crowd as reconcile_crowd
+from argosy.operator.observer_locator import Observers
+from argosy.reconcile import status_deferral as reconcile_crowd
 from argosy.testing.aresjobs import template
 from argosy.testing.scene import Scene
 from argosy.testing.servers import free_port

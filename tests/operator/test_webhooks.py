@@ -20,7 +20,7 @@ from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from argosy.operator import credentials, webhooks
 from argosy.operator.credentials import Store, rotate
-from argosy.operator.trust import SECRET
+from argosy.operator.endpoint_credentials import SECRET
 from argosy.testing.aresjobs import job
 from argosy.testing.scene import Scene, until_served
 from argosy.testing.servers import Server, free_port

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.children import ensured_body, service_body, without_old
-from argosy.reconcile.pods import PodMaker
+from argosy.reconcile.child_bodies import ensured_body, service_body, without_old
+from argosy.reconcile.pod_renderer import PodMaker
 from argosy.reconcile.render import Json
-from argosy.reconcile.site import Helper, Site
+from argosy.reconcile.render_context import Helper, Site
 from argosy.testing.aresjobs import DIALECT, job, lowered, played
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod, EnsureChild, EnsureService

@@ -14,9 +14,9 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.memory import Memory
-from argosy.reconcile.perform import Performer
-from argosy.reconcile.slowstart import MAX_WINDOW, SlowStart
+from argosy.reconcile.executor import Performer
+from argosy.reconcile.job_state import Memory
+from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
 from argosy.testing.builders import role, workload
 from argosy.testing.eventually import eventually
 from argosy.workload.plan import CreatePod

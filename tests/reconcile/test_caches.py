@@ -6,7 +6,6 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds import labels
-from argosy.kinds.groups import VolcanoGroup
 from argosy.kinds.kubernetes import (
     Node,
     NodeStatus,
@@ -19,9 +18,10 @@ from argosy.kinds.kubernetes import (
     ServiceAccount,
 )
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
-from argosy.operator.readings import JobReading, Readings
+from argosy.kinds.pod_groups import VolcanoGroup
+from argosy.operator.job_views import JobReading, Readings
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.memory import Memory
+from argosy.reconcile.job_state import Memory
 from argosy.reconcile.nodes import SHOW_AFTER_SECONDS
 from argosy.testing.manualclock import ManualClock
 from argosy.workload.observed import RecentLoss

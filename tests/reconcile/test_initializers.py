@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.dialects.ares.dialect import AresJobDialect
-from argosy.engine.template import TemplateError
+from argosy.gotemplate import TemplateError
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.initializers import WORDS, Initializers, ShellCommand
-from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.refusals import MistakeError
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.rejections import MistakeError
 from argosy.reconcile.render import Json
-from argosy.reconcile.site import Asked, Helper, Site
+from argosy.reconcile.render_context import Asked, Helper, Site
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, Conflict, LeaseExpired, NotFound
@@ -20,12 +20,12 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.operator.statistics import JobStatistics
+from argosy.operator.job_metrics import JobStatistics
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.crowd import MANY, TOLD_AT_LAST
-from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.run import Reconciler
-from argosy.reconcile.site import Helper, Site
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.reconciler import Reconciler
+from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.status_deferral import MANY, TOLD_AT_LAST
 from argosy.testing.builders import run
 from argosy.testing.manualclock import ManualClock
 

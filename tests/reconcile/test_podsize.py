@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.base import Dialect
-from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
 from argosy.engine.codec import encode_body
@@ -17,17 +17,17 @@ from argosy.engine.objects import Fetchable
 from argosy.kinds.kubernetes import Namespace, Pod, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.memory import Memory
-from argosy.reconcile.perform import Performer
-from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.site import Helper, Site
+from argosy.reconcile.executor import Performer
+from argosy.reconcile.job_state import Memory
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.render_context import Helper, Site
 from argosy.testing import aresjobs
 from argosy.testing.builders import pod_template, run
 from argosy.testing.servers import Server
 from argosy.workload.model import Problems, Workload, numbered_bytes
 from argosy.workload.observed import Result
 from argosy.workload.plan import CreatePod
-from argosy.workload.podsize import MAX_POD_BYTES
+from argosy.workload.pod_size import MAX_POD_BYTES
 
 HELPER = Helper(image="helper", command=("argosy-helper",))
 SITE = Site(url="https://argosy.argosy-system.svc:9443", authority="Q0E=", helper=HELPER)

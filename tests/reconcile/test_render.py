@@ -13,14 +13,14 @@ import yaml
 
 from argosy.frameworks.base import SSH_FOLDER, Injection, Port
 from argosy.reconcile.render import Place, mould
-from argosy.reconcile.site import Helper, Site
+from argosy.reconcile.render_context import Helper, Site
 from argosy.testing.builders import pod_template, role, workload
-from argosy.workload.gangs.base import Membership
-from argosy.workload.gangs.kubernetes import KUBERNETES
-from argosy.workload.gangs.kueue import KUEUE
-from argosy.workload.gangs.own import OWN
-from argosy.workload.gangs.scheduler_plugins import SCHEDULER_PLUGINS
-from argosy.workload.gangs.volcano import VOLCANO
+from argosy.workload.gang_schedulers.base import Membership
+from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
+from argosy.workload.gang_schedulers.kueue import KUEUE
+from argosy.workload.gang_schedulers.own import OWN
+from argosy.workload.gang_schedulers.scheduler_plugins import SCHEDULER_PLUGINS
+from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -13,7 +13,7 @@ import pytest
 from argosy.testing.eventually import eventually
 from argosy.wire.client import Answer, Client
 from argosy.wire.connection import READ_BUFFER, Connection
-from argosy.wire.failures import CutOffError, GarbledError
+from argosy.wire.errors import CutOffError, GarbledError
 from argosy.wire.origin import Origin
 
 HI = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

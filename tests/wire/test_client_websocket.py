@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from argosy.wire.client import Client
-from argosy.wire.failures import GarbledError, RefusedError
+from argosy.wire.errors import GarbledError, RefusedError
 from argosy.wire.origin import Origin
 from argosy.wire.websocket import accept_key
 

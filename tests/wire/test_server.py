@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.local.apiserver.pki import ensure_pki
-from argosy.wire.heads import Limits
 from argosy.wire.messages import Answer, Request, Response, Upgrade
+from argosy.wire.request_head import Limits
 from argosy.wire.server import Server
 from argosy.wire.websocket import WebSocket
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from argosy.wire.failures import CutOffError
+from argosy.wire.errors import CutOffError
 from argosy.wire.socks import open_tunnel
 
 GRANTED = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x1f\x90"

@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from argosy.testing.workloads import NOW, later, pod, workload
 from argosy.workload import cleanup
-from argosy.workload.gangs.volcano import GROUP
+from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import Cleanup, Limits, Phase, Ttl
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.plan import DeleteChild, DeleteJob, DeletePod

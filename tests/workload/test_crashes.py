@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import role, workload
 from argosy.testing.world import World
-from argosy.workload.causes import Why
 from argosy.workload.model import Gang, Ladder, Limits, Phase, Resize, Restart, Rules, Scope, Workload
 from argosy.workload.record import Record, decode
+from argosy.workload.restart_causes import Why
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
 

@@ -6,15 +6,15 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW, later, pod, pods, role, workload
 from argosy.workload import gang
+from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.decide import decide
-from argosy.workload.gangs.kubernetes import KUBERNETES
-from argosy.workload.gangs.volcano import GROUP
+from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
+from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import Gang, Phase, Restart
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.phases import Ending
 from argosy.workload.plan import CreatePod, DeleteChild, EnsureChild
 from argosy.workload.record import Record
-from argosy.workload.room import FreeNode, Room
 
 PLAIN = Gang(3, "research", "high")
 EVERY = frozenset({"volcano", "kubernetes", "scheduler-plugins", "kueue", "own"})

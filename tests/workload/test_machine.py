@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from argosy.testing.workloads import USUAL, role, workload
 from argosy.testing.world import NODES, NodeState, World
-from argosy.workload.causes import CONTAINER, Why
+from argosy.workload.current_pods import current
 from argosy.workload.model import (
     Cleanup,
     Elastic,
@@ -25,8 +25,8 @@ from argosy.workload.model import (
     Scope,
     Workload,
 )
-from argosy.workload.places import current
 from argosy.workload.record import RESTARTS, Record, decode
+from argosy.workload.restart_causes import CONTAINER, Why
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
 

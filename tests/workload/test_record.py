@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.testing.workloads import NOW, later, pod
-from argosy.workload import causes, tally
+from argosy.workload import index_ranges, restart_causes
 from argosy.workload.model import Phase
 from argosy.workload.record import (
     HISTORY,
@@ -39,7 +39,7 @@ FULL = Record(
             done={8: 1},
         )
     },
-    restarted=(causes.lost(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
+    restarted=(restart_causes.lost(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
 ).noting(NOW, "Running", "attempt 3 is running")
 
 
@@ -113,7 +113,7 @@ def test_history_is_bounded() -> None:
 def test_restarts_are_remembered_up_to_a_number() -> None:
     record = Record(since=NOW)
     for number in range(50):
-        record = record.restarting(causes.lost(pod(number, "Failed", exit_code=1), NOW, "Pod"))
+        record = record.restarting(restart_causes.lost(pod(number, "Failed", exit_code=1), NOW, "Pod"))
     assert len(record.restarted) == RESTARTS
     assert record.restarted[-1].index == 49
 
@@ -133,7 +133,7 @@ def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
         record = record.noting(datetime.now(UTC), "Restarting", "x" * 300)
         lost = pod(1000 + number, "Failed", disrupted=True, reason="Evicted", node="n" * 40)
         said = replace(lost, message="x" * 1000, role="r" * 40)
-        told = replace(causes.lost(said, datetime.now(UTC), "Pod"), mark=causes.mark(said))
+        told = replace(restart_causes.lost(said, datetime.now(UTC), "Pod"), mark=restart_causes.mark(said))
         record = record.restarting(told)
     worker = RoleRecord(
         size=2000,
@@ -155,9 +155,9 @@ TALLIES = {
 
 @pytest.mark.parametrize(("text", "numbers"), TALLIES.items())
 def test_tally(text: str, numbers: dict[int, int]) -> None:
-    assert tally.encode(numbers) == text
-    assert tally.decode(text) == numbers
+    assert index_ranges.encode(numbers) == text
+    assert index_ranges.decode(text) == numbers
 
 
 def test_tally_leaves_zeroes_out() -> None:
-    assert tally.encode({0: 0, 1: 1}) == "1=1"
+    assert index_ranges.encode({0: 0, 1: 1}) == "1=1"

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
+from argosy.cli.cluster_access import asynchronous, connect, target_options
 from argosy.cli.follow import in_order, pods_of, source_of
 from argosy.cli.jobkinds import Shown, find, shown
 from argosy.cli.jobs import output_option
-from argosy.cli.session import asynchronous, connect, target_options
-from argosy.cli.text import age, columns, command_line
+from argosy.cli.tables import age, columns, command_line
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
-from argosy.kinds.restarts import RestartStatus
-from argosy.workload.words import many
+from argosy.kinds.restart_status import RestartStatus
+from argosy.workload.messages import many
 
 MAX_EVENTS = 20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import yaml
 
-from argosy.cli.here import Manifest
+from argosy.cli.local_mounts import Manifest
 
 
 def load(path: Path) -> list[Manifest]:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from argosy.cli.here import Manifest
+from argosy.cli.local_mounts import Manifest
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
-from argosy.kinds.wrong import did_you_mean
+from argosy.kinds.messages import did_you_mean
 
 Schema = Mapping[str, object]
 

@@ -11,16 +11,16 @@ from typing import ClassVar, Literal
 import click
 from msgspec import Struct, field
 
+from argosy.cli.container_log import Origin, Transcript
 from argosy.cli.jobkinds import Job, Kind, shown
-from argosy.cli.transcript import Origin, Transcript
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.objects import version_of
+from argosy.kinds.dns_names import LABEL_LENGTH
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus
 from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.names import LABEL_LENGTH
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload.invalid import INVALID_SPEC

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from argosy.cli.cluster_access import kubeconfig_path
 from argosy.cli.jobs import output_option
-from argosy.cli.session import kubeconfig_path
-from argosy.cli.text import columns
+from argosy.cli.tables import columns
 
 if TYPE_CHECKING:
     from argosy.conformance.kit import Finding
@@ -55,7 +55,7 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
     from argosy.conformance.kit import findings
     from argosy.conformance.samples import samples_of
     from argosy.frameworks.registry import entries
-    from argosy.kinds.wrong import unknown_name
+    from argosy.kinds.messages import unknown_name
 
     entry = next((entry for entry in entries() if entry.name == name), None)
     if entry is None:

@@ -27,7 +27,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from argosy.kinds.wrong import closest
+            from argosy.kinds.messages import closest
 
             close = closest(args[0], COMMANDS)
             hint = f"; did you mean `argosy {close}`?" if close else "; `argosy --help` lists them"

@@ -8,8 +8,8 @@ from typing import TypeVar
 import click
 import yaml
 
+from argosy.cli.cluster_access import asynchronous, kubeconfig_path
 from argosy.cli.documents import read_yaml
-from argosy.cli.session import asynchronous, kubeconfig_path
 from argosy.install.chart import Chart, Json, WrongValues, folder, merged
 from argosy.install.installation import MANAGER, Installation, InstallError
 from argosy.install.presets import PRESETS, preset

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.restarts import RestartStatus
+from argosy.kinds.restart_status import RestartStatus
 from argosy.kinds.trainingrun import WORKER, TrainingRun
 from argosy.workload.record import decode
 

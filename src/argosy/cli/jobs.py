@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
+from argosy.cli.cluster_access import asynchronous, connect, target_options
 from argosy.cli.jobkinds import KINDS, Job, Shown, find, find_all, shown
-from argosy.cli.session import asynchronous, connect, target_options
 from argosy.cli.submit import remove
-from argosy.cli.text import age, columns
+from argosy.cli.tables import age, columns
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.kinds.trainingrun import TrainingRun

@@ -2,7 +2,7 @@
 
 import click
 
-from argosy.cli.session import asynchronous, kubeconfig_path
+from argosy.cli.cluster_access import asynchronous, kubeconfig_path
 from argosy.install.presets import PRESETS, preset
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 
@@ -38,8 +38,8 @@ async def rotate_keys(
     from argosy.engine.entries import KubeconfigError
     from argosy.engine.kubeconfig import Connection
     from argosy.operator.credentials import RotationError, Store, rotate
+    from argosy.operator.endpoint_credentials import TOKEN_KEY_DELAY
     from argosy.operator.settings import NAME, Settings
-    from argosy.operator.trust import TOKEN_KEY_DELAY
 
     chosen = preset(apis)
     settings = Settings(

@@ -4,10 +4,10 @@ import asyncio
 
 import click
 
+from argosy.cli.cluster_access import asynchronous, connect, target_options
+from argosy.cli.container_log import lines
 from argosy.cli.follow import Follower, Printer, in_order, pods_of, source_of
 from argosy.cli.jobkinds import find
-from argosy.cli.session import asynchronous, connect, target_options
-from argosy.cli.transcript import lines
 from argosy.engine.client import Client
 from argosy.engine.errors import BadRequest
 from argosy.kinds.kubernetes import Pod

@@ -5,7 +5,7 @@ from typing import Unpack
 
 import click
 
-from argosy.cli.serving import Common, configured_by, run_operator, serving_options
+from argosy.cli.server_options import Common, configured_by, run_operator, serving_options
 
 PLAIN_PORT = 80
 """Of the original's observers, which know neither tokens nor TLS."""

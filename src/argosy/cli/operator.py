@@ -5,7 +5,7 @@ from typing import Unpack
 
 import click
 
-from argosy.cli.serving import Common, configured_by, run_operator, serving_options
+from argosy.cli.server_options import Common, configured_by, run_operator, serving_options
 
 
 @click.command()
@@ -77,7 +77,7 @@ def operator(
 
     import msgspec
 
-    from argosy.dialects.registry import APIS
+    from argosy.dialects.apis import APIS
     from argosy.operator.settings import Settings, local_settings
 
     if local is not None:

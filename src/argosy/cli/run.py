@@ -20,12 +20,12 @@ from typing import TypeVar
 
 import click
 
+from argosy.cli.cluster_access import asynchronous, connect, target_options
 from argosy.cli.documents import load
 from argosy.cli.follow import Follower, Printer, pods_of
-from argosy.cli.here import Manifest, see_here, set_variables
-from argosy.cli.session import asynchronous, connect, target_options
+from argosy.cli.local_mounts import Manifest, see_here, set_variables
 from argosy.cli.submit import Submitted, is_run, remove, submit
-from argosy.cli.text import command_line
+from argosy.cli.tables import command_line
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.kinds.kubernetes import Pod

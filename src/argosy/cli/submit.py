@@ -8,8 +8,8 @@ import msgspec
 
 from argosy.cli.fieldhints import explain_unknown_fields
 from argosy.cli.follow import pods_of
-from argosy.cli.here import Manifest
 from argosy.cli.jobkinds import Kind
+from argosy.cli.local_mounts import Manifest
 from argosy.engine.client import Client
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, Unavailable

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.engine.codec import Undecodable
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.engine.objects import Key, T, key_of, version_number, version_of
 from argosy.engine.watch import Apply, Delete, Event, Init, InitApply, InitDone, Watcher, WatchTimings
 

@@ -24,8 +24,8 @@ from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Fetchable, T, version_number
 from argosy.engine.scale import Scale
 from argosy.engine.sender import Sender
-from argosy.engine.targets import Query, accepted, partial, path_of, selection, target_of
 from argosy.engine.transport import HttpTransport, Transport
+from argosy.engine.urls import Query, accepted, partial, path_of, selection, target_of
 
 
 class PatchType(Enum):

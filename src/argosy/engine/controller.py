@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from argosy.engine.clock import Clock, SystemClock
-from argosy.engine.effort import Effort
 from argosy.engine.errors import ApiError, Throttled
-from argosy.engine.lines import Log, about
+from argosy.engine.logs import Log, about
 from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Key
 from argosy.engine.queue import Queue
+from argosy.engine.work_time import Effort
 
 __all__ = ["Controller", "Key", "Wake"]
 

@@ -22,7 +22,7 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import ApiError, NotFound, Throttled, Unavailable
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.engine.metrics import Number
 from argosy.engine.objects import Fetchable
 from argosy.engine.pending import Pending

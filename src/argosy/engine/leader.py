@@ -18,7 +18,7 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, LeaseSpec
 

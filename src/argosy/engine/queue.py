@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.fairness import namespace_of
-from argosy.engine.lanes import FairLanes
+from argosy.engine.ready_queue import FairLanes
 
 K = TypeVar("K", bound=Hashable)
 

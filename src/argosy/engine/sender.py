@@ -15,8 +15,8 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimiter, WriteLimits
 from argosy.engine.metrics import Metrics, Number
 from argosy.engine.streams import Opener, Refused
-from argosy.engine.targets import namespace_in
 from argosy.engine.transport import Request, Socket, Transport
+from argosy.engine.urls import namespace_in
 
 Headers = Mapping[str, str]
 

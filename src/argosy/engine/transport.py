@@ -18,7 +18,7 @@ from argosy.engine.errors import Unavailable, error_from_answer
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.tls import TlsContexts
 from argosy.wire import client as wire
-from argosy.wire.failures import RefusedError
+from argosy.wire.errors import RefusedError
 from argosy.wire.origin import Origin
 from argosy.wire.websocket import WebSocket
 

@@ -27,7 +27,7 @@ from argosy.engine.errors import (
     Unavailable,
     remembered,
 )
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.engine.objects import T
 
 log = Log(__name__)

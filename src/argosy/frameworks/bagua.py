@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, with_defaults
 from argosy.workload.model import Dependency, Problem, Resize, Role, Rules, Scope, Workload
-from argosy.workload.podsize import ListBytes
+from argosy.workload.pod_size import ListBytes
 
 MASTER, WORKER, ETCD = "master", "worker", "etcd"
 FIRST_PORT = 12345

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from msgspec import Struct, field
 
 from argosy.workload.model import Dependency, Json, Problem, Role, Rules, Workload
-from argosy.workload.podsize import ListBytes
+from argosy.workload.pod_size import ListBytes
 
 
 class Port(Struct, frozen=True):

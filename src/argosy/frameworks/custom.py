@@ -14,7 +14,7 @@ from msgspec import Struct
 from argosy.frameworks.base import Injection
 from argosy.frameworks.common import variable_bytes, with_usual_roles
 from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
-from argosy.workload.podsize import ListBytes
+from argosy.workload.pod_size import ListBytes
 
 LARGEST_LIST = 500
 

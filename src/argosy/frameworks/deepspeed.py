@@ -16,7 +16,7 @@ from argosy.frameworks.common import PortNumber, options_of, required, slots
 from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
 from argosy.frameworks.pytorch import PyTorch
 from argosy.workload.model import Problem, Role, Rules, Workload
-from argosy.workload.podsize import ListBytes
+from argosy.workload.pod_size import ListBytes
 
 HOST_FILE = "/job/hostfile"
 """DeepSpeed's own default."""

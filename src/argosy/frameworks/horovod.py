@@ -17,7 +17,7 @@ from argosy.frameworks.base import Injection
 from argosy.frameworks.common import options_of
 from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
 from argosy.workload.model import Problem, Role, Rules, Workload
-from argosy.workload.podsize import ListBytes
+from argosy.workload.pod_size import ListBytes
 
 _MPI = Mpi()
 

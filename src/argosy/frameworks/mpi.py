@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Injection
 from argosy.frameworks.common import at_most_one, options_of, required, slots, with_defaults
 from argosy.workload.model import Dependency, Phase, Problem, Resize, Role, Rules, Scope, Workload
-from argosy.workload.podsize import ListBytes
+from argosy.workload.pod_size import ListBytes
 
 LAUNCHER, WORKER = "launcher", "worker"
 HOST_FILE = "/etc/argosy/hostfile"

@@ -10,8 +10,8 @@ from functools import cache
 import msgspec
 from msgspec import Struct, inspect
 
-from argosy.kinds.wrong import closest, shown
-from argosy.workload import words
+from argosy.kinds.messages import closest, shown
+from argosy.workload import messages
 from argosy.workload.model import Json, Problem
 
 
@@ -80,7 +80,7 @@ def _words(kind: inspect.Type) -> str:
         case inspect.DictType():
             return f"a map, each value of it {_words(kind.value_type)}"
         case inspect.StructType():
-            return f"a map with {words.listed([one.encode_name for one in kind.fields], most=20)}"
+            return f"a map with {messages.listed([one.encode_name for one in kind.fields], most=20)}"
     return "of another form"
 
 
@@ -102,7 +102,7 @@ def _unknown(owner: str, name: str, known: list[str]) -> str:
         return f"there is no such option; {owner} has none"
     nearest = closest(name, known)
     hint = f"did you mean {nearest}? " if nearest else ""
-    return f"there is no such option; {hint}{owner} has {words.listed(sorted(known), most=20)}"
+    return f"there is no such option; {hint}{owner} has {messages.listed(sorted(known), most=20)}"
 
 
 def _struct_of(kind: object) -> type[Struct] | None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, at_most_one, options_of, variable_bytes, with_usual_roles
 from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
-from argosy.workload.podsize import ListBytes
+from argosy.workload.pod_size import ListBytes
 
 CHIEF, MASTER, WORKER, SERVER, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"
 LEADERS = (MASTER, CHIEF)

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from argosy.engine.template import Templates
+from argosy.gotemplate import Templates
 from argosy.install.schema import problems
 
 Json = dict[str, object]

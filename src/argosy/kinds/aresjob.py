@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.definition import PRESERVE, Column, Definition, Rule
+from argosy.kinds.crd_options import PRESERVE, Column, Definition, Rule
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.kinds.restarts import RestartStatus
+from argosy.kinds.restart_status import RestartStatus
 
 GROUP = "ares.io"
 FINALIZER = f"{GROUP}/ares-finalizer"

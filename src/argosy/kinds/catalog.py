@@ -1,7 +1,7 @@
 """The kinds of which Argosy brings the definition, and where the written definitions are."""
 
 from argosy.kinds.aresjob import AresJobKind
-from argosy.kinds.definition import Defined
+from argosy.kinds.crd_options import Defined
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.volcano import PodGroupKind
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec import inspect as types
 
 from argosy.kinds.catalog import OURS
-from argosy.kinds.definition import PRESERVE, Column, Defined, Rule
+from argosy.kinds.crd_options import PRESERVE, Column, Defined, Rule
 from argosy.kinds.meta import ObjectMeta
 
 Schema = dict[str, object]

@@ -13,8 +13,8 @@ from importlib.resources import files
 
 import msgspec
 
+from argosy.kinds.messages import shown
 from argosy.kinds.quantity import parse_quantity
-from argosy.kinds.wrong import shown
 
 Misfit = tuple[str, str]
 """A path, and what is wrong there."""

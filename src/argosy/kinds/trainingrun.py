@@ -11,11 +11,11 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct, field
 
 from argosy.kinds.cel import digits
-from argosy.kinds.definition import PRESERVE, Column, Definition, Rule, Scale
+from argosy.kinds.crd_options import PRESERVE, Column, Definition, Rule, Scale
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource
-from argosy.kinds.restarts import RestartStatus
+from argosy.kinds.restart_status import RestartStatus
 
 WORKER = "worker"
 """The role that `kubectl scale` acts on and that the WORKERS column shows."""

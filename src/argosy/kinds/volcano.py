@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.definition import Column, Definition
-from argosy.kinds.groups import VolcanoGroup
+from argosy.kinds.crd_options import Column, Definition
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.kinds.resource import Resource
 
 

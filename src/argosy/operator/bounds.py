@@ -10,9 +10,9 @@ from typing import Final, Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from argosy.engine.lines import Log
-from argosy.wire.heads import Limits
+from argosy.engine.logs import Log
 from argosy.wire.places import ConnectionLimits, Refusal
+from argosy.wire.request_head import Limits
 
 log = Log(__name__)
 

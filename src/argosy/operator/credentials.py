@@ -14,10 +14,10 @@ from typing import Final
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.kubernetes import Namespace, Secret, SecretMetadata
 from argosy.operator.endpoint import load_certificate, server_tls
-from argosy.operator.trust import (
+from argosy.operator.endpoint_credentials import (
     TOKEN_KEY_DELAY,
     Trust,
     is_stale,

@@ -16,8 +16,8 @@ import msgspec
 from argosy.kinds.quantity import parse_duration
 from argosy.operator import webhooks
 from argosy.operator.bounds import OnRefused
-from argosy.operator.observer import Observer
-from argosy.operator.readings import (
+from argosy.operator.endpoint_credentials import TokenVerifier, Trust
+from argosy.operator.job_views import (
     NEWS,
     ROLE_PHASES,
     Host,
@@ -26,7 +26,7 @@ from argosy.operator.readings import (
     RoleReading,
     TooManyWaitsError,
 )
-from argosy.operator.trust import TokenVerifier, Trust
+from argosy.operator.observer import Observer
 from argosy.wire.messages import HttpError, Request, Response, text_response
 from argosy.workload.model import Phase
 

@@ -11,16 +11,16 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from argosy.dialects.ares.dialect import AresJobDialect
-from argosy.dialects.trainingrun import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.errors import NotFound, Throttled, Unavailable
 from argosy.engine.events import Recorder
+from argosy.engine.gc_tuning import give_back_large_blocks, use_small_tls_buffers
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
-from argosy.engine.lines import Log, write_lines
-from argosy.engine.memory import give_back_large_blocks, use_small_tls_buffers
+from argosy.engine.logs import Log, write_lines
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
@@ -32,17 +32,17 @@ from argosy.operator.bounds import (
     OnRefused,
     endpoint_connections,
 )
-from argosy.operator.checks import live_checks, ready_checks
 from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make
 from argosy.operator.endpoint import Endpoint
+from argosy.operator.endpoint_credentials import endpoint_names
 from argosy.operator.health import Shown, health_handler
-from argosy.operator.serving import Serving
+from argosy.operator.health_checks import live_checks, ready_checks
+from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.manager import Serving
+from argosy.operator.observer_locator import Whereabouts
 from argosy.operator.settings import NAME, Settings
-from argosy.operator.statistics import JobStatistics
-from argosy.operator.trust import endpoint_names
-from argosy.operator.whereabouts import Whereabouts
-from argosy.reconcile.pods import PodMaker
-from argosy.reconcile.site import Features, Site
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.render_context import Features, Site
 from argosy.wire.messages import Handler
 from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.aresjob import AresJob
 from argosy.operator.bounds import OnRefused
-from argosy.operator.readings import NEWS, JobReading, Readings, TooManyWaitsError, index_of
-from argosy.operator.trust import TokenVerifier
+from argosy.operator.endpoint_credentials import TokenVerifier
+from argosy.operator.job_views import NEWS, JobReading, Readings, TooManyWaitsError, index_of
 from argosy.wire.messages import Request, Response
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import argosy.helper
 from argosy import __version__
-from argosy.dialects.registry import APIS
+from argosy.dialects.apis import APIS
 from argosy.engine.limiter import WriteLimits
-from argosy.engine.lines import LineFormat
+from argosy.engine.logs import LineFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.operator.whereabouts import Observers
+from argosy.operator.observer_locator import Observers
 from argosy.reconcile.initializers import Initializers
-from argosy.reconcile.site import Helper
-from argosy.workload.gangs.volcano import VOLCANO
+from argosy.reconcile.render_context import Helper
+from argosy.workload.gang_schedulers.volcano import VOLCANO
 
 NAME = "argosy-operator"
 """Of the Lease, the Service and, with `-trust`, the Secret of an operator that was given no other."""

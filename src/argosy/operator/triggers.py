@@ -15,7 +15,7 @@ from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches
 from argosy.reconcile.nodes import has_unknown_condition, is_down, is_out_of_service
-from argosy.reconcile.run import Reconciler, T
+from argosy.reconcile.reconciler import Reconciler, T
 from argosy.reconcile.status import COUNTS_SECONDS
 
 C = TypeVar("C", bound=Fetchable)

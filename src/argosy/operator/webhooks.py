@@ -16,7 +16,7 @@ from msgspec import Struct
 from argosy.dialects.ares import admission
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from argosy.operator.bounds import OnRefused
 from argosy.wire.messages import HttpError, Request, Response, TooLargeError

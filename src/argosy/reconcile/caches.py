@@ -15,19 +15,19 @@ from argosy.engine.clock import Clock
 from argosy.engine.objects import Fetchable
 from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
-from argosy.kinds.groups import CoschedulingGroup, KubernetesGroup, VolcanoGroup
 from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.departed import Departed
-from argosy.reconcile.gangs import Gangs
+from argosy.kinds.pod_groups import CoschedulingGroup, KubernetesGroup, VolcanoGroup
+from argosy.reconcile.capacity import FreeRoom
+from argosy.reconcile.job_state import Memory
 from argosy.reconcile.losses import RecentLosses
-from argosy.reconcile.memory import Memory
 from argosy.reconcile.nodes import NodeHealth
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
-from argosy.reconcile.room import FreeRoom
-from argosy.workload.gangs.volcano import VOLCANO
+from argosy.reconcile.pod_groups import Gangs
+from argosy.reconcile.recently_deleted import Departed
+from argosy.workload.capacity import Room
+from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.observed import Observed, ObservedPod, observe_pod, same_pod
-from argosy.workload.room import Room
 
 NODE = "node"
 OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"

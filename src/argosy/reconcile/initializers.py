@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from argosy.engine.template import TemplateError, Templates
+from argosy.gotemplate import TemplateError, Templates
 
 CACHE_URI: Final = "CacheURI"
 WORDS: Final = (

@@ -17,7 +17,7 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.kubernetes import Node
 from argosy.workload.observed import OUT_OF_SERVICE
 

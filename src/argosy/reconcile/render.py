@@ -17,10 +17,10 @@ from msgspec import Struct
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Initializer, Injection
 from argosy.kinds import labels
 from argosy.reconcile.initializers import CACHE_URI
-from argosy.reconcile.site import Site, helper_container, helper_volumes
+from argosy.reconcile.render_context import Site, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
 from argosy.workload.children import keys
-from argosy.workload.gangs.base import Membership
+from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.model import Dependency, Restart, Role, Workload
 
 Json = dict[str, object]

@@ -12,7 +12,7 @@ from typing import Generic
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.engine.objects import T, version_of
 
 log = Log(__name__)

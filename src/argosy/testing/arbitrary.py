@@ -11,10 +11,10 @@ from typing import cast
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from argosy.kinds.definition import PRESERVE
+from argosy.kinds.crd_options import PRESERVE
 from argosy.testing.workloads import NOW
+from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome, Result
-from argosy.workload.room import FreeNode, Room
 
 Strategy = st.SearchStrategy[object]
 Known = Mapping[str, Strategy]

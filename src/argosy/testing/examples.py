@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import yaml
 
-from argosy.cli.here import Manifest, see_here
+from argosy.cli.local_mounts import Manifest, see_here
 from argosy.testing import assets, environments
 from argosy.testing.assets import MissingAsset
 from argosy.testing.commands import REPOSITORY, environment

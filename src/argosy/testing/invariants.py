@@ -7,19 +7,19 @@ import msgspec
 from msgspec import Struct
 
 from argosy.kinds.crd import crd_for
-from argosy.kinds.definition import Defined
+from argosy.kinds.crd_options import Defined
 from argosy.local.schema.definitions import CrdInfo, parse_crd
 from argosy.local.schema.model import Schema
 from argosy.local.schema.structural import prune
 from argosy.local.schema.validation import validate_status
-from argosy.reconcile.pods import Inject, PodMaker
-from argosy.reconcile.site import Helper, Site
+from argosy.reconcile.pod_renderer import Inject, PodMaker
+from argosy.reconcile.render_context import Helper, Site
+from argosy.workload.clock_skew import on_this_clock
 from argosy.workload.decide import decide
 from argosy.workload.model import Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod, Plan
 from argosy.workload.record import Record, decode, encode
-from argosy.workload.times import on_this_clock
 
 
 def check(workload: Workload, before: Record | None, seen: Observed, now: datetime, plan: Plan) -> None:

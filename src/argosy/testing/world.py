@@ -13,14 +13,13 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.reconcile.job_state import Deferred, Memory
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
-from argosy.reconcile.memory import Deferred, Memory
 from argosy.testing import invariants
 from argosy.testing.manualclock import ManualClock
 from argosy.testing.workloads import NOW
 from argosy.workload.decide import decide, refuse
-from argosy.workload.gangs.volcano import GROUP
-from argosy.workload.memory import remember, told_by_pods
+from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import Problem, Problems, Workload
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import (
@@ -37,6 +36,7 @@ from argosy.workload.plan import (
 )
 from argosy.workload.pods import LOSS_DELAY_SECONDS
 from argosy.workload.record import Record, decode, encode, survived
+from argosy.workload.record_sync import remember, told_by_pods
 
 _BROKEN = Problems((Problem("spec", "is broken"),))
 NODES = ("node-1", "node-2", "node-3")

@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from argosy.wire.answer import AnswerReader
 from argosy.wire.connection import Connection
 from argosy.wire.dial import dial
-from argosy.wire.failures import GarbledError, RefusedError
+from argosy.wire.errors import GarbledError, RefusedError
 from argosy.wire.origin import Origin
 from argosy.wire.pool import Pool
+from argosy.wire.response import AnswerReader
 from argosy.wire.websocket import VERSION, WebSocket, accept_key
 
 LARGEST_ANSWER = 1 << 30

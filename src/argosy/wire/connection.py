@@ -14,9 +14,9 @@ from contextlib import suppress
 from copy import copy
 from typing import TypeVar, cast
 
-from argosy.wire.answer import AnswerReader
-from argosy.wire.failures import CutOffError
-from argosy.wire.room import RoomyProtocol, hand_over
+from argosy.wire.errors import CutOffError
+from argosy.wire.read_buffer import RoomyProtocol, hand_over
+from argosy.wire.response import AnswerReader
 
 P = TypeVar("P", bound=asyncio.Protocol)
 

@@ -13,10 +13,10 @@ from itertools import chain, zip_longest
 from typing import TypeAlias, cast
 
 from argosy.wire import socks
-from argosy.wire.answer import AnswerReader
 from argosy.wire.connection import Connection
-from argosy.wire.failures import CutOffError
+from argosy.wire.errors import CutOffError
 from argosy.wire.origin import Origin, Proxy
+from argosy.wire.response import AnswerReader
 
 CONNECT_TIMEOUT = 10.0
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}

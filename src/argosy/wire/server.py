@@ -12,11 +12,11 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from argosy.wire.heads import Limits
 from argosy.wire.listener import BACKLOG, HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Listener, tcp_sockets
 from argosy.wire.messages import Handler, Response, refusal
 from argosy.wire.places import ConnectionLimits, Places, Refusal
-from argosy.wire.session import Service, Session
+from argosy.wire.request_head import Limits
+from argosy.wire.server_connection import Service, Session
 
 _LOOK_SECONDS = 0.005
 

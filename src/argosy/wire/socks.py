@@ -7,7 +7,7 @@ know the names inside it.
 import asyncio
 import socket
 
-from argosy.wire.failures import CutOffError
+from argosy.wire.errors import CutOffError
 
 VERSION, LOGIN_VERSION, CONNECT = 5, 1, 1
 NO_LOGIN, LOGIN, NO_METHOD = 0x00, 0x02, 0xFF

@@ -6,13 +6,13 @@ pods that still wait in an init container, and all that runs when the job was st
 
 from datetime import datetime
 
+from argosy.workload.clock_skew import after
 from argosy.workload.limits import REASONS
 from argosy.workload.model import Cleanup, Phase, Ttl, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
 from argosy.workload.record import Record
-from argosy.workload.times import after
 
 
 def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:

@@ -14,21 +14,21 @@ from argosy.workload import (
     elastic,
     finish,
     gang,
-    handing,
     invalid,
     limits,
     phases,
     pods,
+    propagation,
     restart,
     suspend,
-    waits,
+    wait_reasons,
 )
-from argosy.workload.memory import remember
 from argosy.workload.model import Phase, Problems, Workload
-from argosy.workload.news import news
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit, Plan
 from argosy.workload.record import Cause, Record
+from argosy.workload.record_sync import remember
+from argosy.workload.transitions import news
 
 _WARNINGS = frozenset({"Failed", "Restarting", invalid.INVALID_SPEC})
 
@@ -38,13 +38,13 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
     record = remember(workload, before, seen, now)
     if workload.deleting:
         return Plan(before or record)
-    record = handing.noted(workload, record)
+    record = propagation.noted(workload, record)
     if record.finished:
         plan = cleanup.plan(workload, record, seen, now)
     else:
         plan = _told(before, _unfinished(workload, before, record, seen, now))
         plan = replace(plan, news=news(workload, before, seen))
-    return plan.doing(handing.followed(workload, seen, plan.actions))
+    return plan.doing(propagation.followed(workload, seen, plan.actions))
 
 
 def _unfinished(
@@ -94,7 +94,7 @@ def end_invalid(
 ) -> Plan:
     """The plan for an object that cannot be lowered, of a dialect in which that ends the job; `remains` is
     what can be read of it."""
-    record = handing.noted(remains, before or Record(since=now))
+    record = propagation.noted(remains, before or Record(since=now))
     return _told(before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), seen, now))
 
 
@@ -124,7 +124,7 @@ def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime)
     if record.began is None and (missing.create or (idle and gate.open)):
         record = phases.begun(record, now)
     record = gang.placed(workload, _phase(workload, record, seen, now), seen, now)
-    record = waits.waiting(workload, record, seen, gate, missing, now)
+    record = wait_reasons.waiting(workload, record, seen, gate, missing, now)
     forced, look_again = pods.stuck(workload.limits, seen, now)
     actions = (
         *(() if gate.action is None else (gate.action,)),

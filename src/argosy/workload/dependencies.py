@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from argosy.workload import words
+from argosy.workload import messages
 from argosy.workload.model import Dependency, Phase, Problem, Workload
 from argosy.workload.record import Record
 
@@ -71,7 +71,7 @@ def problems(dependencies: Mapping[str, Iterable[Dependency]], path: str) -> lis
             if want.role == role:
                 found.append(Problem(f"{path}.{role}.dependsOn", "a role cannot wait for itself"))
             elif want.role not in dependencies:
-                known = words.listed(sorted(dependencies), most=8)
+                known = messages.listed(sorted(dependencies), most=8)
                 said = f"there is no role {want.role!r}; there are {known}"
                 found.append(Problem(f"{path}.{role}.dependsOn", said))
     circle = (

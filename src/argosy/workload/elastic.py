@@ -9,13 +9,13 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload import words
+from argosy.workload import messages
+from argosy.workload.clock_skew import after
 from argosy.workload.model import Elastic, Phase, Problem, Resize, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending, count
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restart import next_attempt
-from argosy.workload.times import after
 
 
 def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:
@@ -43,7 +43,7 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     ]
     if not changed:
         return record
-    said = words.listed(
+    said = messages.listed(
         [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
     )
     begun = record.began is not None

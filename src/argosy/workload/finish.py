@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.quantity import format_duration
-from argosy.workload import cleanup, words
+from argosy.workload import cleanup, messages
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
@@ -31,5 +31,5 @@ def plan(workload: Workload, record: Record, seen: Observed, ending: Ending, now
 def _success(record: Record, now: datetime) -> str:
     parts = [f"in {format_duration((now - record.started).total_seconds())}"] if record.started else []
     if record.restarts:
-        parts.append(words.many(record.restarts, "restart"))
+        parts.append(messages.many(record.restarts, "restart"))
     return " · ".join(parts)

@@ -14,18 +14,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds import labels
-from argosy.workload import room
-from argosy.workload.gangs.base import DEFAULT_QUEUE, Backend, Group
-from argosy.workload.gangs.own import OWN
-from argosy.workload.gangs.registry import BACKENDS, NONE, choose
-from argosy.workload.gangs.volcano import VOLCANO
+from argosy.workload import capacity
+from argosy.workload.clock_skew import after
+from argosy.workload.current_pods import all_present
+from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Group
+from argosy.workload.gang_schedulers.own import OWN
+from argosy.workload.gang_schedulers.registry import BACKENDS, NONE, choose
+from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Json, Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
-from argosy.workload.places import all_present
 from argosy.workload.plan import DeleteChild, EnsureChild
 from argosy.workload.record import Cause, Record
-from argosy.workload.times import after
 
 PREEMPTED = "Preempted"
 PAUSE = timedelta(seconds=60)
@@ -64,7 +64,7 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
     action = _kept_in_step(workload, backend.group, seen, begun) if backend.group else None
     if begun:
         return Gate(action=action)
-    if backend is OWN and not (seen.room and room.fits(workload, seen.room)):
+    if backend is OWN and not (seen.room and capacity.fits(workload, seen.room)):
         said = f"waits until {gang.min_available} of its pods fit the free room of ready nodes at once"
         return Gate(open=False, reason="Queued", message=said)
     if backend.group and backend.gated and (seen.group is None or seen.group.queued):

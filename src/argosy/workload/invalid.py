@@ -12,8 +12,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.wrong import together
+from argosy.kinds.messages import together
 from argosy.workload import cleanup, finish
+from argosy.workload.clock_skew import after
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.phases import Ending
@@ -21,7 +22,6 @@ from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
 from argosy.workload.record import Cause, Record, RoleRecord
 from argosy.workload.restart import next_attempt
-from argosy.workload.times import after
 
 INVALID_SPEC = "InvalidSpec"
 """Waits for an edit of the definition: the message says of which fields."""

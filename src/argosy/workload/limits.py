@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from argosy.kinds.quantity import format_duration
 from argosy.workload import elastic, gang
+from argosy.workload.clock_skew import after
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
 from argosy.workload.record import Record
-from argosy.workload.times import after
 
 REASONS = frozenset(
     {"DeadlineExceeded", "StartTimeout", "GangTimeout", "BelowMin", "RestartsExhausted", "Preempted"}

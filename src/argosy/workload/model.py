@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from argosy.kinds.names import is_label_value
-from argosy.kinds.wrong import together
+from argosy.kinds.dns_names import is_label_value
+from argosy.kinds.messages import together
 
 Json = Mapping[str, object]
 """A JSON object as the API server sent it."""

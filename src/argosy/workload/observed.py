@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
+from argosy.workload.capacity import Room
 from argosy.workload.model import RolePolicy
-from argosy.workload.room import Room
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which an administrator says that a node is off and runs nothing any more."""

@@ -12,10 +12,10 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.workload import words
+from argosy.workload import messages
+from argosy.workload.current_pods import present
 from argosy.workload.model import Phase, Quorum, Restart, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord
 
 _TOLD = frozenset({"Running", "Succeeded", "Failed", "Unknown"})
@@ -133,7 +133,7 @@ def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = Fa
     if role.restart is Restart.NEVER and last.phase is Phase.RUNNING and counts.lost:
         left = min(size, last.created) - len(counts.lost)
         if left < needed:
-            names = words.listed([words.place(role.name, index) for index in counts.lost])
+            names = messages.listed([messages.place(role.name, index) for index in counts.lost])
             taken = all(index in last.preempted for index in counts.lost)
             reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
             return Verdict(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
@@ -148,7 +148,7 @@ def ending(workload: Workload, record: Record) -> Ending | None:
         return _failure(failed, roles)
     succeeded = _first(workload.rules.succeeded_when, roles, Phase.SUCCEEDED)
     if succeeded:
-        return Ending(Phase.SUCCEEDED, "Completed", f"{words.listed(succeeded)} succeeded")
+        return Ending(Phase.SUCCEEDED, "Completed", f"{messages.listed(succeeded)} succeeded")
     if not all(role.phase.terminal for role in roles.values()):
         return None
     bad = [name for name, role in roles.items() if role.phase is Phase.FAILED]
@@ -202,7 +202,7 @@ def _reached(quorum: Quorum | None, number: int, size: int) -> bool:
 
 
 def _failed_words(counts: Counts) -> str:
-    return words.fate(counts.bad) if counts.bad else words.many(counts.failed, "pod") + " failed"
+    return messages.fate(counts.bad) if counts.bad else messages.many(counts.failed, "pod") + " failed"
 
 
 def _first(
@@ -216,5 +216,5 @@ def _first(
 def _failure(names: Sequence[str], roles: dict[str, RoleRecord]) -> Ending:
     first = roles[names[0]]
     return Ending(
-        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{words.listed(names)} failed"
+        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{messages.listed(names)} failed"
     )

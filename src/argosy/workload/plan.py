@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.workload.model import Json
-from argosy.workload.news import News
 from argosy.workload.record import Record
+from argosy.workload.transitions import News
 
 
 class CreatePod(Struct, frozen=True, tag=True):

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.workload.clock_skew import after
+from argosy.workload.current_pods import current, strangers
 from argosy.workload.model import Limits, Phase, Restart, Role, Scope, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.places import current, strangers
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
-from argosy.workload.times import after
 
 RELEASED_AFTER = 30.0
 """Seconds after its grace period before a pod on a node that runs nothing any more is deleted by force; until

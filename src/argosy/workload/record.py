@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from argosy.workload import tally
+from argosy.workload import index_ranges
 from argosy.workload.model import Json, Phase
 
 VERSION = 1
@@ -237,12 +237,12 @@ def _encode_role(role: RoleRecord) -> object:
     for name, wire in _TALLIES.items():
         numbers: Mapping[int, int] = getattr(role, name)
         if numbers:
-            built[wire] = tally.encode(numbers)
+            built[wire] = index_ranges.encode(numbers)
     return {**role.unknown, **built}
 
 
 def _decode_role(raw: Json) -> RoleRecord:
     plain = {name: value for name, value in raw.items() if name in _ROLE_FIELDS}
     unknown = {name: value for name, value in raw.items() if name not in _ROLE_FIELDS | {*_TALLIES.values()}}
-    tallies = {name: tally.decode(str(raw.get(wire, ""))) for name, wire in _TALLIES.items()}
+    tallies = {name: index_ranges.decode(str(raw.get(wire, ""))) for name, wire in _TALLIES.items()}
     return replace(msgspec.convert(plain, RoleRecord), unknown=unknown, **tallies)

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.workload import gaps, ladder, words
-from argosy.workload.causes import Why, lost, restarted_in_place
+from argosy.workload import disruptions, escalation, messages
+from argosy.workload.current_pods import current, present
 from argosy.workload.model import Limits, Phase, Restart, Role, RolePolicy, Scope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Ending
-from argosy.workload.places import current, present
 from argosy.workload.record import Record, Restarted, RoleRecord
+from argosy.workload.restart_causes import Why, lost, restarted_in_place
 
 
 class Loss(Struct, frozen=True):
@@ -75,17 +75,17 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         if record.role(role.name).phase is not Phase.SUCCEEDED
         for loss in _losses(workload, role, record, seen, now)
     ]
-    taken = gaps.fresh(workload, record, seen, now)
+    taken = disruptions.fresh(workload, record, seen, now)
     record = record.restarting(*taken)
     if not losses:
         return Repair(record, causes=tuple(gap.cause for gap in taken))
     counted = [loss for loss in losses if loss.counted]
     used = len(counted) if workload.rules.restart_scope is Scope.POD else min(1, len(counted))
     if limit is not None and counted and record.restarts + used + kept > limit:
-        why = words.restarted(_likeliest(counted).told)
+        why = messages.restarted(_likeliest(counted).told)
         return Repair(record, _limit_reached(why, limit, used=record.restarts + kept, needed=used))
-    disruptions = record.disruptions + sum(loss.disrupted for loss in losses)
-    record = replace(record, restarts=record.restarts + used, disruptions=disruptions)
+    disruption_count = record.disruptions + sum(loss.disrupted for loss in losses)
+    record = replace(record, restarts=record.restarts + used, disruptions=disruption_count)
     message = _message(losses, record, limit)
     told = _told(losses)
     record = _replaced(workload, record, losses, now).noting(now, "Restarting", message).restarting(*told)
@@ -149,7 +149,7 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
             continue
         if _is_lost(role, pod, nodes) or (pod.terminating and (whole or role.beside)):
             losses.append(_loss(workload, last, pod, seen, now))
-        elif ladder.crashes(workload.limits, pod):
+        elif escalation.crashes(workload.limits, pod):
             losses.append(_crash(workload, last, pod, now))
     if whole and last.phase is Phase.RUNNING:
         departed = {(pod.role, pod.index): pod for pod in seen.departed if current(record, pod)}
@@ -168,16 +168,16 @@ def _loss(workload: Workload, last: RoleRecord, pod: ObservedPod, seen: Observed
     lived = _lived(pod, now)
     if pod.phase != "Failed" or pod.disrupted or pod.terminating:
         return Loss(told, counted=False, rung=workload.rules.restart_scope, lived=lived)
-    failures = ladder.failures_in_a_row(last, pod.index, lived, workload.limits)
-    rung = ladder.rung(workload.rules, workload.limits, last, failures, now)
+    failures = escalation.failures_in_a_row(last, pod.index, lived, workload.limits)
+    rung = escalation.rung(workload.rules, workload.limits, last, failures, now)
     return Loss(told, counted=True, rung=rung, failures=failures, lived=lived)
 
 
 def _crash(workload: Workload, last: RoleRecord, pod: ObservedPod, now: datetime) -> Loss:
     """A pod whose containers do not get on their feet again."""
     lived = _lived(pod, now)
-    failures = ladder.failures_in_a_row(last, pod.index, lived, workload.limits)
-    rung = ladder.rung(workload.rules, workload.limits, last, failures, now)
+    failures = escalation.failures_in_a_row(last, pod.index, lived, workload.limits)
+    rung = escalation.rung(workload.rules, workload.limits, last, failures, now)
     told = replace(restarted_in_place(pod, now), rung="")
     return Loss(
         told, counted=False, rung=rung, failures=failures, in_place=pod.in_place_restarts, lived=lived
@@ -219,7 +219,7 @@ def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datet
 def _role_anew(role: RoleRecord, loss: Loss, limits: Limits, now: datetime, *, climbs: bool) -> RoleRecord:
     after = _next(role, range(role.size), loss, limits, now)
     if climbs:
-        after = ladder.role_anew(after, limits, now)
+        after = escalation.role_anew(after, limits, now)
         after = replace(after, retry_at=_later(now, delay(limits, after.climbed)))
     return replace(after, phase=Phase.PENDING, since=now, created=0, gone={})
 
@@ -259,14 +259,14 @@ def _later(now: datetime, seconds: float) -> datetime | None:
 
 def _message(losses: list[Loss], record: Record, limit: int | None) -> str:
     first = _first(losses)
-    others = f" (and {words.many(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
-    often = f" after {words.many(first.in_place, 'restart')} in its place" if first.in_place else ""
+    others = f" (and {messages.many(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
+    often = f" after {messages.many(first.in_place, 'restart')} in its place" if first.in_place else ""
     doing = {
         Scope.POD: "replacing it" if len(losses) == 1 else "replacing them",
         Scope.ROLE: f"starting all of {first.role} anew",
         Scope.JOB: f"starting attempt {record.attempt + 1}",
     }[first.rung]
-    said = f"{words.restarted(first.told)}{others}; {doing}{often}"
+    said = f"{messages.restarted(first.told)}{others}; {doing}{often}"
     if all(loss.disrupted for loss in losses):
         return said
     budget = f"{record.restarts} of {limit}" if limit is not None else f"{record.restarts}"
@@ -291,14 +291,14 @@ def _likeliest(losses: list[Loss]) -> Loss:
 
 def _overrun(record: Record, kept: int, limit: int) -> Ending:
     """The ending of a job whose containers were restarted by nodes, or whose pods failed and are kept."""
-    last = f"{words.restarted(record.restarted[-1])}; " if record.restarted and not kept else ""
-    needed = words.many(record.restarts + kept, "restart")
+    last = f"{messages.restarted(record.restarted[-1])}; " if record.restarted and not kept else ""
+    needed = messages.many(record.restarts + kept, "restart")
     said = f"{last}{needed} were needed and {limit} allowed (limits.restarts)"
     return Ending(Phase.FAILED, "RestartsExhausted", said)
 
 
 def _limit_reached(why: str, limit: int, *, used: int, needed: int) -> Ending:
     """Return the ending of a job that needs more restarts than its limit leaves."""
-    counts = f"{used} of {words.many(limit, 'restart')} used, {needed} more needed (limits.restarts)"
+    counts = f"{used} of {messages.many(limit, 'restart')} used, {needed} more needed (limits.restarts)"
     left = f"restart limit reached: {counts}" if limit else "no restarts are allowed (limits.restarts is 0)"
     return Ending(Phase.FAILED, "RestartsExhausted", f"{why}; {left}")

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload import gang, words
+from argosy.workload import gang, messages
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
@@ -45,7 +45,7 @@ def _suspended(record: Record, seen: Observed, now: datetime) -> Record:
         record = next_attempt(record)
     said = "suspended by spec.suspend"
     if seen.pods:
-        said += f"; stopping {words.many(len(seen.pods), 'pod')}"
+        said += f"; stopping {messages.many(len(seen.pods), 'pod')}"
     return replace(
         record.noting(now, "Suspended", said),
         phase=Phase.SUSPENDED,

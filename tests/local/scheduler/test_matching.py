@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from argosy.kinds.placing import Toleration, tolerates
+from argosy.kinds.node_matching import Toleration, tolerates
 from argosy.local.controllers.kinds import LabelSelector, Taint
 from argosy.local.scheduler.matching import node_wanted, ports_clash, selects
 from argosy.testing.objects import Json, pod

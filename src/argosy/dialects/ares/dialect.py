@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.dialects.ares import checks, environment, inherited, notes, spec, status
+from argosy.dialects.ares import adoption, events, injection, spec, status, validation
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
 from argosy.dialects.ares.profiles import Profile, elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.templates import bare, default_container, ports
@@ -34,7 +34,7 @@ from argosy.kinds.aresjob import (
     RunPolicySpec,
 )
 from argosy.kinds.meta import ObjectMeta
-from argosy.workload import podsize
+from argosy.workload import pod_size
 from argosy.workload.model import (
     Cleanup,
     Dependency,
@@ -79,7 +79,7 @@ class AresJobDialect:
         if not isinstance(written, AresJobSpec):
             return Problems((written,))
         full = with_defaults(written)
-        problems = checks.problems(obj.metadata.name, full)
+        problems = validation.problems(obj.metadata.name, full)
         if problems:
             return Problems(tuple(problems))
         return self._workload(obj.metadata, full)
@@ -139,10 +139,10 @@ class AresJobDialect:
         return decode(obj.status.argosy)
 
     def inherited(self, obj: AresJob) -> Record | None:
-        return inherited.inherited(obj)
+        return adoption.inherited(obj)
 
     def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        return inherited.place(labels)
+        return adoption.place(labels)
 
     def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
         host = workload.hostname(role, index)
@@ -152,7 +152,7 @@ class AresJobDialect:
         return f"{host}-{digest[:5]}"
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
-        return environment.inject(workload, role, index)
+        return injection.inject(workload, role, index)
 
     def stamped(self, status: Struct, now: datetime) -> Struct:
         return replace(status, last_reconcile_time=now)
@@ -160,10 +160,10 @@ class AresJobDialect:
     def events(self, before: AresJob, after: AresJob, plan: Plan) -> list[Emit]:
         fresh = after.status.observed_generation != before.status.observed_generation
         lowered = self.lower(after) if fresh else None
-        return notes.events(before, after, plan, lowered if isinstance(lowered, Workload) else None)
+        return events.events(before, after, plan, lowered if isinstance(lowered, Workload) else None)
 
     def deeds(self, obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
-        return notes.deeds(obj, done)
+        return events.deeds(obj, done)
 
     def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload | Problems:
         run = full.run_policy or RunPolicySpec()
@@ -201,10 +201,10 @@ class AresJobDialect:
             announced=True,
             invalid_ends=True,
         )
-        plain = podsize.with_pod_bytes(plain, environment.list_bytes)
-        if too_large := tuple(podsize.problems(plain)):
+        plain = pod_size.with_pod_bytes(plain, injection.list_bytes)
+        if too_large := tuple(pod_size.problems(plain)):
             return Problems(too_large)
-        told = {name: environment.inject(plain, role, 0) for name, role in plain.roles.items()}
+        told = {name: injection.inject(plain, role, 0) for name, role in plain.roles.items()}
         return replace(
             plain,
             roles={
@@ -225,7 +225,7 @@ def _unwritten(obj: AresJob) -> Json:
     if not isinstance(written, AresJobSpec):
         return {}
     full = with_defaults(written)
-    return {} if checks.problems(meta.name, full) else spec.additions(obj.spec, full)
+    return {} if validation.problems(meta.name, full) else spec.additions(obj.spec, full)
 
 
 def _handed_on(meta: ObjectMeta) -> HandedOn:
@@ -329,7 +329,7 @@ def _once(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 def _shape(workload: Workload, role: Role, told: Injection) -> str:
     """Changes with the definition of the role's pods, and with what they are told of the others."""
     waits = [(want.role, want.phase) for want in role.depends_on or ()]
-    files = environment.options_of(workload).host_files.get(role.name, "")
+    files = injection.options_of(workload).host_files.get(role.name, "")
     keys = role.name in workload.rules.ssh_among
     made_of = (role.template, role.in_place, waits, files, keys, told.env, told.fields, told.ports)
     return hashlib.sha256(msgspec.json.encode(made_of, order="deterministic")).hexdigest()[:8]
@@ -347,13 +347,13 @@ def _gang(run: RunPolicySpec) -> Gang | None:
     )
 
 
-def _options(full: AresJobSpec) -> environment.Options:
+def _options(full: AresJobSpec) -> injection.Options:
     mpi, worker = mpi_of(full), roles_of(full).get("worker")
     bagua = full.framework.bagua if full.framework else None
     tensorflow = full.framework.tensorflow if full.framework else None
     workers = worker.replicas or 1 if worker else 0
     least, most = (bagua.min_replicas, bagua.max_replicas) if bagua else (None, None)
-    return environment.Options(
+    return injection.Options(
         ports=tuple(full.available_ports or ()),
         elastic=elastic(full),
         min_size=workers if least is None else least,

@@ -10,17 +10,17 @@ import msgspec
 from msgspec.structs import replace
 
 from argosy.dialects.ares.conditions import conditions, in_words
-from argosy.dialects.restarts import restart_history
+from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
-from argosy.kinds.wrong import LONGEST_COMPLAINT, shortened
+from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
+from argosy.workload.current_pods import present
 from argosy.workload.gang import PREEMPTED
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod, Result
 from argosy.workload.phases import Counts, count
-from argosy.workload.places import present
 from argosy.workload.record import Record, RoleRecord, encode
-from argosy.workload.waits import sentence
+from argosy.workload.wait_reasons import sentence
 
 _CREATE_ERRORS = (Result.REFUSED, Result.FAILED)
 CREATE_ERROR = "CreateError"

@@ -21,7 +21,7 @@ from argosy.local.apiserver.status import StatusError, bad_request, expired, int
 from argosy.local.schema.model import Json
 from argosy.local.schema.reading import parts, text
 from argosy.wire.client import Client, Streamed
-from argosy.wire.failures import RefusedError
+from argosy.wire.errors import RefusedError
 from argosy.wire.messages import Response, Upgrade
 from argosy.wire.origin import Origin
 from argosy.wire.websocket import WebSocket

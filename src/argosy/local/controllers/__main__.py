@@ -11,9 +11,9 @@ from pathlib import Path
 from argosy.engine import loop
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
+from argosy.engine.gc_tuning import keep_settled
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.lines import write_lines
-from argosy.engine.memory import keep_settled
+from argosy.engine.logs import write_lines
 from argosy.local.controllers.nodes.collect import QUARANTINE
 from argosy.local.controllers.nodes.controller import GRACE
 from argosy.local.controllers.run import Timings, run

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from argosy.kinds.kubernetes import ContainerStatus
 from argosy.kinds.meta import Condition, ObjectMeta
-from argosy.kinds.placing import (
+from argosy.kinds.node_matching import (
     Container,
     Expression,
     NodeAffinity,

@@ -14,7 +14,7 @@ from pathlib import Path
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.events import Recorder
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.agenttoken import agent_token

@@ -12,7 +12,7 @@ from pathlib import Path
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.node.kinds import Pod
 from argosy.local.node.volumes import VolumeError, path_component

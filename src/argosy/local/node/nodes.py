@@ -17,7 +17,7 @@ from typing import Final
 from argosy import __version__
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import AlreadyExists, ApiError, NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.kubernetes import Lease, Node
 from argosy.kinds.labels import DOMAIN, NODE_NOTES
 from argosy.local.node.kinds import Json

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.local.node import cgroups, control, kernel, report, zygote
 from argosy.local.node.launch import LAUNCH, Launch
 from argosy.local.node.report import Report

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.labels import DOMAIN, OPERATOR_NAMESPACE
 from argosy.local.networking import Service
 from argosy.local.node.netlink import Netlink

@@ -13,7 +13,7 @@ from typing import Protocol
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.events import Recorder
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.local.node.environment import ConfigError
 from argosy.local.node.kinds import Json, Pod
 from argosy.local.node.launch import Launch

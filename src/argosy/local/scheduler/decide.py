@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
-from argosy.kinds.amounts import Amounts, add, amounts, missing
+from argosy.kinds.resources import Amounts, add, amounts, missing
 from argosy.local.scheduler.decision import Decision, GroupKey
 from argosy.local.scheduler.fit import Fitting, Refusal
 from argosy.local.scheduler.gangs import Gang, Gangs

@@ -6,8 +6,8 @@ mean; only the resource rule names everything that is short.
 
 from collections import Counter
 
-from argosy.kinds.amounts import missing
-from argosy.kinds.placing import untolerated
+from argosy.kinds.node_matching import untolerated
+from argosy.kinds.resources import missing
 from argosy.local.controllers.kinds import Taint
 from argosy.local.scheduler.matching import node_wanted, ports_clash
 from argosy.local.scheduler.surroundings import Surroundings, surroundings

@@ -11,7 +11,7 @@ import heapq
 
 from msgspec import Struct
 
-from argosy.kinds.placing import untolerated
+from argosy.kinds.node_matching import untolerated
 from argosy.local.scheduler.filters import describe, refusals
 from argosy.local.scheduler.matching import node_preference
 from argosy.local.scheduler.surroundings import Surroundings, surroundings

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from argosy.kinds.amounts import Amounts, add, missing
+from argosy.kinds.resources import Amounts, add, missing
 from argosy.local.scheduler.decision import Decision, GangOutcome, GroupKey, Placed
 from argosy.local.scheduler.fit import Fitting, Refusal
 from argosy.local.scheduler.surroundings import depends_on_pods

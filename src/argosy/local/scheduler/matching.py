@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from argosy.kinds.placing import ContainerPort, holds, node_accepted, node_term_matches
+from argosy.kinds.node_matching import ContainerPort, holds, node_accepted, node_term_matches
 from argosy.local.controllers.kinds import LabelSelector, Pod
 
 

@@ -15,7 +15,7 @@ from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.local.controllers.kinds import Namespace, Node, Pod, PodGroup
 from argosy.local.controllers.shared import Shared, group_of
 from argosy.local.scheduler.decide import decide, least_resources, queueable

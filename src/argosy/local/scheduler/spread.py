@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from argosy.kinds.placing import untolerated
+from argosy.kinds.node_matching import untolerated
 from argosy.local.controllers.kinds import Pod, SpreadConstraint
 from argosy.local.scheduler.matching import node_wanted
 from argosy.local.scheduler.terms import Spread

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from argosy.kinds.placing import Expression
+from argosy.kinds.node_matching import Expression
 from argosy.local.controllers.kinds import (
     LabelSelector,
     Pod,

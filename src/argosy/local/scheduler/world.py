@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct, field
 
-from argosy.kinds.amounts import Amounts, add, amounts, pod_requests, pod_usage, subtract
+from argosy.kinds.resources import Amounts, add, amounts, pod_requests, pod_usage, subtract
 from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.controllers.shared import group_of
 from argosy.local.scheduler.census import Census, Counted, Holder

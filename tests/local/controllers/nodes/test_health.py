@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from argosy.kinds.placing import Toleration
+from argosy.kinds.node_matching import Toleration
 from argosy.local.controllers.kinds import Node, Taint
 from argosy.local.controllers.nodes.eviction import leaves_at
 from argosy.local.controllers.nodes.health import listen, lost_conditions, taints_for

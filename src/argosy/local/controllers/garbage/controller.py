@@ -18,7 +18,7 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import ApiError, Conflict, NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.engine.objects import Fetchable
 from argosy.kinds.meta import OwnerReference
 from argosy.kinds.resource import Resource

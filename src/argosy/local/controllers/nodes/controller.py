@@ -14,7 +14,7 @@ from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import ApiError, Conflict, NotFound
-from argosy.engine.lines import Log
+from argosy.engine.logs import Log
 from argosy.kinds.kubernetes import Lease
 from argosy.local.controllers.kinds import Node, NodeCondition, Pod, Taint
 from argosy.local.controllers.nodes.eviction import leaves_at

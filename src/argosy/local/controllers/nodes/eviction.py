@@ -7,7 +7,7 @@ shortest of them; tolerations without seconds mean never.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from argosy.kinds.placing import tolerates
+from argosy.kinds.node_matching import tolerates
 from argosy.local.controllers.kinds import Pod, Taint
 from argosy.local.controllers.nodes.health import NOT_READY, UNREACHABLE
 

@@ -1,0 +1,186 @@
+"""Events of an AresJob, each for a change of what its status tells or for something done, so that none
+repeats.
+
+What happens to many pods of a role in one pass is told by one event, which names the first of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+
+from argosy.dialects.ares import injection, spec
+from argosy.dialects.ares.conditions import in_words
+from argosy.dialects.ares.defaults import with_defaults
+from argosy.dialects.ares.profiles import roles_of
+from argosy.dialects.ares.status import CREATE_ERROR, told_of
+from argosy.dialects.ares.templates import containers, pod_spec
+from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
+from argosy.workload import messages
+from argosy.workload.model import Phase, Workload
+from argosy.workload.plan import Deed, Emit, Plan
+from argosy.workload.transitions import News
+
+_TOLD = ("Pod", "Service", "Job")
+_MOST = 10
+"""Fields of one job that are told about."""
+
+
+def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | None) -> list[Emit]:
+    """What happened between two statuses of a job, and what its user should know of a new definition;
+    `workload` is what that asks for, if it is new and valid."""
+    told = [*_phases(before, after), *_roles(before, after), *_failures(plan.news), *_waits(before, after)]
+    told += [_stale(role) for role in plan.news.outdated]
+    told += _unfit(before, after)
+    if after.status.observed_generation != before.status.observed_generation:
+        told += _definition(after)
+    if workload is not None:
+        told += islice(_overwritten(workload), _MOST)
+        told += islice(_left_out(workload), _MOST)
+    return told
+
+
+def deeds(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
+    """What was made and deleted, and what could not be: one event for all of a role, or of a reason."""
+    told: list[Emit] = []
+    worth = sorted((deed for deed in done if deed.kind in _TOLD and deed.verb != "Mark"), key=_alike)
+    for (verb, kind, role, why, refused), group in groupby(worth, _alike):
+        known = obj.status.role_statuses.get(role)
+        if refused and known is not None and known.reason == CREATE_ERROR:
+            continue  # told when it was refused first
+        some = list(group)
+        names = sorted((one.name for one in some), key=_by_index)
+        parts = (messages.listed(names), why, some[0].refused)
+        said = ": ".join(part for part in parts if part)
+        outcome = "Failed" if refused else "Successful"
+        told.append(Emit("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", said))
+    return told
+
+
+def _alike(deed: Deed) -> tuple[str, str, str, str, bool]:
+    return deed.verb, deed.kind, deed.role, deed.why, bool(deed.refused)
+
+
+def _by_index(name: str) -> tuple[int, str]:
+    """Answers come in any order; of names that end with a number the shorter has the smaller one."""
+    return len(name), name
+
+
+def _phases(before: AresJob, after: AresJob) -> Iterator[Emit]:
+    old, new = before.status.phase or Phase.PENDING.value, after.status.phase
+    if old == new:
+        return
+    failed = next((one for one in after.status.conditions if one.type == new and one.status == "True"), None)
+    why = f": {failed.reason}: {failed.message}" if new == Phase.FAILED.value and failed else ""
+    kind = "Warning" if new == Phase.FAILED.value else "Normal"
+    yield Emit("Warning" if kind == "Warning" else "Normal", "JobPhaseTransition", f"{old} -> {new}{why}")
+
+
+def _roles(before: AresJob, after: AresJob) -> Iterator[Emit]:
+    last: Mapping[str, RoleStatus] = before.status.role_statuses
+    for name, role in after.status.role_statuses.items():
+        known = last.get(name, RoleStatus(phase=Phase.PENDING.value))
+        if known.phase != role.phase:
+            why = f": {role.reason}: {role.message}" if role.reason else ""
+            yield Emit("Normal", "RolePhaseTransition", f"role {name}: {known.phase} -> {role.phase}{why}")
+
+
+def _failures(news: News) -> Iterator[Emit]:
+    for role, group in groupby(news.failures, lambda pod: pod.role):
+        first, *others = group
+        more = f" (and {messages.listed([pod.name for pod in others])})" if others else ""
+        yield Emit("Warning", "PodFailed", f"role {role}: {told_of(first)}{more}")
+
+
+def _stale(role: str) -> Emit:
+    said = "pods that are there stay as they were made; the new definition is for those to come"
+    return Emit("Warning", "StaleClusterSpec", f"role {role}: {said}")
+
+
+def _unfit(before: AresJob, after: AresJob) -> Iterator[Emit]:
+    """Annotations that cannot be handed on as labels."""
+    old, new = (str(obj.status.argosy.get("unfit", "")).split(",") for obj in (before, after))
+    for key in new:
+        if key and key not in old:
+            said = f"{key}: the value can be no label; pods have it as an annotation only"
+            yield Emit("Warning", "InvalidLabelValue", said)
+
+
+def _waits(before: AresJob, after: AresJob) -> Iterator[Emit]:
+    old, new = _waiting(before), _waiting(after)
+    if new is not None and old != new and new[0] in ("PodNameTaken", "ServiceNameTaken"):
+        yield Emit("Warning", "NameConflict", in_words(new[1]))
+
+
+def _waiting(obj: AresJob) -> tuple[str, str] | None:
+    waiting = obj.status.argosy.get("waiting")
+    return (str(waiting.get("reason")), str(waiting.get("message"))) if isinstance(waiting, dict) else None
+
+
+def _definition(obj: AresJob) -> Iterator[Emit]:
+    for path, hint in islice(spec.unknown(obj.spec), _MOST):
+        yield Emit("Warning", "UnknownField", f"{path}: unknown field, kept and ignored{hint}")
+    written = spec.read(obj.spec)
+    if not isinstance(written, AresJobSpec):
+        return
+    full = with_defaults(written)
+    for path, why in ignored(full):
+        yield Emit("Warning", "FieldIgnored", f"{path}: {why}")
+
+
+def _overwritten(workload: Workload) -> Iterator[Emit]:
+    """What the user wrote and the operator or the framework sets to something else."""
+    for name, role in workload.roles.items():
+        path = f"{workload.roles_path}.{name}.template.spec"
+        policy = pod_spec(role.template).get("restartPolicy")
+        if policy not in (None, role.in_place.value):
+            said = f"{path}.restartPolicy: {policy} becomes {role.in_place.value}"
+            yield Emit("Warning", "RestartPolicyOverwritten", said)
+        injected = injection.inject(workload, role, 0)
+        for number, container in enumerate(containers(role.template)):
+            if injected.only_in not in ("", container.get("name")):
+                continue
+            listed = container.get("env")
+            given = (
+                [one.get("name") for one in listed if isinstance(one, dict)]
+                if isinstance(listed, list)
+                else []
+            )
+            for variable in given:
+                if variable in injected.forced:
+                    said = f"{path}.containers[{number}].env: {variable} is set by the framework"
+                    yield Emit("Warning", "EnvOverwritten", said)
+
+
+def _left_out(workload: Workload) -> Iterator[Emit]:
+    """Lists of addresses that the job's programs may look for in vain."""
+    for name in injection.left_out(workload):
+        missing, service = " and ".join(injection.list_variables(name)), workload.service_address(name)
+        said = f"{workload.roles[name].replicas} addresses are more than a variable can hold"
+        instead = f"pods start without {missing}, and find all by DNS as {service}"
+        yield Emit("Warning", "AddressesLeftOut", f"role {name}: {said}; {instead}")
+
+
+def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:
+    """Valid fields that have no use in this job."""
+    framework = full.framework
+    if full.available_ports and full.framework_type != "bagua":
+        yield "spec.availablePorts", "only Bagua shares out ports"
+    files = any(role.dependence and role.dependence.mpi_host_file for role in roles_of(full).values())
+    mpi = framework.mpi if framework else None
+    if mpi and mpi.ssh_keys and full.framework_type != "mpi":
+        yield "spec.framework.mpi.sshKeys", "only jobs of type mpi have keys"
+    elif mpi and not mpi.ssh_keys and not files:
+        yield "spec.framework.mpi", "no role writes a host file"
+    bagua = framework.bagua if framework else None
+    if bagua and not bagua.enable_elastic:
+        for name, value in (("minReplicas", bagua.min_replicas), ("maxReplicas", bagua.max_replicas)):
+            if value is not None:
+                yield f"spec.framework.bagua.{name}", "training is not elastic"
+    policy = full.run_policy.scheduling_policy if full.run_policy else None
+    if policy and policy.min_available is None:
+        for name, given in (
+            ("queue", policy.queue),
+            ("minResources", policy.min_resources),
+            ("priorityClass", policy.priority_class),
+        ):
+            if given:
+                yield f"spec.runPolicy.schedulingPolicy.{name}", "there is no gang without minAvailable"

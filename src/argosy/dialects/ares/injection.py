@@ -1,0 +1,303 @@
+"""What the pods of each framework type are told, exactly as AresOperator told them.
+
+Where `frameworks` tell the same, it is taken from there. Every variable here replaces one that the user gave
+the same name, except those that the original did not have. Pure: a function of the workload and a place in
+it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.dialects.ares.profiles import ETCD, LAUNCHER, LEADWORKER, MASTER, SCHEDULER, WORKER
+from argosy.dialects.ares.templates import container_named, default_container, port_named, port_numbers
+from argosy.frameworks import bagua, tensorflow
+from argosy.frameworks.base import Initializer, Injection, Port
+from argosy.frameworks.common import variable_bytes
+from argosy.frameworks.custom import variable_of
+from argosy.frameworks.mpi import AS_ROOT, Implementation, host_variables
+from argosy.kinds import labels
+from argosy.workload.model import Role, Workload
+from argosy.workload.pod_size import ListBytes
+
+PYTORCH_PORT: Final = 23456
+LONGEST_LIST: Final = 128 * 1024 - 256
+"""Letters of a variable with which Linux still starts a program, less what its name may take."""
+RELEASED: Final = ".ares-init"
+"""The file beside a host file that was written by hand: whoever waits for it goes on."""
+_HOST_FOLDER: Final = "configurations"
+
+
+class Options(Struct, frozen=True):
+    """What an AresJob says to its framework, complete."""
+
+    ports: tuple[int, ...] = ()
+    elastic: bool = False
+    min_size: int = 0
+    max_size: int = 0
+    dynamic: bool = False
+    slots: int = 1
+    implementation: str = "ompi"
+    launcher_as_host: bool = True
+    host_files: Mapping[str, str] = field(default_factory=dict)
+    """Where the pods of a role want a host file; several paths with commas between."""
+
+
+def options_of(workload: Workload) -> Options:
+    return msgspec.convert(dict(workload.options), Options)
+
+
+def inject(workload: Workload, role: Role, index: int) -> Injection:
+    """Variables, ports and the initializer of the pod in this place."""
+    told = _TOLD.get(workload.framework, _nothing)(workload, role, index)
+    return msgspec.structs.replace(told, initializer=_initializer(workload, role))
+
+
+def _initializer(workload: Workload, role: Role) -> Initializer | None:
+    options = options_of(workload)
+    files = options.host_files.get(role.name, "")
+    wants = role.depends_on or ()
+    if not wants and not files:
+        return None
+    arguments = ["cache", "--key", f"{workload.namespace}.{workload.name}", "--cacheURI", "$(ARGOSY_URL)"]
+    if wants:
+        arguments += ["--roles", ",".join(want.role for want in wants), "--phase", wants[0].phase.value]
+    arguments += ["--interval", "5s", "--timeout", "0", "--max-retries", "240"]
+    if files:
+        arguments += ["--write-mpi-hostfile-to", files, "--mpi-host-replicas", str(options.slots)]
+        arguments += ["--mpi-implementation", options.implementation]
+        arguments += [] if options.launcher_as_host else ["--include-self=false"]
+    folders = list(dict.fromkeys(str(PurePosixPath(path).parent) for path in files.split(",") if path))
+    if folders:  # the only place of its own in which the container may write
+        arguments += ["--hack-file", f"{folders[0]}/{RELEASED}"]
+    return Initializer(
+        labels.INITIALIZER,
+        tuple(arguments),
+        {"ARES_TOKEN": "$(ARGOSY_TOKEN)"},
+        {"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},
+        _words(workload, role, options),
+        {path: f"{_HOST_FOLDER}-{n}" if n else _HOST_FOLDER for n, path in enumerate(folders)},
+    )
+
+
+def _words(workload: Workload, role: Role, options: Options) -> dict[str, str]:
+    """The variables of the original's command; who only waits has no host file, and no slots."""
+    wants, files = role.depends_on or (), options.host_files.get(role.name, "")
+    return {
+        "Name": workload.name,
+        "Namespace": workload.namespace,
+        "Key": f"{workload.namespace}.{workload.name}",
+        "Roles": ",".join(want.role for want in wants),
+        "RolePhase": wants[0].phase.value if wants else "",
+        "MPIHostFile": files,
+        "ReplicasPerNode": str(options.slots if files else 0),
+        "MPIImplementation": options.implementation if files else "",
+    }
+
+
+def _nothing(workload: Workload, role: Role, index: int) -> Injection:
+    del workload, role, index
+    return Injection()
+
+
+def _standalone(workload: Workload, role: Role, index: int) -> Injection:
+    """Pods get no variables at all, not even ours."""
+    del workload, role, index
+    return Injection(identity=False)
+
+
+def _custom(workload: Workload, role: Role, index: int) -> Injection:
+    env = {"MODULE": role.name, "INDEX": str(index)}
+    for name in workload.roles:
+        if _fits(workload, name):
+            env |= dict.fromkeys(list_variables(name), workload.address_list(name))
+    return _forced(env)
+
+
+def list_variables(role: str) -> tuple[str, ...]:
+    """In which the pods of a `custom` job find the addresses of a role; no variable begins with a digit."""
+    return (variable_of(role),) if role[0].isdigit() else (role, variable_of(role))
+
+
+def left_out(workload: Workload) -> Iterator[str]:
+    """The roles whose addresses the pods of a `custom` job are not told."""
+    if workload.framework == "custom":
+        for name in workload.roles:
+            if not _fits(workload, name):
+                yield name
+
+
+def _fits(workload: Workload, role: str) -> bool:
+    """Return True if a program can be started with the addresses of the role in one variable."""
+    return workload.address_bytes(role) - 1 <= LONGEST_LIST
+
+
+def list_bytes(workload: Workload, role: Role) -> ListBytes:
+    """How much JSON `inject` adds to a pod of this role that grows with the job."""
+    told = _LISTED.get(workload.framework, _no_bytes)(workload, role)
+    # Each folder of a host file is mounted into every container.
+    folders = len(options_of(workload).host_files.get(role.name, ""))
+    return msgspec.structs.replace(told, per_container=told.per_container + folders)
+
+
+def _no_bytes(workload: Workload, role: Role) -> ListBytes:
+    del workload, role
+    return ListBytes()
+
+
+def _custom_bytes(workload: Workload, role: Role) -> ListBytes:
+    del role
+    total = sum(
+        variable_bytes(variable, workload.address_bytes(name))
+        for name in workload.roles
+        if _fits(workload, name)
+        for variable in list_variables(name)
+    )
+    return ListBytes(per_container=total)
+
+
+def _tensorflow_bytes(workload: Workload, role: Role) -> ListBytes:
+    ports = {name: _tensorflow_port(workload, name) for name in workload.roles}
+    dynamic = options_of(workload).dynamic
+    told = tensorflow.config_bytes(workload, role, ports, dynamic=dynamic)
+    return msgspec.structs.replace(told, only_in="tensorflow")
+
+
+def _bagua_bytes(workload: Workload, role: Role) -> ListBytes:
+    options = options_of(workload)
+    return ListBytes() if options.elastic else bagua.static_bytes(workload, role, options.ports)
+
+
+def _pytorch(workload: Workload, role: Role, index: int) -> Injection:
+    if role.name not in (MASTER, WORKER):
+        return Injection()
+    container = container_named(workload.roles[MASTER].template, "pytorch") or {}
+    port = port_named(container, "pytorch") or PYTORCH_PORT
+    master, size, rank = workload.address(MASTER, 0), 1 + _size(workload, WORKER), _rank(role, index)
+    env = {
+        "MASTER_ADDR": "0.0.0.0" if role.name == MASTER else master,  # noqa: S104 - where the master listens
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(size),
+        "RANK": str(rank),
+    }
+    torchrun = {
+        "PET_NNODES": str(size),
+        "PET_NODE_RANK": str(rank),
+        "PET_MASTER_ADDR": master,
+        "PET_MASTER_PORT": str(port),
+    }
+    ports = (Port("pytorch", port),) if role.name == MASTER else ()
+    return Injection({**env, **torchrun}, frozenset(env), ports=ports, ports_in="pytorch")
+
+
+def _tensorflow(workload: Workload, role: Role, index: int) -> Injection:
+    ports = (Port(tensorflow.PORT_NAME, tensorflow.PORT),)
+    if role.name not in tensorflow.KNOWN:
+        return Injection(ports=ports, ports_in="tensorflow")
+    hosts = {name: _tensorflow_hosts(workload, name) for name in workload.roles}
+    env = tensorflow.variables(role.name, index, hosts, dynamic=options_of(workload).dynamic)
+    return Injection(env, frozenset(env), "tensorflow", ports=ports, ports_in="tensorflow")
+
+
+def _tensorflow_hosts(workload: Workload, name: str) -> list[str]:
+    return tensorflow.hosts_at(workload.addresses[name], _tensorflow_port(workload, name))
+
+
+def _tensorflow_port(workload: Workload, name: str) -> int:
+    container = default_container(workload.roles[name].template, "tensorflow")
+    return port_named(container, tensorflow.PORT_NAME) or tensorflow.PORT
+
+
+def _mpi(workload: Workload, role: Role, index: int) -> Injection:
+    del index
+    options = options_of(workload)
+    files = options.host_files.get(role.name, "")
+    if not files:
+        return Injection()
+    implementation = Implementation(options.implementation)
+    env = host_variables(implementation, files.split(",")[0], role)
+    if implementation is Implementation.OPEN_MPI and workload.rules.ssh_among:
+        env |= AS_ROOT  # the keys are root's
+    return Injection(env)
+
+
+def _dask(workload: Workload, role: Role, index: int) -> Injection:
+    scheduler = workload.service_address(SCHEDULER)
+    port = _dask_port(workload, SCHEDULER)
+    if role.name == SCHEDULER:
+        env = {"SCHEDULER": f"tcp://{scheduler}:{port}"}
+        return Injection(env, frozenset({"SCHEDULER", "MY_IP"}), fields={"MY_IP": "status.podIP"})
+    if role.name not in (LEADWORKER, WORKER, LAUNCHER):
+        return Injection()
+    size = sum(_size(workload, name) for name in (LEADWORKER, WORKER, LAUNCHER))
+    first = LEADWORKER if LEADWORKER in workload.roles else LAUNCHER
+    rank = {LEADWORKER: 0, WORKER: index + 1, LAUNCHER: size - 1}[role.name]
+    env = {
+        "SchedulerAddress": scheduler,
+        "SchedulerPort": str(port),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "0.0.0.0" if role.name == first else workload.service_address(first),  # noqa: S104 - as above
+        "MASTER_PORT": str(_dask_port(workload, first)),
+    }
+    if role.name == LAUNCHER:
+        env["SCHEDULER"] = f"tcp://{scheduler}:{port}"
+    return _forced(env)
+
+
+def _dask_port(workload: Workload, name: str) -> int:
+    numbers = port_numbers(container_named(workload.roles[name].template, "dask") or {})
+    return numbers[0] if numbers else 0
+
+
+def _bagua(workload: Workload, role: Role, index: int) -> Injection:
+    options = options_of(workload)
+    if options.elastic:
+        return _bagua_elastic(workload, options, role, index)
+    if role.name not in (MASTER, WORKER):
+        return Injection()
+    env = bagua.static_variables(workload, role, index, options.ports)
+    forced = frozenset(env) | {"LOCAL_IP"}
+    return Injection(env, forced, fields={"LOCAL_IP": "status.hostIP"}, ports=bagua.named(options.ports))
+
+
+def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int) -> Injection:
+    if role.name == ETCD:
+        return _forced(bagua.meeting_ports(options.ports), bagua.named(options.ports[:2]))
+    if role.name != WORKER:
+        return Injection()
+    mine = bagua.share(options.ports[2:], role.replicas, index)
+    sizes = options.min_size, options.max_size
+    return _forced(bagua.elastic_variables(workload, options.ports, mine, *sizes), bagua.named(mine))
+
+
+def _rank(role: Role, index: int) -> int:
+    return 0 if role.name == MASTER else index + 1
+
+
+def _size(workload: Workload, name: str) -> int:
+    return workload.roles[name].replicas if name in workload.roles else 0
+
+
+def _forced(env: dict[str, str], ports: tuple[Port, ...] = ()) -> Injection:
+    return Injection(env, frozenset(env), ports=ports)
+
+
+_TOLD: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
+    "bagua": _bagua,
+    "custom": _custom,
+    "dask": _dask,
+    "mpi": _mpi,
+    "pytorch": _pytorch,
+    "standalone": _standalone,
+    "tensorflow": _tensorflow,
+}
+
+_LISTED: Final[Mapping[str, Callable[[Workload, Role], ListBytes]]] = {
+    "bagua": _bagua_bytes,
+    "custom": _custom_bytes,
+    "tensorflow": _tensorflow_bytes,
+}

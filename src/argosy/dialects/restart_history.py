@@ -1,0 +1,27 @@
+"""The last restarts of a job, as every API's status tells them under `restartHistory`."""
+
+from argosy.kinds.restart_status import RestartStatus
+from argosy.workload import messages
+from argosy.workload.record import Record, Restarted
+from argosy.workload.restart_causes import signal_name
+
+
+def restart_history(record: Record) -> list[RestartStatus]:
+    """The oldest first."""
+    return [_told(one) for one in record.restarted]
+
+
+def _told(one: Restarted) -> RestartStatus:
+    others = f" (and {messages.many(one.others, 'other pod')})" if one.others else ""
+    return RestartStatus(
+        time=one.at,
+        role=one.role,
+        index=one.index,
+        cause=str(one.cause),
+        rung=str(one.rung),
+        attempt=one.attempt,
+        exit_code=one.exit_code,
+        signal=signal_name(one.exit_code) if one.exit_code is not None else "",
+        node=one.node,
+        message=f"{messages.restarted(one)}{others}",
+    )

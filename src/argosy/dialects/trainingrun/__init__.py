@@ -1,0 +1,1 @@
+"""The dialect of TrainingRun, Argosy's own API."""

@@ -1,0 +1,122 @@
+"""How much a pod asks for and how much a node has, as whole numbers.
+
+CPU is counted in thousandths, everything else in units, rounded up: sums stay exact and comparisons cheap.
+The rules for init containers and sidecars are Kubernetes': a sidecar counts from its start on, an ordinary
+init container counts only while nothing but the sidecars before it runs, so a pod needs the larger of the
+two.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING
+from functools import lru_cache
+from typing import Protocol
+
+from argosy.kinds.node_matching import Container, Quantities, Requirements
+from argosy.kinds.quantity import parse_quantity
+
+Amounts = dict[str, int]
+Measure = Callable[[Container], Amounts]
+
+
+class Asking(Protocol):
+    """The part of a pod's spec that says how much it needs."""
+
+    @property
+    def containers(self) -> Sequence[Container]: ...
+    @property
+    def init_containers(self) -> Sequence[Container]: ...
+    @property
+    def overhead(self) -> Quantities: ...
+    @property
+    def resources(self) -> Requirements | None: ...
+
+
+DEFAULT_CPU = 100
+DEFAULT_MEMORY = 200 * 1024 * 1024
+"""What a container without requests is taken to use when nodes are compared, never when they are filtered."""
+
+
+def amounts(quantities: Quantities) -> Amounts:
+    return {name: amount(name, str(text)) for name, text in quantities.items()}
+
+
+@lru_cache(maxsize=4096)
+def amount(name: str, text: str) -> int:
+    """A quantity as a whole number: thousandths for cpu, units for the rest, rounded up."""
+    value = parse_quantity(text) * (1000 if name == "cpu" else 1)
+    return int(value.to_integral_value(rounding=ROUND_CEILING))
+
+
+def pod_requests(spec: Asking) -> Amounts:
+    """What must be free on a node for this pod to fit."""
+    return _pod_total(spec, container_requests)
+
+
+def pod_usage(spec: Asking) -> Amounts:
+    """What the pod is taken to use when nodes are compared: like its requests, but never nothing."""
+    return _pod_total(spec, _usage)
+
+
+def container_requests(container: Container) -> Amounts:
+    return _requests(container.resources)
+
+
+def add(total: Amounts, more: Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def subtract(total: Amounts, less: Mapping[str, int]) -> None:
+    for name, value in less.items():
+        total[name] = total.get(name, 0) - value
+
+
+def missing(asked: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> list[str]:
+    """The names of the resources that are not free in the amount asked for."""
+    return [
+        name
+        for name, value in asked.items()
+        if value > 0 and value > allocatable.get(name, 0) - used.get(name, 0)
+    ]
+
+
+def _pod_total(spec: Asking, of_container: Measure) -> Amounts:
+    running = _sum(of_container(container) for container in spec.containers)
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers:
+        asked = of_container(container)
+        if container.restart_policy == "Always":
+            add(sidecars, asked)
+            asked = sidecars
+        else:
+            asked = _sum((asked, sidecars))
+        peak = _larger(peak, asked)
+    add(running, sidecars)
+    total = _larger(running, peak)
+    if spec.resources is not None:
+        total.update(_requests(spec.resources))
+    add(total, amounts(spec.overhead))
+    return total
+
+
+def _requests(requirements: Requirements) -> Amounts:
+    """Requests, with limits standing in for what is not requested (as the API server defaults them)."""
+    if not requirements.limits:
+        return amounts(requirements.requests)
+    return amounts({**requirements.limits, **requirements.requests})
+
+
+def _usage(container: Container) -> Amounts:
+    return {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY} | container_requests(container)
+
+
+def _sum(parts: Iterable[Amounts]) -> Amounts:
+    total: Amounts = {}
+    for part in parts:
+        add(total, part)
+    return total
+
+
+def _larger(left: Amounts, right: Amounts) -> Amounts:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}

@@ -1,0 +1,72 @@
+"""What `/healthz` and `/readyz` look at: caches, lease, workers.
+
+An API server that is away makes a replica unready and not unhealthy: what it knows grows old, and starting it
+anew would lose even that. Unhealthy is what only a new start mends: work that goes on without the lease, and
+reconciles that do not end. How long a job waits for a worker is no sign of that: a cluster may simply have
+more to do, and a restart would begin all of it again.
+"""
+
+from math import inf
+
+from argosy.engine.leader import Leader
+from argosy.operator.health import Check, Finding
+from argosy.operator.manager import DRAIN_SECONDS, Serving
+
+STALE = 300.0
+"""Seconds without a word from a watch, which the server breaks every minute, after which its cache is old."""
+LEASE_SILENCE = 30.0
+"""Seconds without an answer about the lease, which is asked for every two, after which nobody knows who
+leads."""
+STALLED = 300.0
+"""Seconds for which jobs may wait while no reconcile begins or ends, before workers are taken for stuck."""
+LONGEST_RECONCILE = 1800.0
+"""Seconds that a single reconcile may take. Its requests time out after 30 s and it creates pods for a minute
+at a time, but it may have to wait for the deletion of very many."""
+OVERSTAYED = DRAIN_SECONDS + 20.0
+"""Seconds that work may go on after the lease was lost; passes under way are given part of them to end."""
+
+
+def live_checks(serving: Serving, leader: Leader | None) -> tuple[Check, ...]:
+    checks = (Check("workers", lambda: _workers(serving)),)
+    return checks if leader is None else (*checks, Check("lease", lambda: _let_go(leader)))
+
+
+def ready_checks(serving: Serving, leader: Leader | None) -> tuple[Check, ...]:
+    return (Check("caches", lambda: _caches(serving)), Check("lease", lambda: _lease(leader)))
+
+
+def _workers(serving: Serving) -> Finding:
+    stalled, longest = serving.stalled, serving.longest_running
+    if stalled > STALLED:
+        return Finding(False, f"jobs wait and no reconcile has begun or ended for {stalled:.0f} s")
+    if longest > LONGEST_RECONCILE:
+        return Finding(False, f"a reconcile has been running for {longest:.0f} s")
+    return Finding(True, f"reconciles end; the longest under way has been running for {longest:.0f} s")
+
+
+def _let_go(leader: Leader) -> Finding:
+    if leader.overstayed > OVERSTAYED:
+        return Finding(False, f"work goes on {leader.overstayed:.0f} s after the lease was lost")
+    return Finding(True, "leading" if leader.leading else "not leading")
+
+
+def _caches(serving: Serving) -> Finding:
+    if missing := serving.not_ready():
+        return Finding(False, missing)
+    kind, age = serving.stalest()
+    if age > STALE:
+        return Finding(False, f"nothing heard of {kind} for {age:.0f} s")
+    return Finding(True, f"filled, and nothing older than {age:.0f} s")
+
+
+def _lease(leader: Leader | None) -> Finding:
+    if leader is None:
+        return Finding(True, "not used: this replica acts without election")
+    if leader.leading:
+        return Finding(True, "this replica leads")
+    why = f": {leader.problem}" if leader.problem else ""
+    if leader.silence == inf:
+        return Finding(False, f"not yet seen{why}")
+    if leader.silence > LEASE_SILENCE:
+        return Finding(False, f"nothing heard of it for {leader.silence:.0f} s{why}")
+    return Finding(True, f"{leader.holder or 'nobody'} leads, this replica stands by")

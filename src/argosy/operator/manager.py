@@ -1,0 +1,324 @@
+"""The operator put together: caches that every replica keeps, and controllers that work while it leads.
+
+A kind is served as soon as the cluster has its definition: an operator installed before its CRDs is healthy
+and waits for them. Caches are filled before the first pass, so that nothing is decided on half a picture.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from argosy.dialects.base import Dialect
+from argosy.engine.cache import Cache, Change
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import ApiError, Forbidden, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.gc_tuning import keep_settled, settle
+from argosy.engine.logs import Log
+from argosy.engine.objects import Fetchable, Key
+from argosy.kinds.kubernetes import CustomResourceDefinition
+from argosy.kinds.pod_groups import Group, KubernetesGroup
+from argosy.kinds.resource import Resource
+from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.job_views import Readings
+from argosy.operator.triggers import Triggers
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.reconciler import Reconciler, T
+from argosy.workload.gang_schedulers.volcano import VOLCANO
+
+log = Log(__name__)
+
+DRAIN_SECONDS = 10.0
+
+BUILT_IN = frozenset({KubernetesGroup.resource.group})
+"""API groups of Kubernetes' own that may be switched off."""
+
+
+class Serving:
+    """One replica's share: everything between the client and the leader's election."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str | None,
+        clock: Clock,
+        recorder: Recorder,
+        pods: PodMaker,
+        statistics: JobStatistics,
+        cluster_domain: str,
+        concurrency: int,
+        gang_backend: str = VOLCANO.name,
+        remote_start: bool = True,
+        observing: bool = False,
+        also: "Sequence[AnyCache]" = (),
+    ) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.clock = clock
+        self.recorder = recorder
+        self.pods = pods
+        self.statistics = statistics
+        self.concurrency = concurrency
+        self.definitions = Cache(client, CustomResourceDefinition)
+        self.caches = Caches(client, clock, namespace, gang_backend)
+        statistics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
+        self.triggers = Triggers(self.caches)
+        self.readings = Readings(self.caches, cluster_domain)
+        self.gate = Gate()
+        self._kinds = [_Kind(cache.kind.resource, cache) for cache in self.caches.gangs.caches.values()]
+        self.caches.gangs.defined = lambda name: self._blind() or self._has(name)
+        self.definitions.subscribe(lambda _: self.triggers.gangs())
+        self._reconcilers: list[_Terms] = []
+        self._remote_start = remote_start
+        self._observing = observing
+        self._also = also
+
+    def add(self, dialect: Dialect[T]) -> None:
+        """Serve the jobs of this dialect."""
+        self.caches.handed_on += dialect.handed_on
+        self.caches.gangs.handed_on = self.caches.handed_on
+        jobs = Cache(self.client, dialect.kind, namespace=self.namespace, transform=dialect.shed)
+        reconciler = Reconciler(
+            dialect, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
+        )
+        controller = Controller(
+            dialect.resource.kind,
+            self.gate.guard(reconciler.reconcile),
+            concurrency=self.concurrency,
+            clock=self.clock,
+            metrics=self.client.metrics,
+        )
+        self.triggers.add(reconciler, controller)
+        self.readings.add(dialect, jobs)
+        self._reconcilers.append(reconciler)
+        self._kinds.append(_Kind(dialect.resource, jobs, controller))
+
+        def definition(change: Change[CustomResourceDefinition]) -> None:
+            if change.new is not None and change.new.metadata.name == _definition_name(dialect.resource):
+                for key in reconciler.definition_changed():
+                    controller.enqueue(key)
+
+        self.definitions.subscribe(definition)
+
+    async def watch(self) -> None:
+        """Keep all caches current until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.definitions.run())
+            for cache in self._always():
+                tasks.create_task(cache.run())
+            for kind in self._kinds:
+                tasks.create_task(self._watch_when_defined(kind))
+            tasks.create_task(self._watch_room())
+            tasks.create_task(self.caches.node_health.run())
+            for group in self.caches.gangs.caches.values():
+                tasks.create_task(self._tell_when_served(group))
+            tasks.create_task(self._settle())
+
+    async def lead(self) -> None:
+        """Work until cancelled; then let the passes under way come to their end."""
+        await self.wait_ready()
+        await asyncio.gather(*(reconciler.begin_term() for reconciler in self._reconcilers))
+        self.gate.open()
+        controllers = [asyncio.create_task(kind.work()) for kind in self._kinds]
+        try:
+            # Not gather: that would cancel the passes under way together with us.
+            await asyncio.wait(controllers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await self.gate.drain(DRAIN_SECONDS)
+            for controller in controllers:
+                controller.cancel()
+            await asyncio.gather(*controllers, return_exceptions=True)
+            for reconciler in self._reconcilers:
+                reconciler.end_term()
+            self.statistics.clear()
+        for controller in controllers:
+            controller.result()
+
+    async def wait_ready(self) -> None:
+        while missing := self.not_ready():
+            log.debug("waiting", missing=missing)
+            await asyncio.sleep(0.02)
+
+    def not_ready(self) -> str:
+        """What is still missing before this replica could work; empty when nothing is."""
+        waiting = [cache.kind.resource.kind for cache in self._always() if not cache.synced]
+        if not self.definitions.synced and not self._blind():
+            waiting.append(CustomResourceDefinition.resource.kind)
+        waiting += [
+            kind.resource.kind
+            for kind in self._kinds
+            if (self._blind() or self._defined(kind.resource)) and not (kind.synced or kind.unserved)
+        ]
+        return f"not yet seen: {', '.join(waiting)}" if waiting else ""
+
+    @property
+    def stalled(self) -> float:
+        """Seconds for which jobs have waited while no reconcile began or ended; 0 while not leading."""
+        return max((one.stalled for one in self._controllers()), default=0.0)
+
+    @property
+    def longest_running(self) -> float:
+        """Seconds that the oldest reconcile under way has taken so far; 0 while not leading."""
+        return max((one.longest_running for one in self._controllers()), default=0.0)
+
+    def _controllers(self) -> Sequence[Controller[Key]]:
+        """Those at work."""
+        if not self.gate.is_open:
+            return ()
+        return [kind.controller for kind in self._kinds if kind.controller is not None]
+
+    def stalest(self) -> tuple[str, float]:
+        """The kind of which nothing was heard for longest, and for how many seconds."""
+        watched = (*self._always(), *(kind.cache for kind in self._kinds))
+        ages = [(cache.stale, cache.kind.resource.kind) for cache in watched if cache.synced]
+        age, kind = max(ages, default=(0.0, ""))
+        return kind, age
+
+    def _always(self) -> "Sequence[AnyCache]":
+        caches = self.caches
+        if self._observing:
+            return (caches.pods,)
+        launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_start else ()
+        return (caches.pods, caches.nodes, caches.services, *launchers, *self._also)
+
+    async def _watch_room(self) -> None:
+        await self.caches.room.wanted.wait()
+        await self.caches.room.pods.run()
+
+    async def _tell_when_served(self, groups: Cache[Group]) -> None:
+        await groups.wait_synced()
+        self.triggers.gangs()
+
+    async def _watch_when_defined(self, kind: "_Kind") -> None:
+        changed = asyncio.Event()
+
+        def listen(_: Change[CustomResourceDefinition]) -> None:
+            changed.set()
+
+        self.definitions.subscribe(listen)
+        while not self._defined(kind.resource) and not self._blind():
+            changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5.0):
+                    await changed.wait()
+        log.info("serving", kind=kind.resource.kind)
+        await kind.watch()
+
+    def _defined(self, resource: Resource) -> bool:
+        """A kind of Kubernetes' own has no definition to be seen: it is tried, and may not be served."""
+        return resource.group in BUILT_IN or self._has(_definition_name(resource))
+
+    def _has(self, definition: str) -> bool:
+        return self.definitions.get("", definition) is not None
+
+    def _blind(self) -> bool:
+        """Whether we may not look at definitions: then every kind is simply tried."""
+        return isinstance(self.definitions.watcher.problem, Forbidden)
+
+    async def _settle(self) -> None:
+        await self.wait_ready()
+        settle()
+        await keep_settled()
+
+
+def _definition_name(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.group}"
+
+
+class Gate:
+    """Lets passes through, or none; knows how many are under way."""
+
+    def __init__(self) -> None:
+        self._open = False
+        self._under_way = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    def open(self) -> None:
+        self._open = True
+
+    async def drain(self, seconds: float) -> None:
+        """Let no pass begin any more, and wait for those under way."""
+        self._open = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+
+    def guard(
+        self, reconcile: Callable[[Key], Awaitable[Wake | None]]
+    ) -> Callable[[Key], Awaitable[Wake | None]]:
+        async def guarded(key: Key) -> Wake | None:
+            if not self._open:
+                return Wake(1.0)
+            self._under_way += 1
+            self._empty.clear()
+            try:
+                return await reconcile(key)
+            finally:
+                self._under_way -= 1
+                if not self._under_way:
+                    self._empty.set()
+
+        return guarded
+
+
+class _Terms(Protocol):
+    """A reconciler of whatever kind, as far as leadership goes."""
+
+    async def begin_term(self) -> None: ...
+    def end_term(self) -> None: ...
+
+
+class _AnyWatcher(Protocol):
+    @property
+    def problem(self) -> ApiError | None: ...
+
+
+class AnyCache(Protocol):
+    """A cache of whatever kind, as far as keeping it current goes."""
+
+    @property
+    def synced(self) -> bool: ...
+    @property
+    def stale(self) -> float: ...
+    @property
+    def watcher(self) -> "_AnyWatcher": ...
+    @property
+    def kind(self) -> type[Fetchable]: ...
+    async def run(self) -> None: ...
+
+
+class _Kind:
+    """A kind that is watched once it is defined, and worked on if it has a controller."""
+
+    def __init__(
+        self, resource: Resource, cache: AnyCache, controller: Controller[Key] | None = None
+    ) -> None:
+        self.resource = resource
+        self.controller = controller
+        self.cache = cache
+
+    @property
+    def synced(self) -> bool:
+        return self.cache.synced
+
+    @property
+    def unserved(self) -> bool:
+        """Defined, and not in the version that is ours, or switched off. Others do not wait for it."""
+        return isinstance(self.cache.watcher.problem, NotFound)
+
+    async def watch(self) -> None:
+        await self.cache.run()
+
+    async def work(self) -> None:
+        if self.controller is not None:
+            await self.controller.run()

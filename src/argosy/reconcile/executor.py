@@ -1,0 +1,386 @@
+"""Carries out a plan's actions, each in the way that is safe to repeat and to do late.
+
+Pods are made by POST under their deterministic name and deleted by uid. A name that is taken is looked at:
+the pod is ours only if owner, attempt and replacement are those we meant and it is not on its way out; an
+older one is waited for; somebody else's is told about and left alone. What the API answers becomes input of
+the next pass.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    LeaseExpired,
+    NotFound,
+    TooLarge,
+)
+from argosy.engine.objects import Fetchable
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetadata, Service, ServiceAccount
+from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
+from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile import slow_start
+from argosy.reconcile.bodies import ByteBudget
+from argosy.reconcile.child_bodies import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
+from argosy.reconcile.job_state import Memory
+from argosy.reconcile.pod_renderer import UnrenderableError
+from argosy.reconcile.rejections import MistakeError, mistake
+from argosy.reconcile.render import Json
+from argosy.reconcile.render_context import Features
+from argosy.reconcile.slow_start import PodCreations
+from argosy.workload.model import Workload
+from argosy.workload.observed import Outcome, Result
+from argosy.workload.plan import (
+    Action,
+    ConfirmPod,
+    CreatePod,
+    Deed,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    EnsureChild,
+    EnsureKeys,
+    EnsureService,
+    Remark,
+)
+
+BINDING = RoleBinding.resource.kind
+LAUNCHER_KINDS = frozenset(kind.resource.kind for kind in (ServiceAccount, Role, RoleBinding))
+Ensure = EnsureService | EnsureChild | EnsureKeys
+JOB = "Job"
+"""Under which deletions of the job object itself are told, of whatever kind it is."""
+
+
+class FeatureOffError(Exception):
+    """A job needs what the administrator has not turned on."""
+
+    def __init__(self, what: str, value: str) -> None:
+        super().__init__(
+            f"{what} are off in this installation; the administrator turns them on by the chart's value"
+            f" features.{value}=true"
+        )
+
+
+class Seen(Protocol):
+    """Where objects go that the API returned, so that the next pass sees them whatever the watch has
+    brought. Of one that was returned in brief the watch brings the rest."""
+
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+
+
+class Performer:
+    """Performs for one pass of one job."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        seen: Seen,
+        workload: Workload,
+        job: type[Fetchable],
+        memory: Memory,
+        render: Callable[[CreatePod, str], Json],
+        name: Callable[[str, int, int, int], str],
+        bodies: ByteBudget,
+        features: Features = Features(),
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.seen = seen
+        self.workload = workload
+        self.job = job
+        self.memory = memory
+        self.render = render
+        self.name = name
+        self.bodies = bodies
+        self.features = features
+        self.deeds: list[Deed] = []
+
+    async def perform(self, actions: Sequence[Action]) -> Sequence[Deed]:
+        """Children first, since pods refer to them; then pods; then what goes away for good. What became of
+        each, as far as it is worth telling."""
+        ensures = [one for one in actions if isinstance(one, Ensure)]
+        # Who may not bind just any role may bind only one that is there.
+        last = [one for one in ensures if isinstance(one, EnsureChild) and one.kind == BINDING]
+        for step in ([one for one in ensures if one not in last], last):
+            if not await self._together(self._ensure(one) for one in step):
+                return self.deeds
+        others = [self._pod(one) for one in actions if isinstance(one, DeletePod | ConfirmPod)]
+        await self._together([self._create_pods(actions), *others])
+        await self._together(self._remark(one) for one in actions if isinstance(one, Remark))
+        await self._together(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
+        for one in actions:
+            if isinstance(one, DeleteJob):
+                await self._delete_job(one)
+        return self.deeds
+
+    async def _together(self, steps: Iterable[Awaitable[bool]]) -> bool:
+        """True if each was done. A lost lease ends the whole pass; anything else concerns one action only."""
+        results = await asyncio.gather(*steps, return_exceptions=True)
+        failed = next((one for one in results if isinstance(one, BaseException)), None)
+        try:
+            if failed is not None:
+                raise failed
+            return all(results)
+        finally:
+            del failed, results  # an error holds this frame: it must not hold the error
+
+    async def _ensure(self, action: Ensure) -> bool:
+        workload = self.workload
+        role = ""
+        match action:
+            case EnsureService():
+                kind_name, body, role = Service.resource.kind, service_body(workload, action), action.role
+            case EnsureChild():
+                kind_name, body = action.kind, ensured_body(workload, action)
+            case EnsureKeys():
+                deed = Deed("Create", Secret.resource.kind, action.name)
+                return await self._tried(deed, lambda: self._create_keys(action, deed))
+        deed = Deed("Create", kind_name, action.name, role)
+        return await self._tried(deed, lambda: self._create_or_update(deed, body))
+
+    def _check_feature(self, kind: str) -> None:
+        """Raise if a child of this kind belongs to a feature that is off: its rights are not given then."""
+        if kind == Secret.resource.kind and not self.features.ssh_keys:
+            raise FeatureOffError("keys for ssh", "sshKeys")
+        if kind in LAUNCHER_KINDS and not self.features.remote_start:
+            raise FeatureOffError("launchers that start processes in other pods", "remoteStart")
+
+    async def _create_or_update(self, deed: Deed, body: Json) -> Result:
+        self._check_feature(deed.kind)
+        kind, name, namespace = CHILD_KINDS[deed.kind], deed.name, self.workload.namespace
+        try:
+            self.seen.saw(await self.client.create(kind, body, namespace))
+            self.deeds.append(deed)
+        except AlreadyExists:
+            existing = await self.client.get(kind, name, namespace)
+            self.seen.saw(existing)
+            if (found := self._kept(existing.metadata)) is not Result.DONE:
+                return found
+            # Metadata is merged: labels and annotations that others put there stay.
+            guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
+            patch = without_old(existing.metadata, body)
+            patch["metadata"] = {**_mapping(patch["metadata"]), **guard}
+            self.seen.saw(await self.client.patch(kind, name, patch, namespace))
+        return Result.DONE
+
+    async def _create_keys(self, action: EnsureKeys, deed: Deed) -> Result:
+        self._check_feature(deed.kind)
+        namespace = self.workload.namespace
+        try:
+            await self.client.create(Secret, keys_body(self.workload, action), namespace)
+            self.deeds.append(deed)
+        except AlreadyExists:
+            # Whose it is says its metadata; what is in it is not read.
+            return self._kept((await self.client.get(SecretMetadata, action.name, namespace)).metadata)
+        return Result.DONE
+
+    def _kept(self, metadata: ObjectMeta) -> Result:
+        """What comes of finding this under the name of a child: done if it is the job's and stays."""
+        if metadata.deletion_timestamp is not None:
+            return Result.LEAVING
+        return Result.DONE if _owner(metadata) == self.workload.uid else Result.FOREIGN
+
+    async def _create_pods(self, actions: Sequence[Action]) -> bool:
+        slow_start, outcomes = self.memory.slow_start, self.memory.outcomes.values()
+        failed = {(one.role, one.index) for one in outcomes if one.result is Result.FAILED}
+        creations = slow_start.in_order((one for one in actions if isinstance(one, CreatePod)), failed)
+        return await PodCreations(slow_start, self.clock, self._create_pod).run(creations)
+
+    async def _create_pod(self, action: CreatePod) -> Result | None:
+        name = self.name(action.role, action.index, action.attempt, action.replacement)
+        deed = Deed("Create", Pod.resource.kind, name, action.role)
+        size = self.workload.roles[action.role].pod_bytes
+        async with self.bodies.hold(self.workload.namespace, size):
+            return await self._attempt(deed, lambda: self._post_pod(action, deed), action.index)
+
+    async def _pod(self, action: DeletePod | ConfirmPod) -> bool:
+        match action:
+            case DeletePod():
+                deed = Deed("Delete", Pod.resource.kind, action.name, why=action.reason)
+                return await self._tried(deed, lambda: self._delete_pod(action, deed))
+            case ConfirmPod():
+                name = self.name(action.role, action.index, action.attempt, action.replacement)
+                return await self._tried(
+                    Deed("Create", Pod.resource.kind, name), lambda: self._confirm_pod(action, name)
+                )
+
+    async def _post_pod(self, action: CreatePod, deed: Deed) -> Result:
+        name, namespace = deed.name, self.workload.namespace
+        body = self.render(action, name)
+        try:
+            made = await self.client.create(Pod, body, namespace, strict=True, brief=True)
+            self.seen.saw(made, brief=True)
+            self.deeds.append(deed)
+            return Result.DONE
+        except AlreadyExists:
+            existing = await self.client.get(Pod, name, namespace)
+        except (Invalid, BadRequest) as error:
+            template = self.workload.roles[action.role].template
+            if said := mistake(error, template, body, f"{self.workload.roles_path}.{action.role}.template"):
+                raise MistakeError(said) from error
+            raise
+        leaving = existing.metadata.deletion_timestamp is not None
+        if _owner(existing.metadata) != self.workload.uid:
+            return Result.LEAVING if leaving else Result.FOREIGN
+        self.seen.saw(existing)
+        written = existing.metadata.labels
+        meant = (str(action.attempt), str(action.replacement))
+        if leaving or (written.get(labels.ATTEMPT), written.get(labels.REPLACEMENT)) != meant:
+            return Result.LEAVING
+        return Result.DONE
+
+    async def _delete_pod(self, action: DeletePod, deed: Deed) -> Result:
+        try:
+            await self.client.delete(
+                Pod,
+                action.name,
+                self.workload.namespace,
+                uid=action.uid,
+                resource_version=action.version or None,
+                grace_seconds=action.grace,
+            )
+            self.deeds.append(deed)
+        except NotFound:
+            pass
+        except Conflict:
+            if await self._is_there(action):
+                raise  # it is another than it was seen to be: the next pass judges it anew
+        self.memory.deleted.add(action.uid)
+        return Result.DONE
+
+    async def _is_there(self, action: DeletePod) -> bool:
+        try:
+            existing = await self.client.get(Pod, action.name, self.workload.namespace)
+        except NotFound:
+            return False
+        self.seen.saw(existing)
+        return existing.metadata.uid == action.uid
+
+    async def _confirm_pod(self, action: ConfirmPod, name: str) -> Result:
+        try:
+            self.seen.saw(await self.client.get(Pod, name, self.workload.namespace))
+        except NotFound:
+            self.memory.absent.add((action.role, action.index))
+        return Result.DONE
+
+    async def _remark(self, action: Remark) -> bool:
+        async def remark() -> Result:
+            kind = Pod if action.kind == Pod.resource.kind else CHILD_KINDS[action.kind]
+            metadata = {"uid": action.uid, "labels": action.labels, "annotations": action.annotations}
+            try:
+                patched = await self.client.patch(
+                    kind, action.name, {"metadata": metadata}, self.workload.namespace
+                )
+                self.seen.saw(patched)
+            except (NotFound, Conflict):
+                pass  # it is gone, or another has its name
+            return Result.DONE
+
+        return await self._tried(Deed("Mark", action.kind, action.name), remark)
+
+    async def _delete_child(self, action: DeleteChild) -> bool:
+        deed = Deed("Delete", action.kind, action.name)
+
+        async def delete() -> Result:
+            kind, namespace = CHILD_KINDS[action.kind], self.workload.namespace
+            try:
+                existing = await self.client.get(kind, action.name, namespace)
+                if _owner(existing.metadata) == self.workload.uid:
+                    await self.client.delete(kind, action.name, namespace, uid=existing.metadata.uid)
+                    self.deeds.append(deed)
+            except (NotFound, Conflict):
+                pass
+            return Result.DONE
+
+        return await self._tried(deed, delete)
+
+    async def _delete_job(self, action: DeleteJob) -> bool:
+        workload = self.workload
+        deed = Deed("Delete", JOB, workload.name, why=action.reason)
+
+        async def delete() -> Result:
+            try:
+                await self.client.delete(
+                    self.job, workload.name, workload.namespace, uid=workload.uid, propagation="Background"
+                )
+                self.deeds.append(deed)
+            except (NotFound, Conflict):
+                pass
+            return Result.DONE
+
+        return await self._tried(deed, delete)
+
+    async def _tried(self, deed: Deed, step: Callable[[], Awaitable[Result]]) -> bool:
+        """Return True if it was done."""
+        return await self._attempt(deed, step) is Result.DONE
+
+    async def _attempt(
+        self, deed: Deed, step: Callable[[], Awaitable[Result]], index: int | None = None
+    ) -> Result | None:
+        """Do it and return the answer, or None where an earlier answer says to wait.
+
+        Any answer that is not success is remembered. A refused pod (`index` is set) is held back by the slow
+        start of its job and not for itself: once one pod is let in, all are tried again.
+        """
+        kind, name = deed.kind, deed.name
+        if self.memory.held(kind, name, self.clock.monotonic()):
+            return None
+        try:
+            result, message = await step(), ""
+        except LeaseExpired:
+            raise
+        except ApiError as error:
+            result, message = _result(error), error.message or error.reason
+        except UnrenderableError as error:
+            result, message = Result.INVALID, str(error)
+        except FeatureOffError as error:
+            result, message = Result.REFUSED, str(error)
+        except MistakeError as error:
+            result, message = Result.MISTAKE, str(error)
+        if result is Result.DONE:
+            self.memory.succeed(kind, name)
+            return result
+        message = shortened(message or _WHY[result].format(kind=kind, name=name), LONGEST_COMPLAINT)
+        outcome = Outcome(kind, name, result, message, deed.role, index)
+        if result in _REFUSALS and self.memory.outcomes.get((kind, name)) != outcome:
+            self.deeds.append(replace(deed, refused=message))
+        by_job = index is not None and result in slow_start.REFUSALS
+        self.memory.note(outcome, self.clock.monotonic(), hold=not by_job)
+        return result
+
+
+_REFUSALS = frozenset({Result.REFUSED, Result.FAILED, Result.INVALID, Result.MISTAKE})
+"""Answers of the API that are told as such; of a name that is taken other things are told."""
+_WHY = {
+    Result.FOREIGN: "{kind} {name} exists and does not belong to this job",
+    Result.LEAVING: "an earlier {kind} {name} is still being deleted",
+}
+
+
+def _result(error: ApiError) -> Result:
+    if isinstance(error, Invalid | BadRequest | TooLarge):
+        return Result.INVALID
+    if isinstance(error, Forbidden | NotFound):
+        return Result.REFUSED
+    return Result.FAILED
+
+
+def _owner(metadata: ObjectMeta) -> str:
+    controller = metadata.controller
+    return controller.uid if controller else ""
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

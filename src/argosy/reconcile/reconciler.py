@@ -1,0 +1,439 @@
+"""The pass: observe, lower, decide, write status with the Record, perform.
+
+The Record is written first, at the version that was decided on. Refused, nothing is performed: whoever
+wrote in between is heard first. So a crash anywhere, an old cache or a second operator can neither count a
+failure twice nor forget why something was done. In a crowd of jobs a Record that says nothing but what the
+pods say themselves may follow later (see `crowd`).
+"""
+
+from collections import Counter
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.dialects.base import Dialect
+from argosy.engine.cache import Cache, Change
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.controller import Wake
+from argosy.engine.errors import Conflict, Invalid, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.logs import Log, also_about
+from argosy.engine.objects import Fetchable, Key, key_of
+from argosy.kinds.meta import ObjectMeta
+from argosy.reconcile.adoption import Takeover
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.crd_check import Proof
+from argosy.reconcile.executor import Performer
+from argosy.reconcile.incompatible_crd import Unfit
+from argosy.reconcile.job_state import Deferred, Memory
+from argosy.reconcile.pod_groups import Waiter
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.status import status_body, write_interval
+from argosy.reconcile.status_deferral import Crowds
+from argosy.reconcile.term import Term
+from argosy.reconcile.undecodable import Unreadable
+from argosy.workload.decide import decide, end_invalid, refuse
+from argosy.workload.gang_schedulers.own import OWN
+from argosy.workload.gang_schedulers.registry import choose
+from argosy.workload.model import Json, Phase, Problems, Restart, Scope, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.plan import CreatePod, Emit, Plan
+from argosy.workload.pods import expected
+from argosy.workload.record import LaterRecordError, Record
+
+log = Log(__name__)
+
+SETTLE = 0.05
+"""Seconds to the next pass after one whose Record asks for something by itself, or that took something
+away."""
+
+CREATED = 30.0
+"""Seconds to the next pass after one that made pods, if none of them does anything that brings it sooner."""
+
+UNFOUND = 3
+"""Times, a second between them, that a status is not found to write, though no watch says that its job has
+gone: then its kind has none."""
+
+
+class Job(Fetchable, Protocol):
+    """An object of a dialect's kind."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def status(self) -> Struct: ...
+
+
+T = TypeVar("T", bound=Job)
+
+
+class _UnwritableError(Exception):
+    """The kind's definition is not one that a status of ours can be written under."""
+
+
+class Statistics(Protocol):
+    """Who counts what happens to jobs."""
+
+    def passed(
+        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
+    ) -> None: ...
+    def forgotten(self, dialect: str, key: Key) -> None: ...
+
+
+class Reconciler(Generic[T]):
+    """Passes over the jobs of one dialect."""
+
+    def __init__(
+        self,
+        dialect: Dialect[T],
+        jobs: Cache[T],
+        caches: Caches,
+        client: Client,
+        clock: Clock,
+        recorder: Recorder,
+        pods: PodMaker,
+        statistics: Statistics,
+    ) -> None:
+        self.dialect = dialect
+        self.kind = dialect.resource.kind
+        self.jobs = jobs
+        self.caches = caches
+        self.client = client
+        self.clock = clock
+        self.recorder = recorder
+        self.pods = pods
+        self.statistics = statistics
+        self.memories: dict[Key, Memory] = {}
+        self.proof = Proof()
+        self.crowds = Crowds(self.proof)
+        self.term = Term(client, jobs)
+        self.takeover = Takeover(client, clock, caches)
+        self.unreadable = Unreadable(dialect, client, clock, recorder)
+        self.unfit = Unfit(dialect.resource, clock, recorder)
+        jobs.subscribe(self._readable)
+        jobs.when_undecodable(self.unreadable.note)
+        self.writing = False
+        """True while the cache takes in what a pass itself wrote: no news to anybody who listens for
+        changes."""
+
+    async def reconcile(self, key: Key) -> Wake | None:
+        if key in self.unreadable:
+            return await self.unreadable.tell(key)
+        with self.crowds.of(key[0]):
+            await self.proof.first_written()
+            job = self.jobs.get(*key)
+            if job is None:
+                self._forget(key)
+                return None
+            try:
+                return await self._pass(key, job)
+            finally:
+                if self.jobs.get(*key) is None:
+                    self.gone(job)  # meanwhile: what was kept of it since goes too
+
+    async def _pass(self, key: Key, job: T) -> Wake | None:
+        memory = self._memory(key, job)
+        if memory.pruned_until > self.clock.monotonic():
+            return Wake(memory.pruned_until - self.clock.monotonic())
+        if (patch := self.dialect.upkeep(job)) is not None:
+            return await self._keep_up(job, patch)
+        now = self.clock.now()
+        lowered = self._lower(job, memory)
+        try:
+            stored = self.dialect.record(job)
+        except LaterRecordError as error:
+            return self.unfit.record_is_later(job, str(error), memory)
+        if stored is not None:
+            self.proof.record_was_read()
+        memory.drop_outdated(job.metadata.resource_version)
+        deferred = memory.deferred.record if memory.deferred else None
+        before = deferred or stored or await self._inherited(job, lowered)
+        seen = self.caches.observe(job.metadata, memory, room=self._needs_room(lowered, before))
+        self.caches.confirm_nodes(seen, memory)
+        also_about(attempt=before.attempt if before else 1)
+        if isinstance(lowered, Problems):
+            workload, plan = None, self._refuse(job, before, lowered, seen, now)
+        else:
+            workload, plan = lowered, decide(lowered, before, seen, now)
+            self._note_gang(key, lowered, plan)
+        if unheard := _ran_unheard(stored, deferred, plan.record):
+            plan = Plan(unheard)  # what has happened since is told by the next pass
+        written: T | None = job
+        if not unheard and await self._may_defer(job, workload, before, plan, seen, memory):
+            memory.deferred = Deferred(plan.record, job.metadata.resource_version)
+        else:
+            try:
+                with self.proof.writing():
+                    written = await self._write(
+                        job, workload, plan.record, expected(seen, plan.actions), memory
+                    )
+            except _UnwritableError as error:
+                return self.unfit.status_is_unwritable(job, str(error), memory)
+        if written is None:
+            return Wake(1.0)  # refused: the watch brings what was written in between
+        if written is job and plan.actions and not memory.current:
+            memory.current = await self.term.confirm(job)
+            if not memory.current:
+                return Wake(1.0)  # decided on an old version: the watch brings what was written since
+        if written is not job:
+            if self.dialect.record(written) != plan.record:
+                return await self._report_pruned(written, workload, plan.record, seen, memory)
+            self.proof.record_came_back()
+        self.statistics.passed(self.kind, key, workload, before, plan)
+        _log(before, plan.record)
+        for event in self.dialect.events(job, written, plan):
+            self.recorder.event(written, event.type, event.reason, event.message)
+        if plan.actions:
+            remains = workload or self.dialect.remains(job)
+            performer = self._performer(remains, memory, plan.record.gang_backend)
+            for event in self.dialect.deeds(written, await performer.perform(plan.actions)):
+                self.recorder.event(written, event.type, event.reason, event.message)
+        settled = not unheard and (plan.record == before or _settled(workload, plan, seen, now))
+        return self._next(key, plan, seen, memory, now, settled=settled)
+
+    async def begin_term(self) -> None:
+        """This replica leads from now on."""
+        await self.term.begin()
+
+    def end_term(self) -> None:
+        """Forget what was decided and not written: it must not be written in a later term."""
+        self.memories.clear()
+        self.term.end()
+
+    def pod_goes(self, key: Key, role: str) -> bool:
+        """A pod of this role is on its way out; whether it is merely replaced by itself, once it is gone."""
+        memory = self.memories.get(key)
+        lowered = memory.lowered[1] if memory is not None and memory.lowered is not None else None
+        if memory is None or not isinstance(lowered, Workload) or role not in lowered.roles:
+            return False
+        self.crowds.of(key[0]).notice(memory.uid, self.clock.monotonic())
+        return lowered.rules.restart_scope is Scope.POD and lowered.roles[role].restart is not Restart.NEVER
+
+    def definition_changed(self) -> list[Key]:
+        """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
+        self.proof.definition_changed(jobs_were_read=self.jobs.synced)
+        waiting = [key for key, memory in self.memories.items() if memory.pruned_until > 0]
+        for key in waiting:
+            self.memories[key].pruned_until = float("-inf")
+            self.memories[key].pruned_tries = 0
+        return waiting
+
+    def _readable(self, change: Change[T]) -> None:
+        if change.new is not None:
+            self.unreadable.cured(key_of(change.new))
+
+    def _lower(self, job: T, memory: Memory) -> Workload | Problems:
+        """Lowered once per generation: nothing but the definition, its deletion and annotations matter to
+        it."""
+        meta = job.metadata
+        version = (meta.generation, meta.deletion_timestamp is not None, meta.annotations)
+        if memory.lowered is None or memory.lowered[0] != version:
+            memory.lowered = (version, self._in_domain(self.dialect.lower(job)))
+            memory.forgive()
+        return memory.lowered[1]
+
+    async def _inherited(self, job: T, lowered: Workload | Problems) -> Record | None:
+        """What another operator of the API has left of the job, after its pods were made ours."""
+        record = self.dialect.inherited(job)
+        if record is not None and isinstance(lowered, Workload):
+            await self.takeover.take(lowered, self.dialect.place)
+        return record
+
+    def _needs_room(self, lowered: Workload | Problems, before: Record | None) -> bool:
+        """Whether the pass must know what is free in the cluster: a gang that nobody else places waits."""
+        if isinstance(lowered, Problems) or lowered.gang is None or lowered.suspended:
+            return False
+        chosen = before.gang_backend if before else ""
+        begun = before is not None and (before.began is not None or before.finished is not None)
+        return not begun and (chosen == OWN.name or choose(*self.caches.gangs.choices) == OWN.name)
+
+    def _note_gang(self, key: Key, workload: Workload, plan: Plan) -> None:
+        """A gang that waits is to hear of room; others must count with pods that are made now."""
+        waiting = plan.record.waiting
+        if waiting and waiting.reason in ("Queued", "GangSchedulerMissing"):
+            self.caches.gangs.waiting.add(self._waiter(key))
+        else:
+            self.caches.gangs.waiting.discard(self._waiter(key))
+        made = Counter(action.role for action in plan.actions if isinstance(action, CreatePod))
+        if made and plan.record.gang_backend == OWN.name:
+            self.caches.room.expect(workload, made)
+
+    def _waiter(self, key: Key) -> Waiter:
+        return self.dialect.resource.group, self.dialect.resource.kind, key
+
+    def _in_domain(self, lowered: Workload | Problems) -> Workload | Problems:
+        if isinstance(lowered, Problems):
+            return lowered
+        return replace(lowered, domain=self.pods.site.cluster_domain)
+
+    async def _may_defer(
+        self,
+        job: T,
+        workload: Workload | None,
+        before: Record | None,
+        plan: Plan,
+        seen: Observed,
+        memory: Memory,
+    ) -> bool:
+        """Return True if the Record may be written with a later pass, after the actions of this one."""
+        monotonic = self.clock.monotonic()
+        if workload is None:
+            return False
+        crowd = self.crowds.of(workload.namespace)
+        if not crowd.puts_off(workload, before, plan, seen, memory, monotonic):
+            return False
+        if not memory.current:
+            memory.current = await self.term.shows_earlier_writes(job)
+        return memory.current and self.jobs.get(*key_of(job)) is job
+
+    async def _write(
+        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
+    ) -> T | None:
+        """The job with its status up to date, or None if somebody wrote in between."""
+        status = self.dialect.project(job, workload, record, seen)
+        if status == job.status:
+            memory.flush_at = memory.deferred = None
+            return job
+        due = memory.written_at + write_interval(job.status, status)
+        if self.clock.monotonic() < due:
+            memory.flush_at = due
+            return job
+        try:
+            written = await self._replace_status(job, status)
+        except Conflict:
+            memory.deferred, memory.record_first = None, True
+            return None
+        except NotFound:
+            memory.unfound += 1
+            if memory.unfound >= UNFOUND:
+                raise _UnwritableError("has no status subresource") from None
+            return None
+        except Invalid as error:
+            raise _UnwritableError(f"refuses the status ({error.message})") from None
+        memory.unfound = 0
+        memory.deferred, memory.current = None, True
+        memory.written_at = self.clock.monotonic()
+        memory.flush_at = None
+        return written
+
+    async def _replace_status(self, job: T, status: Struct) -> T:
+        meta = job.metadata
+        body = status_body(meta, self.dialect.stamped(status, self.clock.now()))
+        written = await self.client.replace(self.dialect.kind, body, meta.namespace, subresource="status")
+        self.writing = True
+        self.jobs.put(written)
+        self.writing = False
+        return written
+
+    async def _report_pruned(
+        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
+    ) -> Wake:
+        message = self.unfit.definition("drops status.argosy")
+        status = self.dialect.project(
+            job, workload, replace(record, reason="RecordPruned", message=message), seen
+        )
+        wake = self.unfit.hold(memory)
+        try:
+            await self._replace_status(job, status)
+        except (Conflict, NotFound):
+            memory.pruned_until = self.clock.monotonic() + 1.0
+            return Wake(1.0)
+        self.recorder.event(job, "Warning", "RecordPruned", message)
+        return wake
+
+    async def _keep_up(self, job: T, patch: Json) -> Wake:
+        """Write into the object itself, unless somebody else does; the next pass looks at what came of it."""
+        meta = job.metadata
+        metadata = patch.get("metadata")
+        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        body = {**patch, "metadata": {**(metadata if isinstance(metadata, dict) else {}), **guard}}
+        try:
+            self.jobs.put(await self.client.patch(self.dialect.kind, meta.name, body, meta.namespace))
+        except (Conflict, NotFound):
+            return Wake(1.0)  # the watch brings what was written in between, or that it is gone
+        return Wake(0.0)
+
+    def _refuse(
+        self, job: T, before: Record | None, problems: Problems, seen: Observed, now: datetime
+    ) -> Plan:
+        meta = job.metadata
+        if self.dialect.invalid_ends and meta.deletion_timestamp is None:
+            return end_invalid(self.dialect.remains(job), before, problems, seen, now)
+        return refuse(before, problems, meta.generation, now)
+
+    def _performer(self, workload: Workload, memory: Memory, gang_backend: str) -> Performer:
+        return Performer(
+            self.client,
+            self.clock,
+            self.caches,
+            workload,
+            self.dialect.kind,
+            memory,
+            self.pods.of(workload, self.dialect.inject, gang_backend).body,
+            lambda *place: self.dialect.name(workload, *place),
+            self.pods.bodies,
+            self.pods.site.features,
+        )
+
+    def _next(
+        self, key: Key, plan: Plan, seen: Observed, memory: Memory, now: datetime, *, settled: bool
+    ) -> Wake | None:
+        if memory.absent or tuple(memory.outcomes.values()) != seen.outcomes:
+            return Wake(0.0)  # answers that the next pass must hear
+        monotonic = self.clock.monotonic()
+        times = (memory.flush_at, memory.look_at, memory.next_try())
+        delays = [at - monotonic for at in times if at is not None]
+        if any(isinstance(action, CreatePod) for action in plan.actions):
+            slow_start = memory.slow_start
+            wait = CREATED if slow_start.probe_at is None else slow_start.probe_at - monotonic
+            delays.append(0.0 if slow_start.unfinished else wait)
+        elif not settled:
+            delays.append(SETTLE)
+        if plan.wake_at is not None:
+            delays.append((plan.wake_at - now).total_seconds())
+        if plan.record.finished and not delays:
+            self.memories.pop(key, None)
+        return Wake(max(min(delays), 0.0)) if delays else None
+
+    def _memory(self, key: Key, job: T) -> Memory:
+        memory = self.memories.get(key)
+        if memory is None or memory.uid != job.metadata.uid:
+            memory = self.memories[key] = Memory(uid=job.metadata.uid)
+        return memory
+
+    def gone(self, job: T) -> None:
+        """The job was deleted: nothing is kept of it."""
+        self._forget(key_of(job))
+        self.recorder.forget(job.metadata.uid)
+
+    def _forget(self, key: Key) -> None:
+        self.memories.pop(key, None)
+        self.caches.gangs.waiting.discard(self._waiter(key))
+        self.statistics.forgotten(self.kind, key)
+
+
+def _log(before: Record | None, after: Record) -> None:
+    """A line for every change of phase and every new attempt."""
+    was = before.phase if before else ""
+    if was == after.phase and (before is None or before.attempt == after.attempt):
+        return
+    also_about(attempt=after.attempt)
+    log.info("phase changed", phase=after.phase, was=was, reason=after.reason, message=after.message)
+
+
+def _ran_unheard(stored: Record | None, deferred: Record | None, after: Record) -> Record | None:
+    """The Record of a job that ran while nobody was told, if it does no more: nobody shall miss that."""
+    if deferred is None or deferred.phase is not Phase.RUNNING or after.phase is Phase.RUNNING:
+        return None
+    return deferred if stored is None or stored.ran is None else None
+
+
+def _settled(workload: Workload | None, plan: Plan, seen: Observed, now: datetime) -> bool:
+    """Whether deciding once more, on what has just been remembered, would change nothing."""
+    if workload is None or seen.absent or not all(isinstance(action, Emit) for action in plan.actions):
+        return False
+    again = decide(workload, plan.record, seen, now)
+    return again.record == plan.record and not again.actions

@@ -1,0 +1,107 @@
+"""Jobs whose stored object does not fit its type: stored under a weaker definition, or past any.
+
+Such an object cannot be lowered, so it is refused like one with problems: told in its status and by one
+event, its pods left as they are, and cured by editing. What is wrong with its status alone is cured here, for
+a status that was lost is rebuilt.
+"""
+
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from argosy.dialects.base import Dialect
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.codec import UNDECODABLE, Undecodable
+from argosy.engine.controller import Wake
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.logs import Log
+from argosy.engine.objects import Fetchable, Key
+from argosy.reconcile.status import status_body
+from argosy.workload.decide import refuse
+from argosy.workload.model import Problem, Problems
+from argosy.workload.observed import Observed
+from argosy.workload.plan import Emit
+from argosy.workload.record import LaterRecordError
+
+log = Log(__name__)
+
+T = TypeVar("T", bound=Fetchable)
+
+
+class Unreadable(Generic[T]):
+    def __init__(self, dialect: Dialect[T], client: Client, clock: Clock, recorder: Recorder) -> None:
+        self._dialect = dialect
+        self._kind = dynamic(dialect.resource)
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder
+        self._found: dict[Key, _Found] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._found
+
+    def note(self, bad: Undecodable) -> None:
+        key = Key(bad.metadata.namespace, bad.metadata.name)
+        if bad.deleted:
+            self._found.pop(key, None)
+            self._recorder.forget(bad.metadata.uid)
+            return
+        last = self._found.get(key)
+        self._found[key] = _Found(bad, told=last is not None and last.told and _same(last.bad, bad))
+
+    def cured(self, key: Key) -> None:
+        self._found.pop(key, None)
+
+    async def tell(self, key: Key) -> Wake | None:
+        """Say in the object's status what is wrong with it, unless it says so already."""
+        found = self._found[key]
+        bad, meta = found.bad, found.bad.metadata
+        job = self._dialect.stand_in(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
+        try:
+            before = self._dialect.record(job)
+        except LaterRecordError:
+            return None  # a later operator has told, or will
+        problems = Problems((Problem(bad.path, bad.problem),))
+        plan = refuse(before, problems, meta.generation, self._clock.now())
+        status = self._dialect.project(job, None, plan.record, Observed())
+        if found.told or plan.record == before:
+            return None
+        try:
+            await self._client.replace(
+                self._kind, status_body(meta, status), meta.namespace, subresource="status"
+            )
+        except (Conflict, NotFound):
+            return Wake(1.0)  # the watch brings what was written in between, or that it is gone
+        except Invalid as error:  # a server that checks all of an object whatever is written of it
+            log.warning("status cannot be written", object=f"{key.namespace}/{key.name}", error=str(error))
+        except ApiError as error:
+            if error.reason != UNDECODABLE:
+                raise  # else it was written, and came back as unreadable as it was
+        found.told = True  # also where the definition drops the Record: then it would be told for ever
+        for action in plan.actions:
+            if isinstance(action, Emit):
+                self._recorder.event(job, action.type, action.reason, action.message)
+        return None
+
+
+class _Found(Struct):
+    bad: Undecodable
+    told: bool = False
+
+
+class _OnlyStatus(Struct):
+    status: object = None
+
+
+def _same(one: Undecodable, other: Undecodable) -> bool:
+    """Whether there is nothing to tell that was not told: the same object, definition and problem."""
+    return (one.metadata.uid, one.metadata.generation, one.path, one.problem) == (
+        other.metadata.uid,
+        other.metadata.generation,
+        other.path,
+        other.problem,
+    )

@@ -1,0 +1,135 @@
+"""Whether enough pods of a gang fit the free room of the cluster at once, for gangs that no scheduler places.
+
+The room is what ready nodes have beyond what their pods ask for. Pods that were made and have no node yet
+come first, those of gangs let in a moment ago among them: two gangs are never let in for the same room.
+Selectors, required node affinity and taints are looked at; what pods say about each other is not.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.kinds.kubernetes import Taint
+from argosy.kinds.node_matching import (
+    Container,
+    NodeAffinity,
+    Quantities,
+    Requirements,
+    Toleration,
+    node_accepted,
+    untolerated,
+)
+from argosy.kinds.resources import pod_requests
+from argosy.workload.model import Json, Workload
+
+PODS = "pods"
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class Affinity(Struct, rename="camel", gc=False):
+    node_affinity: NodeAffinity | None = None
+
+
+class Needs(Struct, rename="camel", gc=False):
+    """The part of a pod's spec that says how much it needs and which nodes it accepts."""
+
+    node_name: str = ""
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] = field(default_factory=list)
+    overhead: Quantities = field(default_factory=dict)
+    resources: Requirements | None = None
+    node_selector: dict[str, str] = field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = field(default_factory=list)
+
+
+class FreeNode(Struct, frozen=True):
+    """A ready node with what is free on it."""
+
+    name: str
+    free: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class Alike(Struct, frozen=True):
+    """Some pods that need the same."""
+
+    needs: Needs
+    count: int
+
+
+class Room(Struct, frozen=True):
+    nodes: tuple[FreeNode, ...] = ()
+    ahead: tuple[Alike, ...] = ()
+    """Pods that were made, or are being made, and have no node yet."""
+
+
+def fits(workload: Workload, room: Room) -> bool:
+    """Whether as many of the job's pods as its gang needs fit all at once."""
+    assert workload.gang
+    asked = sorted(asked_by(workload), key=lambda one: _size(one.needs), reverse=True)
+    return any(_placed(order, room) >= workload.gang.min_available for order in (asked, asked[::-1]))
+
+
+def asked_by(workload: Workload) -> list[Alike]:
+    return [Alike(needs_of(role.template), role.replicas) for role in workload.roles.values()]
+
+
+def needs_of(template: Json) -> Needs:
+    """What pods made from the template need. One that cannot be read asks for nothing: the API server will
+    tell what is wrong with it."""
+    try:
+        return msgspec.convert(template.get("spec") or {}, Needs)
+    except msgspec.ValidationError:
+        return Needs()
+
+
+def requests(needs: Needs) -> dict[str, int]:
+    """What must be free on a node, the pod's place among its pods included."""
+    try:
+        return {PODS: 1, **pod_requests(needs)}
+    except ValueError:
+        return {PODS: 1}
+
+
+def _size(needs: Needs) -> tuple[int, int, int]:
+    """Orders pods by what is scarcest: devices, then processors, then memory."""
+    asked = requests(needs)
+    devices = sum(amount for name, amount in asked.items() if "/" in name)
+    return devices, asked.get("cpu", 0), asked.get("memory", 0)
+
+
+def _placed(asked: Iterable[Alike], room: Room) -> int:
+    """How many of the pods find a node, after those ahead of them."""
+    free = {node.name: dict(node.free) for node in room.nodes}
+    for one in room.ahead:
+        _place(one, room.nodes, free)
+    return sum(_place(one, room.nodes, free) for one in asked)
+
+
+def _place(alike: Alike, nodes: Iterable[FreeNode], free: dict[str, dict[str, int]]) -> int:
+    """Puts as many as there is room for onto the fullest nodes first, and tells how many."""
+    asked = {name: amount for name, amount in requests(alike.needs).items() if amount > 0}
+    open_to = [free[node.name] for node in nodes if _accepts(node, alike.needs)]
+    left = alike.count
+    for there in sorted(open_to, key=lambda one: _takes(one, asked)):
+        taken = min(left, _takes(there, asked))
+        for name, amount in asked.items():
+            there[name] = there.get(name, 0) - taken * amount
+        left -= taken
+    return alike.count - left
+
+
+def _takes(free: Mapping[str, int], asked: Mapping[str, int]) -> int:
+    return max(0, min(free.get(name, 0) // amount for name, amount in asked.items()))
+
+
+def _accepts(node: FreeNode, needs: Needs) -> bool:
+    taints = (*node.taints, _UNSCHEDULABLE) if node.unschedulable else node.taints
+    if untolerated(taints, needs.tolerations, "NoSchedule", "NoExecute"):
+        return False
+    affinity = needs.affinity.node_affinity if needs.affinity else None
+    return node_accepted(needs.node_selector, affinity, node.name, node.labels)

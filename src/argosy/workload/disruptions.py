@@ -1,0 +1,42 @@
+"""Pods that others took away and that merely leave a gap to fill: each is told once, with who took it.
+
+Nothing hangs on it but what people read. So it takes only what was seen to go, never what is not seen, and
+looks at no more pods at once than are remembered.
+"""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload.current_pods import current
+from argosy.workload.model import Phase, Restart, Scope, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import RESTARTS, Record, Restarted
+from argosy.workload.restart_causes import lost, mark
+
+
+def fresh(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[Restarted]:
+    """Those that the record does not tell of yet."""
+    if workload.rules.restart_scope is not Scope.POD:
+        return []
+    beside = {role.name for role in workload.roles.values() if role.beside}
+    going = (pod for pod in seen.pods if pod.terminating and pod.role not in beside)
+    taken = {(pod.role, pod.index): pod for pod in (*seen.departed, *going)}
+    if not taken:
+        return []
+    gaps = [taken[place] for place in sorted(taken) if _leaves_gap(workload, record, taken[place], seen)]
+    known = {one.mark for one in record.restarted}
+    return [
+        replace(lost(pod, now, Scope.POD, seen.nodes_down), mark=mark(pod))
+        for pod in gaps[:RESTARTS]
+        if mark(pod) not in known
+    ]
+
+
+def _leaves_gap(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
+    role, last = workload.roles.get(pod.role), record.role(pod.role)
+    if role is None or role.restart is Restart.NEVER or not current(record, pod):
+        return False
+    if last.phase is not Phase.RUNNING or pod.index >= last.created or pod.index in last.done:
+        return False
+    return all(other.terminating for other in seen.by_place.get((pod.role, pod.index), ()))

@@ -1,0 +1,21 @@
+"""Kueue's groups of plain pods: labels and an annotation, and no object of ours.
+
+Kueue holds such pods by a scheduling gate of its own until there is quota for all of them, and takes them
+away again when it needs that quota. A suspended job has no pods, and so holds none.
+"""
+
+from argosy.kinds import labels
+from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Membership
+from argosy.workload.model import Workload
+
+
+def membership(workload: Workload, role: str) -> Membership:
+    del role
+    queue = workload.gang.queue if workload.gang else ""
+    return Membership(
+        labels={labels.QUEUE_NAME: queue or DEFAULT_QUEUE, labels.POD_GROUP_NAME: workload.name},
+        annotations={labels.POD_GROUP_SIZE: str(workload.total)},
+    )
+
+
+KUEUE = Backend(name="kueue", needs="workloads.kueue.x-k8s.io", remedy="install Kueue", membership=membership)

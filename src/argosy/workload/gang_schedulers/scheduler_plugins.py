@@ -1,0 +1,40 @@
+"""The PodGroup of the coscheduling plugin (kubernetes-sigs/scheduler-plugins), which pods name by a label."""
+
+from argosy.kinds import labels
+from argosy.kinds.pod_groups import CoschedulingGroup, GroupStatus
+from argosy.workload.gang_schedulers.base import Backend, Group, Membership
+from argosy.workload.model import Json, Workload
+from argosy.workload.observed import ObservedGroup
+
+SCHEDULER = "scheduler-plugins-scheduler"
+"""What the project's own chart calls its scheduler."""
+
+_PLACED = ("Scheduled", "Running", "Finished")
+
+
+def spec(workload: Workload) -> Json:
+    assert workload.gang
+    wanted: dict[str, object] = {"minMember": workload.gang.min_available}
+    if workload.gang.min_resources:
+        wanted["minResources"] = workload.gang.min_resources
+    return wanted
+
+
+def read(status: GroupStatus) -> ObservedGroup:
+    return ObservedGroup(
+        backend=SCHEDULER_PLUGINS.name, scheduled=status.phase in _PLACED, reason=status.phase
+    )
+
+
+def membership(workload: Workload, role: str) -> Membership:
+    del role
+    return Membership(labels={labels.POD_GROUP_LABEL: workload.name}, scheduler=SCHEDULER)
+
+
+SCHEDULER_PLUGINS = Backend(
+    name="scheduler-plugins",
+    needs="podgroups.scheduling.x-k8s.io",
+    remedy="install scheduler-plugins",
+    group=Group(CoschedulingGroup, spec, read),
+    membership=membership,
+)

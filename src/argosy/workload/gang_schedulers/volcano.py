@@ -1,0 +1,49 @@
+"""Volcano's PodGroup. Volcano lets a group in (phase Inqueue) before it looks at pods: those wait for it."""
+
+from argosy.kinds import labels
+from argosy.kinds.pod_groups import GroupStatus, VolcanoGroup
+from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Group, Membership, true_conditions
+from argosy.workload.model import Json, Workload
+from argosy.workload.observed import ObservedGroup
+
+SCHEDULER = "volcano"
+
+
+def spec(workload: Workload) -> Json:
+    assert workload.gang
+    gang = workload.gang
+    wanted: dict[str, object] = {
+        "minMember": gang.min_available,
+        "queue": gang.queue or DEFAULT_QUEUE,
+        "priorityClassName": gang.priority_class,
+    }
+    return {**wanted, "minResources": gang.min_resources} if gang.min_resources else wanted
+
+
+def read(status: GroupStatus) -> ObservedGroup:
+    true = true_conditions(status)
+    telling = true.get("Unschedulable") or true.get("Scheduled")
+    return ObservedGroup(
+        backend=VOLCANO.name,
+        queued=status.phase in ("", "Pending"),
+        scheduled="Scheduled" in true or status.phase == "Running",
+        evicted="Evicted" in true,
+        reason=telling.reason if telling else "",
+        message=telling.message if telling else "",
+    )
+
+
+def membership(workload: Workload, role: str) -> Membership:
+    named = {labels.POD_GROUP_ANNOTATION: workload.name, labels.TASK_SPEC_ANNOTATION: role}
+    return Membership(annotations=named, scheduler=SCHEDULER)
+
+
+GROUP = Group(VolcanoGroup, spec, read)
+VOLCANO = Backend(
+    name="volcano",
+    needs="podgroups.scheduling.volcano.sh",
+    remedy="install Volcano",
+    group=GROUP,
+    membership=membership,
+    gated=True,
+)

@@ -1,0 +1,71 @@
+"""Annotations that a job hands on: pods and group have them, also as labels, and follow when they change.
+
+What the job says goes before what a template says; what it says no longer is the template's again. Keys that
+are not handed on are never touched, and neither is anything that is on its way out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from argosy.workload.gang_schedulers.registry import BACKENDS
+from argosy.workload.model import HandedOn, Json, Workload
+from argosy.workload.observed import Marks, Observed
+from argosy.workload.plan import Action, DeleteChild, DeletePod, Remark
+from argosy.workload.record import Record
+
+
+def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[Remark]:
+    """Corrects what is there with other values; nothing that these actions delete."""
+    given = workload.handed_on
+    if not given.keys:
+        return
+    gone = {one.uid if isinstance(one, DeletePod) else one.kind for one in actions if isinstance(one, _GOING)}
+    wanted = {name: wanted_marks(given, role.template) for name, role in workload.roles.items()}
+    for pod in seen.pods:
+        want = wanted.get(pod.role)
+        if want is not None and pod.marks != want and not pod.terminating and pod.uid not in gone:
+            yield _remark("Pod", pod.name, pod.uid, pod.marks, want)
+    told, want = seen.group, wanted_marks(given)
+    group = BACKENDS[told.backend].group if told else None
+    if told is not None and group is not None and told.marks != want and group.child not in gone:
+        yield _remark(group.child, workload.name, told.uid, told.marks, want)
+
+
+def noted(workload: Workload, record: Record) -> Record:
+    """The record that knows which labels the job has because of this."""
+    given = workload.handed_on
+    unfit = ",".join(key for key in given.annotations if key not in given.labels)
+    if record.handed == given.labels and record.unfit == unfit:
+        return record
+    return replace(record, handed=dict(given.labels), unfit=unfit)
+
+
+def wanted_marks(given: HandedOn, template: Json | None = None) -> Marks:
+    """What an object has of the keys that are handed on, made from this template if from any."""
+    metadata = template.get("metadata") if template else None
+    written = metadata if isinstance(metadata, Mapping) else {}
+    own = [key for key in given.keys if key not in given.annotations]
+    return Marks(
+        {**_those(written.get("labels"), own), **given.labels},
+        {**_those(written.get("annotations"), own), **given.annotations},
+    )
+
+
+_GOING = (DeletePod, DeleteChild)
+
+
+def _those(written: object, keys: Iterable[str]) -> dict[str, str]:
+    there = written if isinstance(written, Mapping) else {}
+    return {key: there[key] for key in keys if isinstance(there.get(key), str)}
+
+
+def _remark(kind: str, name: str, uid: str, there: Marks, want: Marks) -> Remark:
+    return Remark(
+        kind, name, uid, _changes(there.labels, want.labels), _changes(there.annotations, want.annotations)
+    )
+
+
+def _changes(there: Mapping[str, str], want: Mapping[str, str]) -> dict[str, str | None]:
+    gone: dict[str, str | None] = {key: None for key in there if key not in want}
+    return {**gone, **{key: value for key, value in want.items() if there.get(key) != value}}

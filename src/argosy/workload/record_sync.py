@@ -1,0 +1,191 @@
+"""Brings a Record up to what is seen before anything is decided: facts only, no policy.
+
+Labels of pods are never behind a Record (it is written first), so a pod that is ahead means that the Record
+was lost or set back: then the label is believed. This is what makes a wiped status harmless.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload.clock_skew import on_this_clock
+from argosy.workload.current_pods import present
+from argosy.workload.model import Phase, Restart, Role, RolePolicy, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.plan import CreatePod, Emit, EnsureChild, EnsureService, Plan
+from argosy.workload.record import Record, RoleRecord
+from argosy.workload.restart import replaces
+from argosy.workload.restart_causes import restarted_in_place
+
+
+def remember(workload: Workload, record: Record | None, seen: Observed, now: datetime) -> Record:
+    """The record with everything in it that the pods tell by themselves."""
+    if record is None or record.since is None:
+        record = replace(record or Record(), since=now)
+    record = on_this_clock(record, now)
+    if record.finished:
+        return record
+    record = replace(record, generation=max(record.generation, workload.generation))
+    record = _believe_labels(record, seen, workload.limits.restarts)
+    roles = {name: _remember_role(role, record, seen, now) for name, role in workload.roles.items()}
+    return _counted_in_place(record, replace(record, roles=roles), seen, now)
+
+
+def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> bool:
+    """Whether the plan's Record, if it were lost, would be remembered from pods.
+
+    So it is as long as pods are only made, for the first time or in a gap, and come up: nothing is counted
+    for that, and whether pods are missing, or run, is there to be seen. Only who took the pod of a gap would
+    not be told. A role that is never restarted is the exception: once it has run, only the Record tells a pod
+    that is lost from one that was not made yet.
+    """
+    if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
+        return False
+    if seen.outcomes or not all(isinstance(one, _HARMLESS) for one in plan.actions):
+        return False
+    if before is None:
+        return _first(plan.record) and not plan.record.gang_backend
+    if before.ran is None and before.attempt == 1:
+        return _before_it_ran(plan.record) == _before_it_ran(before)
+    return _without_words(plan.record) == _without_words(before)
+
+
+def _must_be_recorded(role: Role, before: Record | None, after: Record) -> bool:
+    """Return True for a role without restarts whose pods have just come up."""
+    if role.restart is not Restart.NEVER:
+        return False
+    was = before.role(role.name).phase if before else Phase.PENDING
+    return was in _COMING_UP and after.role(role.name).phase not in _COMING_UP
+
+
+_COMING_UP = (Phase.PENDING, Phase.STARTING)
+_HARMLESS = (CreatePod, EnsureService, EnsureChild, Emit)
+
+
+def _first(record: Record) -> bool:
+    """Whether the first pods are being made, and nothing else has ever happened."""
+    started = record.phase is Phase.STARTING and record.attempt == 1
+    return started and not record.history and not any(role.replaced for role in record.roles.values())
+
+
+def _without_words(record: Record) -> Record:
+    history = tuple(entry for entry in record.history if entry.reason != Phase.RUNNING)
+    words = {"reason": "", "message": "", "waiting": None, "restarted": (), "history": history}
+    return replace(record, phase=Phase.PENDING, since=None, **words)
+
+
+def _before_it_ran(record: Record) -> Record:
+    """The record without what it says of pods that come up."""
+    words = {"phase": Phase.PENDING, "since": None, "reason": "", "message": ""}
+    roles = {name: replace(role, created=0, **words) for name, role in record.roles.items()}
+    return replace(_without_words(record), ran=None, roles=roles)
+
+
+def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
+    """Restarts can only be estimated (evictions and resumptions look the same), and an estimate must not fail
+    the job: it stays within the limit."""
+    latest = max((pod.attempt for pod in seen.pods), default=0)
+    if latest > record.attempt:
+        fresh = {name: role.for_next_attempt() for name, role in record.roles.items()}
+        restarts = _within(limit, record.restarts, latest - 1)
+        record = replace(record, attempt=latest, roles=fresh, restarts=restarts)
+    ahead = [
+        pod
+        for pod in seen.pods
+        if pod.replacement
+        and pod.attempt == record.attempt
+        and pod.replacement > record.replacement(pod.role, pod.index)
+    ]
+    for pod in ahead:
+        role = record.role(pod.role)
+        gained = pod.replacement - role.replaced.get(pod.index, 0)
+        role = replace(
+            role, replaced={**role.replaced, pod.index: pod.replacement}, restarts=role.restarts + gained
+        )
+        restarts = _within(limit, record.restarts, record.restarts + gained)
+        record = replace(record.with_role(pod.role, role), restarts=restarts)
+    if record.started is None and record.phase is not Phase.SUSPENDED:
+        created = [pod.created for pod in seen.pods if pod.created and pod.attempt == record.attempt]
+        if created:
+            record = replace(record, started=min(created), began=min(created))
+    return record
+
+
+def _within(limit: int | None, known: int, estimated: int) -> int:
+    return max(known, estimated if limit is None else min(limit, estimated))
+
+
+def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) -> RoleRecord:
+    last = record.role(role.name)
+    if last.since is None:
+        last = replace(last, since=now)
+    if last.size == 0:
+        last = replace(last, size=role.replicas)
+    pods = present(record.with_role(role.name, last), role.name, seen)
+    done = _done(role, last, pods, seen)
+    seen_indexes = {pod.index for pod in pods} | set(done)
+    created = last.created
+    while created in seen_indexes:
+        created += 1
+    gone = _gone(role, last, done, seen)
+    kept = [pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not replaces(role, pod)]
+    taken = {pod.index: 1 for pod in pods if pod.preempted}
+    return replace(
+        last,
+        done=done,
+        created=created,
+        in_place=_in_place(last, pods),
+        gone=gone,
+        failed={pod.index: 1 for pod in kept},
+        preempted={**last.preempted, **taken} if taken else last.preempted,
+        shape=role.shape,
+    )
+
+
+def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], seen: Observed) -> Mapping[int, int]:
+    policy = role.policy or RolePolicy()
+    if role.restart is Restart.ALWAYS:
+        return last.done
+    succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
+    if not policy.only_present:
+        return {**last.done, **{pod.index: 1 for pod in succeeded}}
+    down = seen.down(policy)
+    return {pod.index: 1 for pod in succeeded if not pod.terminating and pod.node not in down}
+
+
+def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
+    if role.restart is not Restart.NEVER or last.phase in _COMING_UP:
+        return last.gone
+    lost = [
+        index
+        for name, index in seen.absent
+        if name == role.name
+        and index < min(last.size, last.created)
+        and index not in done
+        and not seen.by_place.get((name, index))
+    ]
+    return {**last.gone, **dict.fromkeys(lost, 1)} if lost else last.gone
+
+
+def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
+    counts = {pod.index: pod.in_place_restarts for pod in pods if pod.in_place_restarts}
+    return {**last.in_place, **{index: max(n, last.in_place.get(index, 0)) for index, n in counts.items()}}
+
+
+def _counted_in_place(before: Record, record: Record, seen: Observed, now: datetime) -> Record:
+    """Container restarts that were not seen before are failures like any other."""
+    for name, role in record.roles.items():
+        total = sum(role.in_place.values())
+        fresh = total - role.in_place_counted
+        if fresh > 0:
+            known = before.role(name).in_place
+            told = [
+                restarted_in_place(pod, now)
+                for pod in present(record, name, seen)
+                if role.in_place.get(pod.index, 0) > known.get(pod.index, 0)
+            ]
+            role = replace(role, in_place_counted=total, restarts=role.restarts + fresh)
+            record = replace(record.with_role(name, role), restarts=record.restarts + fresh)
+            record = record.restarting(*told)
+    return record

@@ -1,0 +1,44 @@
+"""What a pass finds out that people are told once: pods that have failed, and pods that an edit left behind.
+
+Each is told when it is first seen, by comparing with the Record of the pass before; so it is told once though
+it is seen many times, and also when the operator was away in between.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from argosy.workload.current_pods import current
+from argosy.workload.model import Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import Record
+
+
+class News(Struct, frozen=True):
+    failures: tuple[ObservedPod, ...] = ()
+    """Pods seen Failed for the first time, by role and index."""
+    outdated: tuple[str, ...] = ()
+    """Roles with pods that live on as an earlier definition made them."""
+
+
+def news(workload: Workload, before: Record | None, seen: Observed) -> News:
+    failures = sorted(_failures(before, seen), key=lambda pod: (pod.role, pod.index))
+    return News(tuple(failures), tuple(_outdated(workload, before, seen)) if before else ())
+
+
+def _failures(before: Record | None, seen: Observed) -> Iterator[ObservedPod]:
+    for pod in seen.pods:
+        if pod.phase != "Failed" or pod.terminating:
+            continue
+        if before is None or (current(before, pod) and pod.index not in before.role(pod.role).failed):
+            yield pod
+
+
+def _outdated(workload: Workload, before: Record, seen: Observed) -> Iterator[str]:
+    if workload.generation == before.generation:
+        return
+    for name, role in workload.roles.items():
+        was = before.role(name).shape
+        live = (pod for pod in seen.by_role.get(name, ()) if not (pod.ended or pod.terminating))
+        if was and was != role.shape and any(pod.index < role.replicas for pod in live):
+            yield name

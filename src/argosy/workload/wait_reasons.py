@@ -1,0 +1,184 @@
+"""For what a job waits: every wait has a cause, with since when, and the cause is named by one word.
+
+What goes into the Record is stable while the wait lasts; numbers that move with every pod are told by
+`progress`, which is computed afresh for the status and remembered nowhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.kinds.messages import together
+from argosy.workload import messages
+from argosy.workload.current_pods import all_present
+from argosy.workload.dependencies import reached
+from argosy.workload.gang import Gate
+from argosy.workload.invalid import INVALID_SPEC
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod, Outcome, Result
+from argosy.workload.phases import Counts
+from argosy.workload.pods import Missing
+from argosy.workload.record import Cause, Record, Restarted
+from argosy.workload.restart_causes import mark
+
+NODE_UNREACHABLE = "NodeUnreachable"
+"""A pod must be gone first, and its node, which may still run it, does not answer."""
+
+_REFUSALS = {
+    Result.INVALID: "Invalid",
+    Result.REFUSED: "Refused",
+    Result.FOREIGN: "NameTaken",
+    Result.FAILED: "ApiError",
+}
+
+
+def waiting(
+    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: Missing, now: datetime
+) -> Record:
+    """The record with the cause of its present wait, if it waits; the time stays while the cause does."""
+    found = _cause(workload, record, seen, gate, missing)
+    if found is None:
+        return replace(record, waiting=None) if record.waiting else record
+    reason, message = found
+    last = record.waiting
+    if reason == INVALID_SPEC and (last is None or last.message != message):
+        record = record.noting(now, reason, message)
+    since = last.since if last and last.reason == reason else now
+    return replace(record, waiting=Cause(reason, message, since))
+
+
+def sentence(workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
+    """What a person should know of the job now: what happened to it, else for what it waits, else how far it
+    is."""
+    if record.waiting and record.waiting.reason == NODE_UNREACHABLE:
+        return record.waiting.message  # it says what somebody must do
+    if record.message:
+        return record.message
+    waiting = record.waiting.message if record.waiting else ""
+    now = waiting or (progress(workload, record, seen, counts) if workload else "")
+    return "; ".join(part for part in (_gap(record, seen), now) if part)
+
+
+def _gap(record: Record, seen: Observed) -> str:
+    """The last pod that others took away, until another runs in its place."""
+    taken = (one for one in reversed(record.restarted) if one.mark and one.attempt == record.attempt)
+    return next((messages.restarted(one) for one in taken if not _filled(one, seen)), "")
+
+
+def _filled(gap: Restarted, seen: Observed) -> bool:
+    there = seen.by_place.get((gap.role, gap.index), ())
+    return any(pod.phase in ("Running", "Succeeded") and mark(pod) != gap.mark for pod in there)
+
+
+def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
+    """How far the job is, in numbers: `3 of 4 workers running; worker-3: ImagePullBackOff …`."""
+    if record.phase.terminal or record.phase is Phase.SUSPENDED:
+        return ""
+    parts = []
+    for name in workload.roles:
+        size, up = record.role(name).size, counts[name].active + counts[name].succeeded
+        if up < size:
+            parts.append(f"{up} of {messages.many(size, name)} running")
+    held_up = next((pod for pod in all_present(record, seen) if pod.waiting), None)
+    if held_up:
+        said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
+        parts.append(f"{messages.place(held_up.role, held_up.index)}: {held_up.waiting}{said}")
+    if not parts and record.phase is Phase.RUNNING:
+        return _in_full(workload, record, seen)
+    return "; ".join(parts)
+
+
+def _in_full(workload: Workload, record: Record, seen: Observed) -> str:
+    """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
+    sizes = [messages.many(record.role(name).size, name) for name in workload.roles]
+    nodes = sorted({pod.node for pod in all_present(record, seen) if pod.node})
+    parts = (f"attempt {record.attempt}", messages.listed(sizes), messages.listed(nodes, most=4))
+    return " · ".join(part for part in parts if part)
+
+
+def _cause(
+    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: Missing
+) -> tuple[str, str] | None:
+    refusal = _refusal(seen.outcomes)
+    if refusal:
+        return refusal
+    if gate.reason and not gate.open:
+        return gate.reason, gate.message
+    if unreachable := _unreachable(missing.stopping, seen):
+        return NODE_UNREACHABLE, unreachable
+    if missing.stopping:
+        return _stopping(sorted(missing.stopping))
+    if missing.retry_at:
+        return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
+    if unconfirmed := _unconfirmed(seen):
+        return "NodeUnconfirmed", unconfirmed
+    if record.phase is Phase.RUNNING:
+        return None
+    for name, role in workload.roles.items():
+        if record.role(name).below_min_since:
+            return "BelowMin", f"{name} needs at least {messages.many(role.needed, 'running pod')} to go on"
+    pods = all_present(record, seen)
+    if any(pod.waiting == "Unschedulable" for pod in pods):
+        return "Unschedulable", ""
+    bad = next((pod for pod in pods if pod.waiting and pod.waiting != "SchedulingGated"), None)
+    if bad:
+        return bad.waiting, ""
+    return _dependency(workload, record, pods) or ("PodsStarting", "")
+
+
+def _unreachable(stopping: Sequence[str], seen: Observed) -> str:
+    """Pods that must be gone first and are on a node that may still run them."""
+    lost = seen.nodes_down - seen.nodes_released
+    if not stopping or not lost:
+        return ""
+    pods = [pod for pod in seen.pods if pod.terminating and pod.node in lost and pod.name in stopping]
+    if not pods:
+        return ""
+    names, node = messages.listed(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
+    return (
+        f"{names} cannot be confirmed as stopped, as {node} does not answer; goes on when the node is back,"
+        f" or once it is certainly off: kubectl taint nodes {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    )
+
+
+def _unconfirmed(seen: Observed) -> str:
+    """Nodes whose state the API is asked for without success."""
+    names = sorted(name for name, said in seen.nodes_unconfirmed.items() if said)
+    if not names:
+        return ""
+    said = f"cannot confirm the state of {messages.listed(names)} ({seen.nodes_unconfirmed[names[0]]})"
+    return f"{said}; nothing is concluded about the pods there"
+
+
+def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> tuple[str, str] | None:
+    """The role that another waits for; told only once nothing else is on its way, so that it is told or not
+    however fast pods start beside each other. A pod that is held and lacks nothing is on its way."""
+    coming = [pod for pod in pods if pod.phase == "Pending"]
+    lacking = {
+        name: want
+        for name, role in workload.roles.items()
+        for want in reversed(role.depends_on or ())
+        if not reached(record.role(want.role).phase, want.phase)
+    }
+    if not coming or not all(pod.held and pod.role in lacking for pod in coming):
+        return None
+    name = coming[0].role
+    return "WaitingForRole", f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
+
+
+def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
+    mistakes = [outcome.message for outcome in outcomes if outcome.result is Result.MISTAKE]
+    if mistakes:
+        return INVALID_SPEC, together(mistakes)
+    for result, word in _REFUSALS.items():
+        for outcome in outcomes:
+            if outcome.result is result:
+                kind = outcome.kind.partition(".")[0]
+                return f"{kind}{word}", f"{outcome.name}: {outcome.message}"
+    leaving = sorted(outcome.name for outcome in outcomes if outcome.result is Result.LEAVING)
+    return _stopping(leaving) if leaving else None
+
+
+def _stopping(names: Sequence[str]) -> tuple[str, str]:
+    return "PodsStopping", f"waits for {messages.listed(names)} to be gone"

@@ -1,0 +1,178 @@
+"""Credentials: renewed and rotated without breaking what pods already trust."""
+
+import ssl
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.kinds.kubernetes import Secret
+from argosy.kinds.meta import ObjectMeta
+from argosy.operator.endpoint import load_certificate, server_tls
+from argosy.operator.endpoint_credentials import (
+    TOKEN_KEY_DELAY,
+    Trust,
+    endpoint_names,
+    is_stale,
+    make_trust,
+    observer_trust,
+    read_secret,
+    renew,
+    rotate_authority,
+    rotate_token_key,
+    secret_body,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = endpoint_names("argosy-operator", "argosy-system", "cluster.local")
+
+
+def handshake(server: ssl.SSLContext, authority: str, name: str) -> None:
+    """A TLS handshake in memory; raises if the client does not trust the server under that name."""
+    client = ssl.create_default_context(cadata=authority)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = client.wrap_bio(to_client, to_server, server_hostname=name)
+    other = server.wrap_bio(to_server, to_client, server_side=True)
+    done: set[ssl.SSLObject] = set()
+    for _ in range(10):
+        for side in (one, other):
+            try:
+                side.do_handshake()
+                done.add(side)
+            except ssl.SSLWantReadError:
+                pass
+        if len(done) == 2:
+            return
+    raise AssertionError("the handshake does not end")
+
+
+def test_pods_trust_the_certificate_under_every_name() -> None:
+    trust = make_trust(NAMES, datetime.now(UTC))
+    for name in NAMES:
+        handshake(server_tls(trust), trust.authority, name)
+
+
+def test_a_renewed_certificate_is_trusted_by_pods_that_hold_the_old_authority() -> None:
+    old = make_trust(NAMES[:1], datetime.now(UTC) - timedelta(days=30))
+    new = renew(old, NAMES, datetime.now(UTC))
+    assert new.certificate != old.certificate
+    handshake(server_tls(new), old.authority, "argosy-operator.argosy-system.svc")
+
+
+def test_a_token_is_good_for_its_own_job_and_authority_only() -> None:
+    trust, other = make_trust(NAMES, NOW), make_trust(NAMES, NOW)
+    token = trust.token("uid-1")
+    assert trust.admits(token, "uid-1")
+    assert not trust.admits(token, "uid-2")
+    assert not trust.admits("", "uid-1")
+    assert not trust.admits("ü", "uid-1")
+    assert not trust.admits(trust.token(""), "")
+    assert not other.admits(token, "uid-1")
+
+
+def test_tokens_of_the_previous_key_are_accepted_until_the_second_rotation() -> None:
+    first = make_trust(NAMES, NOW)
+    second = rotate_token_key(first, NOW)
+    third = rotate_token_key(second, NOW)
+    old = first.token("uid")
+    assert first.admits(old, "uid")
+    assert second.admits(old, "uid")
+    assert not third.admits(old, "uid")
+    assert third.admits(second.token("uid"), "uid")
+
+
+def test_a_new_token_key_is_used_only_after_every_replica_had_time_to_read_it() -> None:
+    first = make_trust(NAMES, NOW)
+    second = rotate_token_key(first, NOW)
+    assert second.token("uid", NOW + TOKEN_KEY_DELAY / 2) == first.token("uid")
+    assert second.token("uid", NOW + TOKEN_KEY_DELAY) == second.token("uid") != first.token("uid")
+
+
+def test_a_rotated_authority_is_trusted_by_pods_that_know_only_the_one_before_it() -> None:
+    now = datetime.now(UTC)
+    first = make_trust(NAMES, now)
+    second = rotate_authority(first, now)
+    third = rotate_authority(second, now)
+    handshake(server_tls(second), first.authority, NAMES[0])
+    handshake(server_tls(renew(second, NAMES, now)), first.authority, NAMES[0])
+    handshake(server_tls(first), second.authority, NAMES[0])  # a replica that has not reloaded yet
+    handshake(server_tls(third), second.authority, NAMES[0])
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(server_tls(third), first.authority, NAMES[0])
+
+
+def test_a_reloaded_certificate_is_presented_on_new_connections() -> None:
+    now = datetime.now(UTC)
+    old, new = make_trust(NAMES, now), make_trust(NAMES, now)
+    context = server_tls(old)
+    load_certificate(context, new)
+    handshake(context, new.authority, NAMES[0])
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(context, old.authority, NAMES[0])
+
+
+def test_observers_are_given_no_private_key_of_the_operator() -> None:
+    now = datetime.now(UTC)
+    trust = rotate_token_key(make_trust(NAMES, now), now)
+    given = observer_trust(trust, None, ["ares-observer"], now)
+    handshake(server_tls(given), trust.authority, "ares-observer")
+    assert given.admits(trust.token("uid"), "uid")
+    assert given.certificate_key != trust.certificate_key
+    body = secret_body("ns", "observers", given)
+    assert set(_data(body)) == {"tls.crt", "tls.key", "token.key", "token-previous.key", "token-rotated"}
+    assert observer_trust(trust, given, ["ares-observer"], now) == given
+    rotated = rotate_authority(trust, now)
+    renewed = observer_trust(rotated, given, ["ares-observer"], now)
+    handshake(server_tls(renewed), rotated.authority, "ares-observer")
+    handshake(server_tls(renewed), trust.authority, "ares-observer")
+
+
+def test_a_secret_gives_back_what_was_put_into_it() -> None:
+    trust = make_trust(NAMES, NOW)
+    for stored in (trust, rotate_authority(rotate_token_key(trust, NOW), NOW)):
+        assert _read(_data(secret_body("ns", "name", stored))) == stored
+
+
+DAMAGED: dict[str, dict[str, str]] = {
+    "a part is missing": {"ca.key": ""},
+    "a part is not base64": {"token.key": "?"},
+    "a certificate is not PEM": {"tls.crt": b64encode(b"certificate").decode()},
+    "a key belongs to another certificate": {
+        "tls.key": b64encode(make_trust(NAMES, NOW).certificate_key.encode()).decode()
+    },
+    "a time is none": {"token-rotated": b64encode(b"yesterday").decode()},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_secret_is_not_used(damage: dict[str, str]) -> None:
+    assert _read({**_data(secret_body("ns", "name", make_trust(NAMES, NOW))), **damage}) is None
+
+
+STALE: dict[str, tuple[Trust, bool]] = {
+    "fresh: kept": (make_trust(NAMES, NOW), False),
+    "rotated authority: kept": (rotate_authority(make_trust(NAMES, NOW), NOW), False),
+    "ends within half a year: renewed": (make_trust(NAMES, NOW - timedelta(days=365 * 10 - 100)), True),
+    "lacks a name: renewed": (make_trust(NAMES[:1], NOW), True),
+    "signed by another authority: renewed": (
+        replace(make_trust(NAMES, NOW), certificate=make_trust(NAMES, NOW).certificate),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STALE.values(), ids=STALE.keys())
+def test_whether_a_certificate_is_renewed(case: tuple[Trust, bool]) -> None:
+    trust, want = case
+    assert is_stale(trust, NAMES, NOW) is want
+
+
+def _data(body: dict[str, object]) -> dict[str, str]:
+    data = body["data"]
+    assert isinstance(data, dict)
+    return data
+
+
+def _read(data: dict[str, str]) -> Trust | None:
+    return read_secret(Secret(ObjectMeta(name="name"), data))

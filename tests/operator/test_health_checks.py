@@ -1,0 +1,121 @@
+"""What makes a replica unready, and what unhealthy."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.leader import Leader
+from argosy.operator.health import Finding
+from argosy.operator.health_checks import (
+    LEASE_SILENCE,
+    LONGEST_RECONCILE,
+    OVERSTAYED,
+    STALE,
+    STALLED,
+    live_checks,
+    ready_checks,
+)
+from argosy.operator.manager import Serving
+from argosy.testing.eventually import eventually
+from argosy.testing.fakeserver import FakeServer, Fault
+from argosy.testing.lines import captured_lines
+from argosy.testing.manualclock import ManualClock
+
+
+def serving(
+    missing: str = "", age: float = 0.0, *, stalled: float = 0.0, longest_running: float = 0.0
+) -> Serving:
+    told = SimpleNamespace(
+        not_ready=lambda: missing,
+        stalest=lambda: ("Pod", age),
+        stalled=stalled,
+        longest_running=longest_running,
+    )
+    return cast("Serving", told)
+
+
+CACHES = {
+    "caches that fill": (serving("not yet seen: Pod"), Finding(False, "not yet seen: Pod")),
+    "caches that nothing is heard of": (
+        serving(age=STALE + 1),
+        Finding(False, "nothing heard of Pod for 301 s"),
+    ),
+    "filled caches": (serving(age=9), Finding(True, "filled, and nothing older than 9 s")),
+}
+
+
+@pytest.mark.parametrize(("replica", "want"), CACHES.values(), ids=CACHES.keys())
+def test_caches_make_ready(replica: Serving, want: Finding) -> None:
+    caches, lease = ready_checks(replica, None)
+    assert caches.look() == want
+    assert lease.look() == Finding(True, "not used: this replica acts without election")
+
+
+def test_workers_are_unhealthy_when_reconciles_do_not_end() -> None:
+    def look(replica: Serving) -> bool:
+        return live_checks(replica, None)[0].look().well
+
+    assert look(serving(stalled=STALLED, longest_running=LONGEST_RECONCILE))
+    assert not look(serving(stalled=STALLED + 1))
+    assert not look(serving(longest_running=LONGEST_RECONCILE + 1))
+
+
+async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() -> None:
+    async with FakeServer() as server, Client(server.connection()) as client:
+        clock = ManualClock()
+        first = Leader(client, "lease", "default", "first", clock=clock)
+        second = Leader(client, "lease", "default", "second", clock=clock)
+        look = ready_checks(serving(), second)[1].look
+        assert look() == Finding(False, "not yet seen")
+        with captured_lines():
+            server.faults.append(Fault(403))
+            assert not await second._try_for(5)
+        assert not look().well
+        assert "not yet seen: " in look().told
+        assert await first._try_for(5)
+        assert ready_checks(serving(), first)[1].look() == Finding(True, "this replica leads")
+        assert not await second._try_for(5)
+        assert look() == Finding(True, "first leads, this replica stands by")
+        clock.advance(LEASE_SILENCE + 1)
+        assert look() == Finding(False, "nothing heard of it for 31 s")
+
+
+async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
+    async with FakeServer() as server, Client(server.connection()) as client:
+        clock, stuck, let_go = ManualClock(), asyncio.Event(), asyncio.Event()
+        leader = Leader(
+            client, "lease", "default", "me", duration=0.4, renew_deadline=0.2, retry=0.1, clock=clock
+        )
+        look = live_checks(serving(), leader)[1].look
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stuck.set()
+                await let_go.wait()
+
+        running = asyncio.create_task(leader.run(work))
+        await eventually(lambda: leader.leading)
+        assert look() == Finding(True, "leading")
+        with captured_lines():
+            clock.advance(1)
+            await stuck.wait()
+            assert look().well, "it may take a while to come to an end"
+            clock.advance(OVERSTAYED + 1)
+            assert look() == Finding(False, "work goes on 31 s after the lease was lost")
+            let_go.set()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        assert look() == Finding(True, "not leading")
+
+
+def test_nothing_is_asked_of_a_server() -> None:
+    """A probe must be answered at once, whatever the API server does."""
+    leader = Leader(Client(Connection("http://127.0.0.1:1")), "lease", "default", "me")
+    for check in (*live_checks(serving(), leader), *ready_checks(serving(), leader)):
+        assert check.look().told

@@ -1,0 +1,85 @@
+"""When a replica may work: caches that are filled, and a gate that lets reconciles under way end."""
+
+import asyncio
+
+from prometheus_client import CollectorRegistry
+
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import Forbidden
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Key
+from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.manager import Gate, Serving
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.render_context import Helper, Site
+
+KEY, OTHER = Key("default", "a"), Key("default", "b")
+
+
+async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
+    gate, entered, leave = Gate(), asyncio.Event(), asyncio.Event()
+    ended: list[Key] = []
+
+    async def slow(key: Key) -> Wake | None:
+        entered.set()
+        await leave.wait()
+        ended.append(key)
+        return None
+
+    controller: Controller[Key] = Controller("test", gate.guard(slow))
+    gate.open()
+    working = asyncio.create_task(controller.run())
+    controller.enqueue(KEY)
+    await entered.wait()
+    shutting = asyncio.create_task(gate.drain(10.0))
+    await asyncio.sleep(0)
+    controller.enqueue(OTHER)
+    leave.set()
+    await shutting
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert ended == [KEY]
+
+
+async def test_a_pass_that_does_not_end_is_not_waited_for_for_ever() -> None:
+    gate, entered = Gate(), asyncio.Event()
+
+    async def endless(key: Key) -> Wake | None:
+        entered.set()
+        await asyncio.Event().wait()
+        return None
+
+    gate.open()
+    stuck = asyncio.ensure_future(gate.guard(endless)(KEY))
+    await entered.wait()
+    await gate.drain(0.05)
+    assert not stuck.done()
+    stuck.cancel()
+
+
+async def test_a_gate_that_is_not_open_lets_nothing_through() -> None:
+    async def never(key: Key) -> Wake | None:
+        raise AssertionError
+
+    assert await Gate().guard(never)(KEY) == Wake(1.0)
+
+
+async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_before_it_is_ready() -> None:
+    client = Client(Connection(server="https://127.0.0.1:1"))
+    serving = Serving(
+        client,
+        namespace=None,
+        clock=SystemClock(),
+        recorder=Recorder(client, "test"),
+        pods=PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
+        statistics=JobStatistics(CollectorRegistry()),
+        cluster_domain="cluster.local",
+        concurrency=1,
+    )
+    serving.add(TrainingRunDialect())
+    serving.definitions.watcher.problem = Forbidden(403, "Forbidden", "no right to read definitions")
+    assert "TrainingRun" in serving.not_ready()

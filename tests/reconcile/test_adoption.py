@@ -1,0 +1,116 @@
+"""Pods of another operator become ours if they are the job's, by its uid."""
+
+from typing import cast
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.errors import Conflict
+from argosy.engine.objects import Fetchable
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.reconcile.adoption import FRESH, Takeover
+from argosy.testing.aresjobs import DIALECT, job, lowered
+from argosy.testing.manualclock import ManualClock
+
+JOB = lowered(job())
+
+
+def pod(
+    name: str, owner: str = JOB.uid, *, controller: bool = True, role: str = "worker", index: str = "0"
+) -> Pod:
+    found = {"ares.io/replica-type": role, "ares.io/replica-index": index}
+    owners = [OwnerReference(uid=owner, controller=controller)]
+    return Pod(ObjectMeta(name=name, uid=f"uid of {name}", labels=found, owner_references=owners))
+
+
+class Listed:
+    def __init__(self, items: list[Pod]) -> None:
+        self.items = items
+
+
+class Api:
+    def __init__(self, *pods: Pod, answer: Exception | None = None) -> None:
+        self.pods = list(pods)
+        self.answer = answer
+        self.lists = 0
+        self.patches: dict[str, dict[str, object]] = {}
+        self.seen: list[str] = []
+
+    async def list(self, kind: type[Fetchable], namespace: str, *, labels: str) -> Listed:
+        assert (kind, namespace, labels) == (Pod, "ns", "app.kubernetes.io/managed-by!=argosy")
+        self.lists += 1
+        return Listed(self.pods)
+
+    async def patch(self, kind: type[Fetchable], name: str, body: dict[str, object], namespace: str) -> Pod:
+        assert (kind, namespace) == (Pod, "ns")
+        if self.answer is not None:
+            raise self.answer
+        self.patches[name] = cast("dict[str, object]", body["metadata"])
+        return next(one for one in self.pods if one.metadata.name == name)
+
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
+        self.seen.append(obj.metadata.name)
+
+
+async def taken(api: Api) -> Takeover:
+    takeover = Takeover(cast("Client", api), ManualClock(), api)
+    await takeover.take(JOB, DIALECT.place)
+    return takeover
+
+
+async def test_a_pod_gets_the_labels_by_which_ours_are_known() -> None:
+    api = Api(pod("job-worker-0"))
+    await taken(api)
+    assert api.patches == {
+        "job-worker-0": {
+            "uid": "uid of job-worker-0",
+            "labels": {
+                labels.MANAGED_BY: labels.MANAGER,
+                labels.JOB: "job",
+                labels.ROLE: "worker",
+                labels.INDEX: "0",
+                labels.ATTEMPT: "1",
+                labels.REPLACEMENT: "0",
+                "ares.io/group-name": "ares.io",
+                "ares.io/job-name": "job",
+                "ares.io/replica-type": "worker",
+                "ares.io/replica-index": "0",
+            },
+        }
+    }
+    assert api.seen == ["job-worker-0"]
+
+
+OTHERS = {
+    "of a job that had the name before": pod("job-worker-0", "another uid"),
+    "that the job owns but does not manage": pod("job-worker-0", controller=False),
+    "of a role that the job has not": pod("job-ps-0", role="ps"),
+    "without a place": pod("job-worker-0", index="first"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
+async def test_pods_that_are_left_alone(other: Pod) -> None:
+    api = Api(other)
+    await taken(api)
+    assert not api.patches
+
+
+async def test_a_pod_that_goes_meanwhile_is_no_matter() -> None:
+    api = Api(pod("job-worker-0"), answer=Conflict(409, "Conflict", "another uid"))
+    await taken(api)
+    assert not api.seen
+
+
+async def test_many_jobs_share_a_list() -> None:
+    api = Api()
+    takeover = await taken(api)
+    await takeover.take(JOB, DIALECT.place)
+    assert api.lists == 1
+    clock = takeover._clock
+    assert isinstance(clock, ManualClock)
+    clock.seconds += FRESH + 1
+    await takeover.take(JOB, DIALECT.place)
+    assert api.lists == 2

@@ -1,0 +1,432 @@
+"""What becomes of an action, by what the API has under that name and what it answers."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+from msgspec import Struct
+
+from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
+from argosy.engine.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    LeaseExpired,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
+from argosy.engine.objects import Fetchable
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Pod, Secret
+from argosy.kinds.messages import LONGEST_COMPLAINT
+from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.reconcile.bodies import ByteBudget
+from argosy.reconcile.executor import Performer
+from argosy.reconcile.job_state import Memory
+from argosy.reconcile.pod_renderer import UnrenderableError
+from argosy.reconcile.render_context import Features
+from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
+from argosy.testing.builders import role, workload
+from argosy.testing.circles import circles
+from argosy.testing.eventually import eventually
+from argosy.workload.observed import Result
+from argosy.workload.plan import (
+    Action,
+    ConfirmPod,
+    CreatePod,
+    Deed,
+    DeleteJob,
+    DeletePod,
+    EnsureChild,
+    EnsureKeys,
+    EnsureService,
+    Remark,
+)
+
+JOB = workload(role("worker", 2))
+CREATE = CreatePod("worker", 0, attempt=2, replacement=1)
+KEYS = EnsureKeys("mnist-ssh")
+
+
+class Api:
+    """An API server of one pod, which says what it is told to say."""
+
+    def __init__(self, there: Pod | None, answer: Exception | None) -> None:
+        self.there = there
+        self.answer = answer
+        self.done: list[str] = []
+
+    async def create(
+        self,
+        kind: type[Fetchable],
+        body: dict[str, object],
+        namespace: str,
+        *,
+        strict: bool = False,
+        brief: bool = False,
+    ) -> object:
+        assert strict == brief == (kind is Pod)
+        self._say()
+        if self.there is not None and kind in (Pod, Secret):
+            raise AlreadyExists(409, "AlreadyExists", "it is there")
+        metadata = body["metadata"]
+        assert isinstance(metadata, dict)
+        self.done.append(f"create {kind.resource.kind} {metadata['name']}")
+        made = ObjectMeta(name=str(metadata["name"]), namespace=namespace)
+        return kind(metadata=made)  # type: ignore[call-arg]  # the protocol says nothing of making one
+
+    async def get(self, kind: type[Fetchable], name: str, namespace: str) -> Pod:
+        del name, namespace
+        assert kind is not Secret, "the content of a Secret is not read to see whose it is"
+        if self.there is None:
+            raise NotFound(404, "NotFound", "it is not there")
+        return self.there
+
+    async def patch(self, kind: type[Fetchable], name: str, body: dict[str, object], namespace: str) -> Pod:
+        del namespace
+        self._say()
+        self.done.append(f"patch {kind.resource.kind} {name} {body['metadata']}")
+        assert self.there is not None
+        return self.there
+
+    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+        del namespace
+        self._say()
+        told = " ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+        self.done.append(f"delete {kind.resource.kind} {name} {told}".strip())
+
+    def _say(self) -> None:
+        if self.answer is not None:
+            raise self.answer
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
+        self.names.append(f"{obj.metadata.name}{' in brief' if brief else ''}")
+
+
+@dataclass
+class Case:
+    action: Action
+    there: Pod | None = None
+    answer: Exception | None = None
+    want_done: list[str] = field(default_factory=list)
+    want_result: Result | None = None
+    want_message: str = ""
+    want_seen: list[str] = field(default_factory=list)
+    want_absent: set[tuple[str, int]] = field(default_factory=set)
+    features: Features = field(default_factory=Features)
+
+
+def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: bool = False) -> Pod:
+    return Pod(
+        ObjectMeta(
+            name="mnist-worker-0",
+            uid="a",
+            labels={labels.ATTEMPT: str(attempt), labels.REPLACEMENT: str(replacement)},
+            owner_references=[OwnerReference(uid=owner, controller=True)],
+            deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC) if leaving else None,
+        )
+    )
+
+
+NAME = "mnist-worker-0"
+CASES = {
+    "labels are changed on the pod of that uid": Case(
+        Remark("Pod", NAME, "a", {"x": "1"}, {"y": None}),
+        pod(),
+        want_done=[f"patch Pod {NAME} {{'uid': 'a', 'labels': {{'x': '1'}}, 'annotations': {{'y': None}}}}"],
+        want_seen=[NAME],
+    ),
+    "labels of a pod that is gone are no more to be changed": Case(
+        Remark("Pod", NAME, "a", {"x": "1"}), answer=NotFound(404, "NotFound", "it is gone")
+    ),
+    "nor those of another of its name": Case(
+        Remark("Pod", NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
+    ),
+    "a free name is taken": Case(CREATE, want_done=[f"create Pod {NAME}"], want_seen=[f"{NAME} in brief"]),
+    "a pod that is ours and meant is found": Case(CREATE, pod(), want_seen=[NAME]),
+    "a pod on its way out is waited for": Case(
+        CREATE,
+        pod(leaving=True),
+        want_result=Result.LEAVING,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+        want_seen=[NAME],
+    ),
+    "a pod of an older attempt is waited for": Case(
+        CREATE,
+        pod(attempt=1),
+        want_result=Result.LEAVING,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+        want_seen=[NAME],
+    ),
+    "a pod that was replaced is waited for": Case(
+        CREATE,
+        pod(replacement=0),
+        want_result=Result.LEAVING,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+        want_seen=[NAME],
+    ),
+    "somebody else's pod is told about and left alone": Case(
+        CREATE,
+        pod(owner="b"),
+        want_result=Result.FOREIGN,
+        want_message=f"Pod {NAME} exists and does not belong to this job",
+    ),
+    "somebody else's pod on its way out is waited for": Case(
+        CREATE,
+        pod(owner="b", leaving=True),
+        want_result=Result.LEAVING,
+        want_message=f"an earlier Pod {NAME} is still being deleted",
+    ),
+    "a refusal for good": Case(
+        CREATE,
+        answer=Invalid(422, "Invalid", "bad name"),
+        want_result=Result.INVALID,
+        want_message="bad name",
+    ),
+    "a refusal for now": Case(
+        CREATE,
+        answer=Forbidden(403, "Forbidden", "exceeded quota"),
+        want_result=Result.REFUSED,
+        want_message="exceeded quota",
+    ),
+    "a refusal with more words than a status has room for": Case(
+        CREATE,
+        answer=Invalid(422, "Invalid", "x" * 1_000_000),
+        want_result=Result.INVALID,
+        want_message="x" * LONGEST_COMPLAINT + "…",
+    ),
+    "no answer": Case(
+        CREATE,
+        answer=Unavailable(0, "Timeout", "no answer"),
+        want_result=Result.FAILED,
+        want_message="no answer",
+    ),
+    "too many requests": Case(
+        CREATE,
+        answer=Throttled(429, "TooManyRequests", "later"),
+        want_result=Result.FAILED,
+        want_message="later",
+    ),
+    "a pod is deleted by its uid": Case(DeletePod(NAME, "a"), want_done=[f"delete Pod {NAME} uid=a"]),
+    "a pod on a lost node is deleted by force": Case(
+        DeletePod(NAME, "a", grace=0), want_done=[f"delete Pod {NAME} uid=a grace_seconds=0"]
+    ),
+    "a pod that is gone needs no deletion": Case(DeletePod(NAME, "a"), answer=NotFound(404, "NotFound", "")),
+    "another pod under the name is not deleted": Case(
+        DeletePod(NAME, "b"), pod(), answer=Conflict(409, "Conflict", ""), want_seen=[NAME]
+    ),
+    "a pod that goes for what it was doing is deleted at the version seen": Case(
+        DeletePod(NAME, "a", version="7"), want_done=[f"delete Pod {NAME} uid=a resource_version=7"]
+    ),
+    "a pod that changed meanwhile is looked at again": Case(
+        DeletePod(NAME, "a", version="7"),
+        pod(),
+        answer=Conflict(409, "Conflict", "it changed"),
+        want_result=Result.FAILED,
+        want_message="it changed",
+        want_seen=[NAME],
+    ),
+    "an empty place is confirmed": Case(ConfirmPod("worker", 0, 2, 1), want_absent={("worker", 0)}),
+    "a place with a pod is not empty": Case(ConfirmPod("worker", 0, 2, 1), pod(), want_seen=[NAME]),
+    "a service is made": Case(
+        EnsureService("worker", "mnist-worker"),
+        want_done=["create Service mnist-worker"],
+        want_seen=["mnist-worker"],
+    ),
+    "keys are made": Case(KEYS, want_done=["create Secret mnist-ssh"]),
+    "keys of the job are kept": Case(KEYS, pod()),
+    "somebody else's Secret is told about and left alone": Case(
+        KEYS,
+        pod(owner="b"),
+        want_result=Result.FOREIGN,
+        want_message="Secret mnist-ssh exists and does not belong to this job",
+    ),
+    "keys of an earlier job of the name are waited for": Case(
+        KEYS,
+        pod(leaving=True),
+        want_result=Result.LEAVING,
+        want_message="an earlier Secret mnist-ssh is still being deleted",
+    ),
+    "keys that may not be made": Case(
+        KEYS,
+        answer=Forbidden(403, "Forbidden", "secrets is forbidden"),
+        want_result=Result.REFUSED,
+        want_message="secrets is forbidden",
+    ),
+    "keys where they are off: nothing is sent, and the chart's value is named": Case(
+        KEYS,
+        features=Features(ssh_keys=False),
+        want_result=Result.REFUSED,
+        want_message="keys for ssh are off in this installation;"
+        " the administrator turns them on by the chart's value features.sshKeys=true",
+    ),
+    "a launcher's account where remote start is off: nothing is sent, and the chart's value is named": Case(
+        EnsureChild("ServiceAccount", "mnist-launcher", {}, ""),
+        features=Features(remote_start=False),
+        want_result=Result.REFUSED,
+        want_message="launchers that start processes in other pods are off in this installation;"
+        " the administrator turns them on by the chart's value features.remoteStart=true",
+    ),
+    "the job goes with its children": Case(
+        DeleteJob("old"), want_done=["delete TrainingRun mnist uid=uid-of-mnist propagation=Background"]
+    ),
+}
+
+
+def performer(api: Api, memory: Memory, seen: Seen, features: Features = Features()) -> Performer:
+    return Performer(
+        cast("Client", api),
+        SystemClock(),
+        seen,
+        JOB,
+        TrainingRun,
+        memory,
+        lambda action, name: {"metadata": {"name": name}},
+        lambda role, index, attempt, replacement: JOB.hostname(role, index),
+        ByteBudget(),
+        features,
+    )
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+async def test_actions(case: Case) -> None:
+    api, memory, seen = Api(case.there, case.answer), Memory(uid=JOB.uid), Seen()
+    await performer(api, memory, seen, case.features).perform([case.action])
+    assert api.done == case.want_done
+    assert seen.names == case.want_seen
+    assert memory.absent == case.want_absent
+    outcomes = list(memory.outcomes.values())
+    assert [one.result for one in outcomes] == ([case.want_result] if case.want_result else [])
+    assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
+
+
+async def test_pods_wait_for_children_that_could_not_be_made() -> None:
+    api = Api(None, Unavailable(0, "Timeout", "no answer"))
+    memory = Memory(uid=JOB.uid)
+    await performer(api, memory, Seen()).perform([CREATE, EnsureService("worker", "mnist-worker")])
+    assert list(memory.outcomes) == [("Service", "mnist-worker")]
+
+
+async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
+    api, memory = Api(None, Forbidden(403, "Forbidden", "exceeded quota")), Memory(uid=JOB.uid)
+    at_work = performer(api, memory, Seen())
+    await at_work.perform([CREATE])
+    api.answer = None
+    await at_work.perform([CREATE])
+    assert (api.done, len(memory.outcomes)) == ([], 1)
+    memory.forgive()
+    await at_work.perform([CREATE])
+    assert (api.done, len(memory.outcomes)) == ([f"create Pod {NAME}"], 0)
+
+
+async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
+    """Each may hold the addresses of all others: all at once would not fit into the operator's memory."""
+    rendered: list[str] = []
+    go_on = asyncio.Event()
+
+    class Slow(Api):
+        async def create(
+            self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
+        ) -> object:
+            await go_on.wait()
+            return await super().create(kind, body, namespace, **options)
+
+    api = Slow(None, None)
+    at_work = performer(api, Memory(uid=JOB.uid, slow_start=SlowStart(window=MAX_WINDOW)), Seen())
+    render = at_work.render
+
+    def noting(action: CreatePod, name: str) -> dict[str, object]:
+        rendered.append(name)
+        return render(action, name)
+
+    at_work.render = noting
+    making = asyncio.create_task(
+        at_work.perform([CreatePod("worker", n, 1, 0) for n in range(3 * MAX_WINDOW)])
+    )
+    await eventually(lambda: len(rendered) >= MAX_WINDOW)
+    assert len(rendered) == MAX_WINDOW
+    go_on.set()
+    await making
+    assert len(api.done) == 3 * MAX_WINDOW
+
+
+async def test_a_lost_lease_ends_the_pass() -> None:
+    with circles(LeaseExpired) as left:
+        api = Api(None, LeaseExpired())
+        with pytest.raises(LeaseExpired):
+            await performer(api, Memory(uid=JOB.uid), Seen()).perform([CREATE])
+        del api
+    assert left == []
+
+
+async def test_an_adapter_that_fails_is_told_about() -> None:
+    def broken(action: CreatePod, name: str) -> dict[str, object]:
+        raise UnrenderableError("framework x failed: KeyError('a')")
+
+    memory = Memory(uid=JOB.uid)
+    at_work = performer(Api(None, None), memory, Seen())
+    at_work.render = broken
+    await at_work.perform([CREATE])
+    outcome = memory.outcomes["Pod", NAME]
+    assert (outcome.result, outcome.message) == (Result.INVALID, "framework x failed: KeyError('a')")
+
+
+def test_every_error_of_the_engine_has_a_result() -> None:
+    from argosy.reconcile.executor import _result
+
+    for kind in ApiError.__subclasses__():
+        if kind is not LeaseExpired:
+            assert _result(kind(500, "X", "x")) in Result
+
+
+class Told(Struct):
+    action: Action
+    want: list[Deed]
+    there: Pod | None = None
+    answer: Exception | None = None
+
+
+QUOTA = Forbidden(403, "Forbidden", "exceeded quota")
+DEEDS = {
+    "a pod that was made": Told(CREATE, [Deed("Create", "Pod", NAME, "worker")]),
+    "a pod that was found is no deed": Told(CREATE, [], pod()),
+    "a name that is taken is told otherwise": Told(CREATE, [], pod(owner="other")),
+    "a pod that a quota refuses": Told(
+        CREATE, [Deed("Create", "Pod", NAME, "worker", refused="exceeded quota")], answer=QUOTA
+    ),
+    "a service": Told(EnsureService("worker", "s"), [Deed("Create", "Service", "s", "worker")]),
+    "a deletion, with its reason": Told(
+        DeletePod(NAME, "a", reason="it is over"), [Deed("Delete", "Pod", NAME, why="it is over")]
+    ),
+    "a pod that was gone is no deed": Told(
+        DeletePod(NAME, "a"), [], answer=NotFound(404, "NotFound", "it is gone")
+    ),
+    "the job": Told(DeleteJob("it is over"), [Deed("Delete", "Job", JOB.name, why="it is over")]),
+    "the job, which somebody keeps": Told(
+        DeleteJob("it is over"),
+        [Deed("Delete", "Job", JOB.name, why="it is over", refused="exceeded quota")],
+        answer=QUOTA,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DEEDS.values(), ids=DEEDS.keys())
+async def test_what_became_of_an_action_is_handed_back_once(case: Told) -> None:
+    api, memory = Api(case.there, case.answer), Memory(uid=JOB.uid)
+    assert list(await performer(api, memory, Seen()).perform([case.action])) == case.want
+    memory.retries.clear()
+    memory.slow_start = SlowStart()
+    if case.answer is not None:
+        assert not await performer(api, memory, Seen()).perform([case.action]), "it is tried again silently"

@@ -1,0 +1,89 @@
+"""Pods of a job in one pass: what they share is put together once."""
+
+from collections.abc import Iterator
+from typing import ClassVar, cast
+
+import pytest
+from msgspec import Struct
+
+from argosy.frameworks.base import Framework, Injection
+from argosy.reconcile.pod_renderer import JobPods, PodMaker, UnrenderableError
+from argosy.reconcile.render import Json
+from argosy.reconcile.render_context import Helper, Site
+from argosy.testing.builders import role, workload
+from argosy.workload.model import Dependency, Problem, Role, Rules, Workload
+from argosy.workload.plan import CreatePod
+
+
+class Told:
+    """A framework that tells every pod its rank, and the first one of a role in a file as well."""
+
+    name: ClassVar[str] = "told"
+    Options: ClassVar[type[Struct]] = Struct
+
+    def defaults(self, workload: Workload) -> Workload:
+        return workload
+
+    def check(self, workload: Workload) -> Iterator[Problem]:
+        yield from ()
+
+    def rules(self, workload: Workload) -> Rules:
+        return Rules()
+
+    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
+        files = {"/etc/first": "yes"} if index == 0 else {}
+        return Injection(env={"RANK": str(index)}, files=files, waits=(Dependency("worker"),))
+
+
+class Rendering:
+    def __init__(self, framework: Framework | None) -> None:
+        self.rendered = 0
+        self.maker = PodMaker(Site(Helper("helper"), "https://x"), self._token)
+        self.framework = framework
+
+    def _token(self, uid: str) -> str:
+        self.rendered += 1
+        return uid
+
+    def of(self, *roles: Role) -> JobPods:
+        inject = self.framework.inject if self.framework else lambda *place: None
+        return self.maker.of(workload(*roles), inject)
+
+
+def body(pods: JobPods, name: str, index: int) -> Json:
+    return pods.body(CreatePod(name, index, 1, 0), f"mnist-{name}-{index}")
+
+
+def test_a_role_is_rendered_once_however_many_pods_it_has() -> None:
+    rendering = Rendering(Told())
+    pods = rendering.of(role("worker", 9), role("other", 9))
+    for index in range(1, 9):
+        body(pods, "worker", index)
+        body(pods, "other", index)
+    assert rendering.rendered == 2
+
+
+def test_each_pod_is_told_its_own_place_and_rank() -> None:
+    pods = Rendering(Told()).of(role("worker", 3))
+    for index in (1, 2):
+        one = body(pods, "worker", index)
+        metadata, spec = cast("Json", one["metadata"]), cast("Json", one["spec"])
+        assert (metadata["name"], spec["hostname"]) == (f"mnist-worker-{index}", f"mnist-worker-{index}")
+        assert cast("dict[str, str]", metadata["labels"])["argosy.dev/index"] == str(index)
+        container = cast("list[dict[str, list[dict[str, str]]]]", spec["containers"])[0]
+        env = {one["name"]: one["value"] for one in container["env"]}
+        assert (env["RANK"], env["ARGOSY_INDEX"]) == (str(index), str(index))
+
+
+def test_a_pod_for_which_the_framework_asks_otherwise_is_rendered_by_itself() -> None:
+    pods = Rendering(Told()).of(role("worker", 3))
+    first, second = body(pods, "worker", 0), body(pods, "worker", 1)
+    assert "annotations" in cast("Json", first["metadata"])
+    assert "annotations" not in cast("Json", second["metadata"])
+    assert "volumes" not in cast("Json", second["spec"])
+    assert body(pods, "worker", 0) == first
+
+
+def test_a_framework_that_is_not_there_is_told() -> None:
+    with pytest.raises(UnrenderableError, match="not installed"):
+        body(Rendering(None).of(role("worker", 1)), "worker", 0)

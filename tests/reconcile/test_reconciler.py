@@ -1,0 +1,669 @@
+"""The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import msgspec
+import pytest
+
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import Fetchable, Key
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.triggers import Triggers
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.reconciler import SETTLE, Reconciler
+from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.status_deferral import LASTS, MANY, MOMENT, TOLD_AT_LAST, TOLD_WITHIN
+from argosy.testing.builders import RunBuilder, run
+from argosy.testing.manualclock import ManualClock
+from argosy.workload.model import Phase, Workload
+from argosy.workload.plan import Plan
+from argosy.workload.record import Record
+
+KEY = Key("default", "mnist")
+
+
+class LoopClock:
+    """Goes with the event loop, whose time a test may make fly."""
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class Api:
+    """Keeps what is written and says what happened, one line a write."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.version = self.run_version = 100
+        self.takes = 0.0
+        """Seconds that a write takes."""
+        self.began_at = 0
+        """The version at which this replica began to lead."""
+        self.quota: int | None = None
+        """How many more pods may be made."""
+        self.log: list[str] = []
+        self.refuse: ApiError | None = None
+        self.prunes = False
+        self.run: dict[str, object] = {}
+
+    async def replace(
+        self, kind: type[TrainingRun], body: Mapping[str, object], namespace: str, *, subresource: str
+    ) -> TrainingRun:
+        assert (kind, namespace, subresource) == (TrainingRun, "default", "status")
+        self.clock.seconds += self.takes
+        if self.refuse is not None:
+            raise self.refuse
+        wire = msgspec.json.decode(msgspec.json.encode(body))
+        if self.prunes:
+            wire["status"].pop("argosy")
+        if wire["metadata"]["resourceVersion"] != str(self.run_version):
+            raise Conflict(409, "Conflict", "the object has been modified")
+        self.version += 1
+        self.run_version = self.version
+        self.run = {**self.run, "status": wire["status"]}
+        self.log.append(f"status {wire['status'].get('phase')}")
+        return self.stored()
+
+    async def create(
+        self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
+    ) -> object:
+        del namespace, options
+        if kind is Pod and self.quota is not None:
+            if self.quota == 0:
+                raise Forbidden(403, "Forbidden", "exceeded quota")
+            self.quota -= 1
+        self.version += 1
+        metadata = {**cast("dict[str, object]", body["metadata"]), "resourceVersion": str(self.version)}
+        metadata |= {"uid": f"uid-{self.version}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        self.log.append(f"create {kind.resource.kind} {metadata['name']}")
+        return msgspec.convert({**body, "metadata": metadata}, kind)
+
+    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+        del namespace, options
+        self.log.append(f"delete {kind.resource.kind} {name}")
+
+    async def latest_version(self, kind: type[Fetchable], namespace: str | None) -> int:
+        del kind, namespace
+        return self.began_at
+
+    def writes(self) -> list[str]:
+        return [line for line in self.log if line.startswith("status")]
+
+    def stored(self) -> TrainingRun:
+        metadata = cast("dict[str, object]", self.run["metadata"])
+        metadata = {**metadata, "resourceVersion": str(self.run_version)}
+        return msgspec.convert({**self.run, "metadata": metadata}, TrainingRun)
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def event(self, obj: Fetchable, type: str, reason: str, message: str) -> None:
+        del obj, type
+        self.events.append((reason, message))
+
+    def forget(self, uid: str) -> None: ...
+    def passed(
+        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
+    ) -> None: ...
+    def forgotten(self, dialect: str, key: Key) -> None: ...
+
+
+class Stage:
+    def __init__(self, builder: RunBuilder, clock: Clock | None = None) -> None:
+        self.clock, self.silent = ManualClock(), Silent()
+        self.api = Api(self.clock)
+        self.passes = 0
+        clock = clock or self.clock
+        nowhere = Client(Connection(server="https://127.0.0.1:1"))
+        self.caches = Caches(nowhere, clock)
+        self.jobs = Cache(nowhere, TrainingRun)
+        self.api.run = builder.build()
+        meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
+        self.api.run["metadata"] = meta
+        self.jobs.put(self.api.stored())
+        self.reconciler = Reconciler(
+            TrainingRunDialect(),
+            self.jobs,
+            self.caches,
+            cast("Client", self.api),
+            clock,
+            cast("Recorder", self.silent),
+            PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
+            self.silent,
+        )
+
+    async def go(self) -> float | None:
+        """One pass; what it wrote is in `api.log` afterwards, alone."""
+        self.api.log.clear()
+        wake = await self.reconciler.reconcile(KEY)
+        return wake.after if wake else None
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Passes run by themselves, as often as the operator would run them."""
+        controller: Controller[Key] = Controller("test", self._pass, clock=self.reconciler.clock)
+        Triggers(self.caches).add(self.reconciler, controller)
+        controller.enqueue(KEY)
+        work = asyncio.create_task(controller.run())
+        yield
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    async def _pass(self, key: Key) -> Wake | None:
+        self.passes += 1
+        return await self.reconciler.reconcile(key)
+
+    def pod_goes(self, index: int) -> None:
+        self.caches.pods._store(Key("default", f"mnist-worker-{index}"), None)
+
+    def cannot_be_scheduled(self, index: int, message: str) -> None:
+        """Have the scheduler say why it finds no node for a pod."""
+        pod = self.caches.pods.get("default", f"mnist-worker-{index}")
+        assert pod is not None
+        raw = msgspec.to_builtins(pod)
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        raw["status"] |= {"phase": "Pending", "conditions": [condition]}
+        self.api.version += 1
+        raw["metadata"]["resourceVersion"] = str(self.api.version)
+        self.caches.pods.put(msgspec.convert(raw, Pod))
+
+    def pods_become(self, phase: str, *indexes: int) -> None:
+        for index in indexes:
+            pod = self.caches.pods.get("default", f"mnist-worker-{index}")
+            assert pod is not None
+            raw = msgspec.to_builtins(pod)
+            raw["status"]["phase"] = phase
+            self.api.version += 1
+            raw["metadata"]["resourceVersion"] = str(self.api.version)
+            self.caches.pods.put(msgspec.convert(raw, Pod))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(run().role("worker", 3))
+
+
+async def until_quiet(stage: Stage) -> None:
+    for _ in range(10):
+        wake = await stage.go()
+        if not stage.api.log and wake is None:
+            return
+        stage.clock.seconds += wake or 0.0
+    raise AssertionError("it does not come to rest")
+
+
+async def test_the_record_is_written_before_anything_is_made(stage: Stage) -> None:
+    await stage.go()
+    assert stage.api.log[0] == "status Starting"
+    assert set(stage.api.log[1:]) >= {f"create Pod mnist-worker-{index}" for index in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "passes", "words"),
+    [
+        (NotFound(404, "NotFound", ""), 3, "has no status subresource"),
+        (Invalid(422, "Invalid", "status.phase: must be a number"), 1, "status.phase: must be a number"),
+    ],
+)
+async def test_a_definition_that_takes_no_status_of_ours_is_told_by_an_event(
+    stage: Stage, refusal: ApiError, passes: int, words: str
+) -> None:
+    stage.api.refuse = refusal
+    for _ in range(passes - 1):
+        assert await stage.go() == 1.0, "it may be gone, and no watch has told yet"
+    assert await stage.go() == 2.0
+    ((reason, message),) = stage.silent.events
+    assert reason == "StatusUnwritable"
+    assert "trainingruns.argosy.dev" in message
+    assert words in message
+    stage.clock.seconds += 2.1
+    assert await stage.go() == 5.0, "it is tried less and less often"
+    assert stage.api.log == []
+    stage.api.refuse = None
+    assert stage.reconciler.definition_changed() == [KEY]
+    await stage.go()
+    assert stage.api.writes() == ["status Starting"]
+
+
+@pytest.mark.parametrize("refusal", [Conflict(409, "Conflict", ""), NotFound(404, "NotFound", "")])
+async def test_a_refused_write_means_that_nothing_is_done(stage: Stage, refusal: ApiError) -> None:
+    stage.api.refuse = refusal
+    assert await stage.go() == 1.0
+    assert stage.api.log == []
+    assert stage.silent.events == []
+
+
+async def test_a_pod_that_was_just_made_is_not_made_again_though_no_watch_has_brought_it(
+    stage: Stage,
+) -> None:
+    await stage.go()
+    await stage.go()
+    assert not any(line.startswith("create") for line in stage.api.log)
+
+
+async def test_a_job_that_has_come_up_is_left_alone(stage: Stage) -> None:
+    await stage.go()
+    stage.pods_become("Running", 0, 1, 2)
+    assert await stage.go() is None, "its new phase asks for nothing by itself"
+    assert stage.api.log == ["status Running"]
+
+
+async def test_a_quiet_job_is_not_written(stage: Stage) -> None:
+    await until_quiet(stage)
+    await stage.go()
+    assert stage.api.log == []
+
+
+async def test_counts_wait_for_their_second_and_are_written_before_rest(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.clock.seconds += 5
+    stage.pods_become("Running", 0)
+    await stage.go()
+    assert stage.api.log == ["status Starting"], "the first count after a quiet time goes out at once"
+    stage.clock.seconds += 0.25
+    stage.pods_become("Running", 1)
+    assert await stage.go() == pytest.approx(0.75)
+    assert stage.api.log == []
+    stage.clock.seconds += 0.75
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+    assert stage.api.stored().status.workers == "2/3"
+    stage.clock.seconds += 0.1
+    stage.pods_become("Running", 2)
+    await stage.go()
+    assert stage.api.log == ["status Running"], "a phase does not wait"
+
+
+async def test_the_second_counts_from_the_end_of_the_last_write_however_long_it_took(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.api.takes = 30.0
+    stage.clock.seconds += 5
+    stage.pods_become("Running", 0)
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+    stage.pods_become("Running", 1)
+    assert await stage.go() == pytest.approx(1.0)
+
+
+async def test_pods_that_are_asked_for_are_told_with_the_first_write(stage: Stage) -> None:
+    await stage.go()
+    told = stage.api.stored().status
+    assert (told.attempt, told.replicas, told.roles["worker"].pending) == (1, 3, 3)
+    stage.clock.seconds += 5
+    await stage.go()
+    assert stage.api.log == [], "there is nothing more to tell"
+
+
+async def test_pods_that_were_refused_are_not_told_of(stage: Stage) -> None:
+    stage.api.quota = 1
+    await stage.go()
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+    told = stage.api.stored().status
+    assert (told.reason, told.attempt) == ("PodRefused", 1)
+    assert (told.replicas, told.roles["worker"].pending) == (1, 1)
+
+
+@pytest.mark.looptime
+async def test_eight_pods_that_come_up_take_two_writes_and_few_passes() -> None:
+    stage = Stage(run().role("worker", 8), LoopClock())
+    async with stage.working():
+        await asyncio.sleep(3)
+        for index in range(8):
+            stage.pods_become("Running", index)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(20)
+    assert stage.api.writes() == ["status Starting", "status Running"]
+    assert stage.passes == 2
+
+
+@pytest.mark.looptime
+async def test_a_job_that_comes_up_slowly_is_written_once_a_second() -> None:
+    stage = Stage(run().role("worker", 101), LoopClock())
+    async with stage.working():
+        await asyncio.sleep(3)
+        for index in range(100):
+            stage.pods_become("Running", index)
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(2)
+    assert stage.api.stored().status.workers == "100/101"
+    assert 4 <= len(stage.api.writes()) <= 6, "the first, and at most one in each of five seconds"
+    assert stage.passes <= 8
+
+
+async def test_a_record_that_does_not_come_back_stops_everything(stage: Stage) -> None:
+    stage.api.prunes = True
+    wake = await stage.go()
+    assert wake is not None
+    assert wake > 1
+    assert [line for line in stage.api.log if line.startswith("create")] == []
+    assert "trainingruns.argosy.dev" in stage.api.stored().status.message
+    await stage.go()
+    assert stage.api.log == [], "it does not write again and again"
+
+
+async def test_a_scheduler_that_counts_nodes_in_its_message_causes_few_status_writes(stage: Stage) -> None:
+    await stage.go()
+    await stage.go()
+    writes: list[str] = []
+    for nodes in range(50):
+        stage.cannot_be_scheduled(0, f"0/{nodes} nodes are available: {nodes} Insufficient nvidia.com/gpu.")
+        await stage.go()
+        writes += stage.api.writes()
+        stage.clock.seconds += 0.4
+    assert len(writes) <= 3, "the reason at once, and other words for it every ten seconds"
+    wake = await stage.go()
+    assert wake is not None
+    stage.clock.seconds += wake
+    await stage.go()
+    assert stage.api.writes() == ["status Starting"]
+    assert "0/49 nodes are available" in stage.api.stored().status.message, "the last words are told"
+
+
+@pytest.fixture
+def crowded(stage: Stage) -> Iterator[Stage]:
+    """The job among many that are worked on, under a definition that is known to keep Records."""
+    stage.reconciler.proof.record_came_back()
+    with crowd_around(stage):
+        yield stage
+
+
+@contextmanager
+def crowd_around(stage: Stage) -> Iterator[None]:
+    with ExitStack() as others:
+        for _ in range(MANY):
+            others.enter_context(stage.reconciler.crowds.of(KEY[0]))
+        yield
+
+
+async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded: Stage) -> None:
+    assert await crowded.go() == pytest.approx(TOLD_WITHIN)
+    assert crowded.api.writes() == []
+    assert {f"create Pod mnist-worker-{index}" for index in range(3)} <= set(crowded.api.log)
+    crowded.pods_become("Running", 0)
+    crowded.clock.seconds += 1
+    await crowded.go()
+    assert crowded.api.log == [], "one that runs while others come up is not worth a write yet"
+    crowded.pods_become("Running", 1, 2)
+    wake = await crowded.go()
+    assert crowded.api.log == [], "others still wait for their pods"
+    assert wake == pytest.approx(TOLD_WITHIN - 1)
+    crowded.clock.seconds += wake or 0.0
+    wake = await crowded.go()
+    assert crowded.api.log == [], "they still do"
+    assert wake == pytest.approx(TOLD_AT_LAST - TOLD_WITHIN)
+    crowded.clock.seconds += wake or 0.0
+    await crowded.go()
+    assert crowded.api.log == ["status Running"]
+
+
+async def test_in_a_burst_a_phase_that_others_wait_for_is_written_at_once() -> None:
+    stage = Stage(run().role("worker", 3).role("late", 1, dependsOn=[{"role": "worker"}]))
+    stage.reconciler.proof.record_came_back()
+    with crowd_around(stage):
+        await stage.go()
+        assert stage.api.writes() == [], "nobody waits for a role to start"
+        stage.pods_become("Running", 0, 1)
+        await stage.go()
+        assert stage.api.writes() == [], "the role does not run yet"
+        stage.pods_become("Running", 2)
+        await stage.go()
+        assert stage.api.writes() == ["status Starting"]
+        record = TrainingRunDialect().record(stage.api.stored())
+        assert record is not None
+        assert (record.role("worker").phase, record.role("late").phase) == (Phase.RUNNING, Phase.STARTING)
+
+
+async def test_a_job_that_came_in_a_crowd_is_told_of_soon_after_it_is_gone(stage: Stage) -> None:
+    stage.reconciler.proof.record_came_back()
+    with crowd_around(stage):
+        wake = await stage.go()
+    assert wake == pytest.approx(TOLD_WITHIN)
+    stage.clock.seconds += wake or 0.0
+    await stage.go()
+    assert stage.api.log == ["status Starting"]
+
+
+async def test_while_the_crowd_lasts_a_job_waits_twice_as_long_and_no_longer(crowded: Stage) -> None:
+    crowded.clock.seconds += await crowded.go() or 0.0
+    wake = await crowded.go()
+    assert crowded.api.log == []
+    assert wake == pytest.approx(TOLD_AT_LAST - TOLD_WITHIN)
+    crowded.clock.seconds += wake or 0.0
+    await crowded.go()
+    assert crowded.api.log == ["status Starting"]
+
+
+async def test_when_the_crowd_is_gone_a_job_that_runs_is_told_of_at_once(stage: Stage) -> None:
+    stage.reconciler.proof.record_came_back()
+    with crowd_around(stage):
+        await stage.go()
+    stage.clock.seconds += LASTS
+    stage.pods_become("Running", 0, 1, 2)
+    await stage.go()
+    assert stage.api.log == ["status Running"]
+
+
+async def test_a_crowd_that_pauses_for_a_moment_is_still_one(stage: Stage) -> None:
+    stage.reconciler.proof.record_came_back()
+    with crowd_around(stage):
+        await stage.go()
+    stage.clock.seconds += 5 * MOMENT
+    stage.pods_become("Running", 0, 1, 2)
+    stage.api.log.clear()
+    await stage.go()
+    assert stage.api.log == []
+
+
+async def test_in_a_crowd_pods_that_do_not_come_up_are_told_of_after_a_while(crowded: Stage) -> None:
+    await crowded.go()
+    await go_when_told_at_last(crowded)
+    assert crowded.api.log == ["status Starting"]
+    crowded.pods_become("Running", 0, 1, 2)
+    await crowded.go()
+    assert crowded.api.log == ["status Running"], "somebody has seen it start, and waits for this"
+    await until_quiet(crowded)
+
+
+async def test_a_job_that_ends_before_it_was_told_of_is_seen_to_have_run(crowded: Stage) -> None:
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    await crowded.go()
+    crowded.pods_become("Succeeded", 0, 1, 2)
+    crowded.api.log.clear()
+    assert await crowded.go() == pytest.approx(SETTLE)
+    assert crowded.api.log == ["status Running"]
+    await crowded.go()
+    assert crowded.api.writes() == ["status Succeeded"]
+
+
+async def test_a_pod_that_is_done_is_told_of_at_once_though_others_still_come_up(crowded: Stage) -> None:
+    """Nothing else would remember it once the pod is gone, and it would run again."""
+    await crowded.go()
+    crowded.pods_become("Running", 1)
+    crowded.pods_become("Succeeded", 0)
+    crowded.api.log.clear()
+    await crowded.go()
+    assert crowded.api.log == ["status Starting"]
+    record = TrainingRunDialect().record(crowded.api.stored())
+    assert record is not None
+    assert record.role("worker").done == {0: 1}
+
+
+async def test_who_comes_while_the_first_record_is_written_waits_for_it(stage: Stage) -> None:
+    proof = stage.reconciler.proof
+    with proof.writing():
+        ours = asyncio.create_task(stage.go())
+        await asyncio.sleep(0.01)
+        assert stage.api.log == []
+        proof.record_came_back()
+    with crowd_around(stage):
+        await ours
+    assert stage.api.writes() == []
+    assert "create Pod mnist-worker-0" in stage.api.log
+
+
+async def test_in_a_crowd_a_refusal_is_told_at_once(crowded: Stage) -> None:
+    crowded.api.quota = 1
+    assert await crowded.go() == 0.0
+    assert crowded.api.writes() == []
+    await crowded.go()
+    assert crowded.api.writes() == ["status Starting"]
+    assert "exceeded quota" in crowded.api.stored().status.message
+
+
+async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded: Stage) -> None:
+    await running(crowded)
+    crowded.pod_goes(1)
+    await crowded.go()
+    assert crowded.api.log == ["create Pod mnist-worker-1"]
+    crowded.pods_become("Running", 1)
+    await crowded.go()
+    assert crowded.api.log == [], "it was told to run, and it does"
+    await go_when_told_at_last(crowded)
+    assert crowded.api.log == ["status Running"]
+    assert [one.cause for one in crowded.api.stored().status.restart_history] == ["Deleted"]
+
+
+async def test_passes_that_follow_each_other_at_once_are_a_crowd_too(stage: Stage) -> None:
+    crowd = stage.reconciler.crowds.of(KEY[0])
+    await running(stage)
+    for number in range(MANY - 1):
+        crowd.notice(f"job {number}", stage.clock.monotonic())
+    stage.pod_goes(1)
+    await stage.go()
+    assert stage.api.log == ["create Pod mnist-worker-1"]
+
+
+async def test_a_crowd_in_another_namespace_is_none_here(stage: Stage) -> None:
+    """Else a tenant who submits many jobs would make others wait for their statuses."""
+    stage.reconciler.proof.record_came_back()
+    for number in range(MANY):
+        stage.reconciler.crowds.of("of others").notice(f"job {number}", stage.clock.monotonic())
+    with ExitStack() as others:
+        for _ in range(MANY):
+            others.enter_context(stage.reconciler.crowds.of("of others"))
+        await stage.go()
+    assert stage.api.log[0] == "status Starting"
+
+
+async def test_pods_on_their_way_out_announce_a_crowd(stage: Stage) -> None:
+    await running(stage)
+    memory = stage.reconciler.memories[KEY]
+    for number in range(MANY):
+        memory.uid = f"job {number}"
+        assert stage.reconciler.pod_goes(KEY, "worker")
+    stage.pod_goes(1)
+    await stage.go()
+    assert stage.api.log == ["create Pod mnist-worker-1"]
+
+
+async def test_many_passes_over_one_job_are_no_crowd(stage: Stage) -> None:
+    await running(stage)
+    for _ in range(MANY):
+        await stage.go()
+    stage.pod_goes(1)
+    await stage.go()
+    assert stage.api.log == ["status Restarting", "create Pod mnist-worker-1"]
+
+
+async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(crowded: Stage) -> None:
+    await running(crowded)
+    crowded.pods_become("Failed", 1)
+    await crowded.go()
+    assert crowded.api.log == ["status Restarting", "delete Pod mnist-worker-1"]
+
+
+async def test_a_crowd_under_an_unknown_definition_makes_nothing_before_a_record_came_back(
+    crowded: Stage,
+) -> None:
+    crowded.reconciler.definition_changed()
+    crowded.api.prunes = True
+    await crowded.go()
+    assert [line for line in crowded.api.log if line.startswith("create")] == []
+
+
+async def test_a_record_that_was_read_proves_that_the_definition_keeps_records(crowded: Stage) -> None:
+    await running(crowded)
+    crowded.reconciler.proof.there = False  # as in an operator that has just been started
+    crowded.pod_goes(1)
+    await crowded.go()
+    assert crowded.api.log == ["create Pod mnist-worker-1"]
+
+
+async def test_a_record_that_was_read_before_the_definition_changed_proves_nothing(crowded: Stage) -> None:
+    await running(crowded)
+    crowded.jobs._synced.set()
+    crowded.reconciler.definition_changed()
+    crowded.pod_goes(1)
+    await crowded.go()
+    assert crowded.api.log == ["status Restarting", "create Pod mnist-worker-1"]
+
+
+async def running(stage: Stage) -> None:
+    """Its pods run, and it was told so."""
+    await stage.go()
+    stage.pods_become("Running", 0, 1, 2)
+    await go_when_told_at_last(stage)
+
+
+async def go_when_told_at_last(stage: Stage) -> None:
+    stage.clock.seconds += TOLD_AT_LAST
+    await stage.go()
+
+
+async def test_a_record_that_was_not_written_is_decided_anew_after_a_conflict(crowded: Stage) -> None:
+    await crowded.go()
+    crowded.pods_become("Running", 0, 1, 2)
+    crowded.api.refuse = Conflict(409, "Conflict", "")
+    await go_when_told_at_last(crowded)
+    crowded.api.refuse = None
+    await crowded.go()
+    assert crowded.api.log == ["status Running"]
+    assert crowded.api.stored().status.start_time is not None, "the pods tell when it was"
+
+
+async def test_a_finished_job_leaves_nothing_behind(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.pods_become("Succeeded", 0, 1, 2)
+    await until_quiet(stage)
+    assert stage.api.stored().status.phase == "Succeeded"
+    assert stage.reconciler.memories == {}
+
+
+async def test_events_come_after_the_write_and_once(stage: Stage) -> None:
+    await until_quiet(stage)
+    stage.pods_become("Running", 0, 1, 2)
+    await until_quiet(stage)
+    await stage.go()
+    assert [reason for reason, _ in stage.silent.events].count("Running") == 1
+
+
+async def test_a_job_that_is_gone_is_forgotten(stage: Stage) -> None:
+    await stage.go()
+    assert stage.reconciler.memories
+    assert await stage.reconciler.reconcile(Key("default", "nobody")) is None

@@ -1,0 +1,99 @@
+from datetime import timedelta
+
+import pytest
+from msgspec import Struct
+
+from argosy.testing.workloads import NOW, later, pod, pods, role, seen, workload
+from argosy.workload.clock_skew import on_this_clock
+from argosy.workload.decide import decide
+from argosy.workload.model import Elastic, Gang, Limits, Phase, Restart, Ttl
+from argosy.workload.observed import Observed
+from argosy.workload.plan import CreatePod, DeleteJob
+from argosy.workload.record import Cause, Record, RoleRecord
+
+HOUR = 3600
+RECORD = Record(
+    since=later(20),
+    started=later(0),
+    began=later(1),
+    ran=later(5),
+    retry_at=later(30),
+    waiting=Cause("BackOff", "", later(20)),
+    roles={"worker": RoleRecord(since=later(5), retry_at=later(30), below_min_since=later(20))},
+)
+
+
+class Case(Struct):
+    now: float
+    want_moved: float
+
+
+CASES = {
+    "the clock goes on": Case(25, 0),
+    "another machine's clock is a little behind": Case(-30, 0),
+    "the clock was set back by an hour": Case(20 - HOUR, HOUR),
+    "the clock was set back by an hour a while after the last news": Case(600 - HOUR, HOUR - 580),
+    "the clock was set forward": Case(HOUR, 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_times_move_together(case: Case) -> None:
+    moved = on_this_clock(RECORD, later(case.now))
+    by = timedelta(seconds=case.want_moved)
+    assert RECORD.since and RECORD.started and RECORD.retry_at and RECORD.waiting
+    assert (moved.since, moved.started) == (RECORD.since - by, RECORD.started - by)
+    assert moved.retry_at == RECORD.retry_at - by
+    assert moved.waiting and moved.waiting.since == RECORD.waiting.since - by
+    worker = moved.role("worker")
+    assert worker.retry_at == moved.retry_at
+    assert worker.below_min_since == moved.since
+    assert on_this_clock(moved, later(case.now)) == moved
+
+
+def test_a_back_off_does_not_last_an_hour_longer() -> None:
+    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    record = decide(job, None, seen(pod(0)), NOW).record
+    for replacement in range(2):
+        failed = seen(pod(0, "Failed", exit_code=1, replacement=replacement))
+        record = decide(job, record, failed, later(1)).record
+    waits = decide(job, record, Observed(), later(2))
+    assert waits.wake_at == later(11)
+    back = decide(job, record, Observed(), later(2 - HOUR))
+    assert back.wake_at == later(2 + 10 - HOUR)
+    again = decide(job, back.record, Observed(), back.wake_at)
+    assert any(isinstance(action, CreatePod) for action in again.actions)
+
+
+def test_a_deadline_and_a_time_to_live_do_not_last_an_hour_longer() -> None:
+    limits = Limits(active_deadline=60, ttl=Ttl(failed=30))
+    job = workload(role(replicas=1), limits=limits)
+    record = decide(job, None, seen(pod(0)), NOW).record
+    record = decide(job, record, seen(pod(0)), later(10 - HOUR)).record
+    ended = decide(job, record, seen(pod(0)), later(70 - HOUR)).record
+    assert (ended.phase, ended.reason) == (Phase.FAILED, "DeadlineExceeded")
+    set_back = later(80 - 2 * HOUR)
+    kept = decide(job, ended, Observed(), set_back)
+    assert kept.wake_at == set_back + timedelta(seconds=30)
+    gone = decide(job, kept.record, Observed(), kept.wake_at)
+    assert any(isinstance(action, DeleteJob) for action in gone.actions)
+
+
+FOREVER = float(2**63 - 1)
+ENDLESS = {
+    "a deadline": Limits(active_deadline=FOREVER),
+    "a time to start": Limits(start_timeout=FOREVER),
+    "a time below the least size": Limits(below_min_timeout=FOREVER),
+    "a time to live": Limits(ttl=Ttl(FOREVER, FOREVER), children_ttl=Ttl(FOREVER, FOREVER)),
+}
+
+
+@pytest.mark.parametrize("limits", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_span_longer_than_the_calendar_is_never_over(limits: Limits) -> None:
+    job = workload(role("worker", 2, elastic=Elastic(1, 2)), limits=limits, gang=Gang(1, timeout=FOREVER))
+    record = decide(job, None, seen(), NOW).record
+    for letters in ("PP", "RR", "T.", "SS", "SS"):
+        plan = decide(job, record, seen(*pods(letters)), NOW)
+        record = plan.record
+        assert not any(isinstance(action, DeleteJob) for action in plan.actions)
+    assert record.phase is Phase.SUCCEEDED

@@ -1,0 +1,61 @@
+import pytest
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, pod
+from argosy.workload import messages
+from argosy.workload.observed import ObservedPod
+from argosy.workload.record import Restarted
+from argosy.workload.restart_causes import restarted_in_place
+
+FATES = {
+    "worker-2 was killed (SIGKILL, exit 137) on node-3": pod(2, "Failed", exit_code=137, node="node-3"),
+    "worker-2 ran out of memory (exit 137) on node-3": pod(
+        2, "Failed", exit_code=137, out_of_memory=True, node="node-3"
+    ),
+    "worker-2 failed (exit 1)": pod(2, "Failed", exit_code=1),
+    "worker-2 failed (exit 255)": pod(2, "Failed", exit_code=255),
+    "worker-2 failed (no exit code)": pod(2, "Failed"),
+    "worker-2 failed (UnexpectedAdmissionError)": pod(2, "Failed", reason="UnexpectedAdmissionError"),
+    "worker-2 came to its end (exit 0)": pod(2, "Succeeded", exit_code=0),
+    "worker-2 was deleted on node-3": pod(2, terminating=True, node="node-3"),
+    "worker-2 is on node-3, which does not answer": pod(2, node="node-3"),
+    "worker-2 was evicted from node-3: low memory": replace(
+        pod(2, "Failed", disrupted=True, node="node-3", reason="Evicted"), message="low memory"
+    ),
+    "worker-2 had to make room for a pod of higher priority on node-3": pod(
+        2, terminating=True, disruption="PreemptionByScheduler", node="node-3"
+    ),
+    "worker-2 was taken away by the cluster on node-3: shutting down": replace(
+        pod(2, "Failed", disrupted=True, node="node-3", reason="NodeShutdown"), message="shutting down"
+    ),
+}
+
+
+@pytest.mark.parametrize(("want", "one"), FATES.items())
+def test_fate(want: str, one: ObservedPod) -> None:
+    assert messages.fate(one) == want
+
+
+def test_a_container_restarted_in_its_place() -> None:
+    one = restarted_in_place(pod(2, in_place_restarts=1, last_exit_code=9, node="node-3"), NOW)
+    assert messages.restarted(one) == "a container of worker-2 failed (exit 9) on node-3"
+
+
+def test_a_cause_of_a_later_version_is_told_as_it_is() -> None:
+    assert (
+        messages.restarted(Restarted(NOW, "worker", 2, "Sabotage", "Pod")) == "worker-2 was lost (Sabotage)"
+    )
+
+
+LISTS = {
+    "": [],
+    "a": ["a"],
+    "a and b": ["a", "b"],
+    "a, b and c": ["a", "b", "c"],
+    "a, b, c and 2 more": ["a", "b", "c", "d", "e"],
+}
+
+
+@pytest.mark.parametrize(("want", "names"), LISTS.items())
+def test_listed(want: str, names: list[str]) -> None:
+    assert messages.listed(names) == want

@@ -1,0 +1,95 @@
+"""Pods and groups follow what their job hands on, and nothing else."""
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, TEMPLATE, pod, role, workload
+from argosy.workload.decide import decide
+from argosy.workload.gang_schedulers.volcano import GROUP
+from argosy.workload.model import HandedOn, Workload
+from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
+from argosy.workload.plan import Remark
+from argosy.workload.record import Record
+
+KEYS = ("x/queue", "x/priority")
+
+
+def job(template: dict[str, object] | None = None, **annotations: str) -> Workload:
+    given = HandedOn(KEYS, {f"x/{name}": value for name, value in annotations.items()})
+    made_of = {**TEMPLATE, "metadata": template} if template else TEMPLATE
+    return replace(workload(replace(role(replicas=1), template=made_of)), handed_on=given)
+
+
+def marked(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> ObservedPod:
+    return replace(pod(0), marks=Marks(labels or {}, annotations or {}))
+
+
+BOTH = {"x/queue": "a"}
+
+
+class Case(Struct):
+    job: Workload
+    there: ObservedPod
+    want_labels: Mapping[str, str | None] | None = None
+    want_annotations: Mapping[str, str | None] | None = None
+
+
+CASES = {
+    "one that was added is added": Case(job(queue="a"), marked(), BOTH, BOTH),
+    "one that is there stays": Case(job(queue="a"), marked(BOTH, BOTH)),
+    "one that was changed is changed": Case(
+        job(queue="b"), marked(BOTH, BOTH), {"x/queue": "b"}, {"x/queue": "b"}
+    ),
+    "one that was taken away is taken away": Case(
+        job(), marked(BOTH, BOTH), {"x/queue": None}, {"x/queue": None}
+    ),
+    "a value that can be no label is an annotation only": Case(
+        job(queue="a b"), marked(BOTH, BOTH), {"x/queue": None}, {"x/queue": "a b"}
+    ),
+    "what the template says gives way": Case(
+        job({"labels": {"x/queue": "mine"}}, queue="a"), marked({"x/queue": "mine"}), BOTH, BOTH
+    ),
+    "and counts again when the job says nothing": Case(
+        job({"labels": {"x/queue": "mine"}}), marked(BOTH, BOTH), {"x/queue": "mine"}, {"x/queue": None}
+    ),
+    "what the template says of others is left alone": Case(
+        job({"annotations": {"x/queue": "mine"}}), marked({}, {"x/queue": "mine"})
+    ),
+    "a pod on its way out is left alone": Case(job(queue="a"), replace(marked(), terminating=True)),
+    "a pod that goes in the same pass is left alone": Case(job(queue="a"), replace(marked(), attempt=0)),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_pods_follow(case: Case) -> None:
+    begun = decide(case.job, None, Observed(pods=(pod(0),)), NOW).record
+    plan = decide(case.job, begun, Observed(pods=(case.there,)), NOW)
+    found = [one for one in plan.actions if isinstance(one, Remark)]
+    want = case.want_labels is not None
+    assert [(one.kind, one.name, one.uid) for one in found] == [
+        ("Pod", "job-worker-0", "worker-0-1-0")
+    ] * want
+    if want:
+        assert (found[0].labels, found[0].annotations) == (case.want_labels, case.want_annotations)
+
+
+def test_the_group_follows() -> None:
+    there = Observed(group=ObservedGroup(uid="g", marks=Marks({}, {"x/priority": "1"})))
+    plan = decide(job(queue="a"), None, there, NOW)
+    (found,) = (one for one in plan.actions if isinstance(one, Remark))
+    assert found == Remark(GROUP.child, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
+
+
+def test_pods_of_a_job_that_has_ended_follow_too() -> None:
+    ended = Record(since=NOW, finished=NOW)
+    plan = decide(job(queue="a"), ended, Observed(pods=(replace(pod(0), phase="Succeeded"),)), NOW)
+    assert [one.name for one in plan.actions if isinstance(one, Remark)] == ["job-worker-0"]
+    assert (plan.record.handed, plan.record.unfit) == (BOTH, "")
+
+
+def test_a_job_that_hands_nothing_on_touches_nothing() -> None:
+    plan = decide(workload(), None, Observed(pods=(marked(BOTH, BOTH),)), NOW)
+    assert not any(isinstance(one, Remark) for one in plan.actions)

@@ -1,0 +1,167 @@
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.testing.workloads import NOW, later, pod, pods, role, workload
+from argosy.workload import wait_reasons
+from argosy.workload.gang import Gate
+from argosy.workload.model import Dependency, Phase, Workload
+from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
+from argosy.workload.phases import count
+from argosy.workload.pods import Missing
+from argosy.workload.record import Record, RoleRecord
+
+JOB = workload(
+    role("worker", 2), replace(role("launcher", 1), depends_on=(Dependency("worker", Phase.RUNNING),))
+)
+STARTING = {
+    "worker": RoleRecord(phase=Phase.STARTING, size=2),
+    "launcher": RoleRecord(phase=Phase.STARTING, size=1),
+}
+
+
+class Case(Struct):
+    want: str
+    pods: tuple[ObservedPod, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    gate: Gate = Gate()
+    missing: Missing = Missing()
+    phase: Phase = Phase.STARTING
+    below: bool = False
+    message: str = ""
+    unconfirmed: dict[str, str] = {}
+
+
+HELD = pod(0, "Pending", role="launcher", held=True)
+
+CASES = {
+    "pods are on their way": Case("PodsStarting", pods("PP")),
+    "no place for a pod": Case("Unschedulable", (pod(0, "Pending", waiting="Unschedulable"),)),
+    "no image": Case("ImagePullBackOff", (pod(0, "Pending", waiting="ImagePullBackOff"),)),
+    "one role waits for another": Case(
+        "WaitingForRole", (*pods("RR"), HELD), message="launcher waits for worker to be Running"
+    ),
+    "pods that another role waits for are on their way": Case("PodsStarting", (*pods("RP"), HELD)),
+    "old pods": Case(
+        "PodsStopping", missing=Missing(stopping=("b", "a")), message="waits for a and b to be gone"
+    ),
+    "the back-off": Case(
+        "BackOff",
+        missing=Missing(retry_at=later(65)),
+        message="waits until 12:01:05 UTC before it starts the next try",
+    ),
+    "the API does not answer for a node, though all pods run": Case(
+        "NodeUnconfirmed",
+        pods("RR"),
+        phase=Phase.RUNNING,
+        unconfirmed={"node-2": "nodes is forbidden", "node-1": ""},
+        message="cannot confirm the state of node-2 (nodes is forbidden);"
+        " nothing is concluded about the pods there",
+    ),
+    "the API has only just been asked for a node": Case(
+        "", pods("RR"), phase=Phase.RUNNING, unconfirmed={"node-1": ""}
+    ),
+    "the queue": Case("Queued", gate=Gate(open=False, reason="Queued", message="in line"), message="in line"),
+    "a quota": Case(
+        "PodRefused",
+        outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),),
+        message="p: exceeded quota",
+    ),
+    "a group of a name that is taken, whoever's kind of group": Case(
+        "PodGroupNameTaken",
+        outcomes=(Outcome("PodGroup.scheduling.volcano.sh", "g", Result.FOREIGN, "not ours"),),
+        message="g: not ours",
+    ),
+    "what is wrong for good comes first": Case(
+        "ServiceInvalid",
+        outcomes=(Outcome("Pod", "p", Result.REFUSED, "no"), Outcome("Service", "s", Result.INVALID, "bad")),
+        message="s: bad",
+    ),
+    "mistakes come before all, each once": Case(
+        "InvalidSpec",
+        outcomes=(
+            Outcome("Service", "s", Result.INVALID, "bad"),
+            Outcome("Pod", "p", Result.MISTAKE, "spec.a: no"),
+            Outcome("Pod", "q", Result.MISTAKE, "spec.a: no"),
+            Outcome("Pod", "r", Result.MISTAKE, "spec.b: no"),
+        ),
+        message="spec.a: no; spec.b: no",
+    ),
+    "too few for an elastic role": Case(
+        "BelowMin",
+        phase=Phase.RESTARTING,
+        below=True,
+        message="worker needs at least 2 running pods to go on",
+    ),
+    "a running job waits for nothing": Case("", pods("RR"), phase=Phase.RUNNING),
+}
+
+
+def record_of(case: Case) -> Record:
+    record = Record(phase=case.phase, since=NOW, roles=STARTING)
+    if case.below:
+        record = record.with_role("worker", replace(STARTING["worker"], below_min_since=NOW))
+    return record
+
+
+def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
+    """Else a chain of roles would tell of a wait or not, as it happens."""
+    chain = workload(
+        role("scheduler", 1),
+        replace(role("worker", 1), depends_on=(Dependency("scheduler"),)),
+        replace(role("launcher", 1), depends_on=(Dependency("worker"),)),
+    )
+    record = Record(
+        phase=Phase.STARTING, since=NOW, roles={"scheduler": RoleRecord(phase=Phase.RUNNING, size=1)}
+    )
+    released = Observed(pods=(*pods("R", "scheduler"), pod(0, "Pending", held=True), HELD))
+    after = wait_reasons.waiting(chain, record, released, Gate(), Missing(), NOW)
+    assert after.waiting
+    assert after.waiting.reason == "PodsStarting"
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_cause(case: Case) -> None:
+    observed = Observed(pods=case.pods, outcomes=case.outcomes, nodes_unconfirmed=case.unconfirmed)
+    after = wait_reasons.waiting(JOB, record_of(case), observed, case.gate, case.missing, NOW)
+    found = after.waiting
+    assert (found.reason if found else "", found.message if found else "") == (case.want, case.message)
+
+
+class Progress(Struct):
+    job: Workload
+    pods: tuple[ObservedPod, ...]
+    want: str
+
+
+PROGRESS = {
+    "some run": Progress(JOB, pods("RP"), "1 of 2 workers running; 0 of 1 launcher running"),
+    "all run": Progress(JOB, (*pods("RR"), *pods("R", "launcher")), ""),
+    "one is held up": Progress(
+        JOB,
+        (pod(0), pod(1, "Pending", waiting="ImagePullBackOff"), *pods("R", "launcher")),
+        "1 of 2 workers running; worker-1: ImagePullBackOff",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PROGRESS.values(), ids=PROGRESS.keys())
+def test_progress(case: Progress) -> None:
+    record = Record(phase=Phase.STARTING, roles=STARTING)
+    seen = Observed(pods=case.pods)
+    counts = {name: count(role, record, seen) for name, role in case.job.roles.items()}
+    assert wait_reasons.progress(case.job, record, seen, counts) == case.want
+
+
+def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
+    record = Record(phase=Phase.RESTARTING, since=NOW, message="replacing it", roles=STARTING)
+    stuck = Observed(pods=(pod(0, node="a", terminating=True),), nodes_down=frozenset({"a"}))
+    missing = Missing(stopping=("job-worker-0",))
+    after = wait_reasons.waiting(JOB, record, stuck, Gate(), missing, NOW)
+    assert wait_reasons.sentence(JOB, after, stuck, {}).startswith(
+        "job-worker-0 cannot be confirmed as stopped"
+    )
+    gone = Observed(pods=stuck.pods, nodes_down=stuck.nodes_down, nodes_released=stuck.nodes_down)
+    after = wait_reasons.waiting(JOB, record, gone, Gate(), missing, NOW)
+    assert after.waiting
+    assert after.waiting.reason == "PodsStopping"
