@@ -26,7 +26,7 @@ def measure() -> Iterator[Figure]:
     pod = {"ARGOSY_URL": NOWHERE, "ARGOSY_TOKEN": "t", "ARGOSY_NAMESPACE": "default", "ARGOSY_JOB": "job"}
     environment = {"PATH": os.environ["PATH"], **pod, "ARES_TOKEN": "t", "ARGOSY_CA": authority}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        copy = ("remote-start", "--to", folder, "--kubectl", "/bin/true")
+        copy = ("remote-exec", "--to", folder, "--kubectl", "/bin/true")
         wait = ("wait", "worker=Running", "--deadline", "0.01")
         cache = ("cache", "--key", "ns.job", "--cacheURI", NOWHERE, "--max-retries", "0", "--roles", "a")
         commands: dict[str, Sequence[str]] = {

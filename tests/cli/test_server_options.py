@@ -52,9 +52,9 @@ OPERATOR = {
         ["--name", "mine", "--operator-namespace", "home"], {"url": "https://mine.home.svc"}
     ),
     "or elsewhere": Case(["--advertise-url", "https://other"], {"url": "https://other"}),
-    "every feature is on unless it is switched off": Case([], {"remote_start": True, "ssh_keys": True}),
+    "every feature is on unless it is switched off": Case([], {"remote_exec": True, "ssh_keys": True}),
     "features switched off": Case(
-        ["--no-remote-start", "--no-ssh-keys"], {"remote_start": False, "ssh_keys": False}
+        ["--no-remote-exec", "--no-ssh-keys"], {"remote_exec": False, "ssh_keys": False}
     ),
     "webhooks": Case(["--webhooks", "mine"], {"webhooks": "mine"}),
     "who places gangs, if nobody says": Case([], {"gang_backend": "volcano"}),

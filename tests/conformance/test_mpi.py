@@ -21,7 +21,7 @@ MPI.COMM_WORLD.Barrier()
 
 WHAT_IS_LEFT = r"""
 for worker in 0 1; do
-    /opt/argosy/remote-start $ARGOSY_JOB-worker-$worker ps axo args
+    /opt/argosy/remote-exec $ARGOSY_JOB-worker-$worker ps axo args
 done | grep -e orted -e prted -e hydra -e python | grep -v -e argosy.local -e grep | sed 's/^/left: /'
 """
 

@@ -1,4 +1,4 @@
-"""The helper in real pods: waiting for roles, and remote start under mpiexec."""
+"""The helper in real pods: waiting for roles, and remote exec under mpiexec."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ INSTALLATION = sorted({sys.prefix, sys.base_prefix})
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 REMOTE = r"""
-start=/opt/argosy/remote-start
+start=/opt/argosy/remote-exec
 $start mpi-worker-0 'exit 37'; echo "code $?"
 printf 'one\ntwo\n' | $start mpi-worker-1 'wc -l; hostname'
 $start mpi-worker-0.mpi-worker printf "'%s|'" "'a  b'" '"it'"'"'s"'; echo
@@ -51,7 +51,7 @@ def test_mpiexec_starts_its_ranks_in_other_pods(tenant: Tenant) -> None:
     }
 
 
-def test_remote_start_behaves_as_ssh_does_and_reaches_its_own_job_only(tenant: Tenant) -> None:
+def test_remote_exec_behaves_as_ssh_does_and_reaches_its_own_job_only(tenant: Tenant) -> None:
     other = run("other").role("worker", 1, template=template("trap exit TERM; sleep 1000 & wait"))
     tenant.apply(other)
     tenant.finish(mpi("mpi", REMOTE))

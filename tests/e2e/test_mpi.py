@@ -1,4 +1,4 @@
-"""What only the local control plane promises of MPI: remote start outlives the API server.
+"""What only the local control plane promises of MPI: remote exec outlives the API server.
 
 On a real cluster a command in a pod ends with the connection to the API server, and the run is started anew.
 """

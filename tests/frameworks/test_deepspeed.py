@@ -56,7 +56,7 @@ def test_a_launcher_starts_them_as_mpirun_does() -> None:
     launcher = injection(made, "launcher")
     assert hosts(launcher) == {at(0): 2, at(1): 2}
     assert launcher.files[MPI_HOST_FILE] == "job-worker-0:2\njob-worker-1:2\n"
-    assert launcher.remote_start
+    assert launcher.remote_exec
     assert injection(made, "worker").default_command == SLEEP
     assert DEEPSPEED.rules(made).succeeded_when == (("launcher",),)
 

@@ -23,7 +23,7 @@ def test_pods_are_set_up_as_for_mpi() -> None:
     made = job(slotsPerWorker=2)
     assert injection(made, "launcher") == Mpi().inject(made, made.roles["launcher"], 0)
     assert injection(made, "launcher").files == {HOST_FILE: "job-worker-0 slots=2\njob-worker-1 slots=2\n"}
-    assert injection(made, "launcher").remote_start
+    assert injection(made, "launcher").remote_exec
     assert injection(made, "worker").default_command == SLEEP
     assert HOROVOD.rules(made) == Mpi().rules(made)
 
@@ -32,7 +32,7 @@ def test_keys_are_those_of_mpi() -> None:
     made = job(sshKeys=True, controller="gloo")
     assert HOROVOD.rules(made).ssh_among == ("launcher", "worker")
     assert injection(made, "worker").default_command == SSHD
-    assert not injection(made, "launcher").remote_start
+    assert not injection(made, "launcher").remote_exec
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])

@@ -100,7 +100,7 @@ def test_no_interface_is_named_in_the_network_of_the_node(name: str) -> None:
 def test_the_launcher_waits_for_its_workers_and_starts_processes_in_them() -> None:
     made = job()
     assert made.roles["launcher"].depends_on == (Dependency("worker", Phase.RUNNING),)
-    assert launcher(made).remote_start
+    assert launcher(made).remote_exec
     rules = MPI.rules(made)
     assert rules.exec_from == ("launcher",)
     assert rules.exec_into == ("launcher", "worker")
@@ -122,7 +122,7 @@ def test_with_keys_ranks_are_started_by_ssh_and_nobody_has_rights_over_pods() ->
     assert MPI.rules(made).ssh_among == ("launcher", "worker")
     assert MPI.rules(made).exec_from == MPI.rules(made).exec_into == ()
     assert MPI.inject(made, made.roles["worker"], 0).default_command == SSHD
-    assert not launcher(made).remote_start
+    assert not launcher(made).remote_exec
     assert launcher(made).files == launcher(job()).files
     assert MPI.rules(job()).ssh_among == ()
 

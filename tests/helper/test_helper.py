@@ -172,7 +172,7 @@ def tls(trust: Trust, folder: Path) -> ssl.SSLContext:
 HEAVY = {"asyncio", "concurrent.futures", "dataclasses", "inspect", "logging", "subprocess", "urllib.request"}
 STARTS = {
     "copying kubectl loads nothing that speaks to the operator": (
-        ("remote-start", "--kubectl", sys.executable, "--to"),
+        ("remote-exec", "--kubectl", sys.executable, "--to"),
         HEAVY | {"http.client", "json", "socket", "ssl"},
     ),
     "waiting for a role loads no heavy modules": (("wait", "worker=Running", "--deadline", "0.1"), HEAVY),
@@ -226,7 +226,7 @@ def test_it_runs_as_a_module_too() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "argosy.helper", "--help"], capture_output=True, text=True, check=True
     )
-    assert "remote-start" in result.stdout
+    assert "remote-exec" in result.stdout
 
 
 def test_steps_are_done_in_order_up_to_the_first_that_fails(tmp_path: Path) -> None:

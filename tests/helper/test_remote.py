@@ -1,4 +1,4 @@
-"""Remote start: what lands in the folder, and that remote-start behaves as ssh does towards mpirun.
+"""Remote exec: what lands in the folder, and that remote-exec behaves as ssh does towards mpirun.
 
 kubectl is replaced by a script that notes its arguments and runs the command here, as exec would over there;
 it can fail as kubectl does when the connection to the API server is cut.
@@ -104,10 +104,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 @pytest.mark.parametrize("shell", [[], ["sh"], ["bash", "--posix"]], ids=["by its path", "sh", "bash"])
-def test_remote_start(case: Case, shell: list[str], folder: Path, tmp_path: Path) -> None:
+def test_remote_exec(case: Case, shell: list[str], folder: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     result = subprocess.run(
-        [*shell, str(folder / "remote-start"), *case.arguments],
+        [*shell, str(folder / "remote-exec"), *case.arguments],
         input=case.stdin,
         env={"PATH": os.environ["PATH"], "NOTES": str(notes), **case.environment},
         capture_output=True,
@@ -177,7 +177,7 @@ FAULTS = {
 def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Path, tmp_path: Path) -> None:
     notes, done = tmp_path / "notes", tmp_path / "done"
     agent = subprocess.Popen(
-        [folder / "remote-start", "mnist-worker-1", fault.command],
+        [folder / "remote-exec", "mnist-worker-1", fault.command],
         env={"PATH": os.environ["PATH"], "NOTES": str(notes), "FAULTS": fault.faults, "DONE": str(done)},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -196,7 +196,7 @@ def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Pa
 def test_an_agent_that_is_told_to_end_does(faults: str, folder: Path, tmp_path: Path) -> None:
     notes, pid = tmp_path / "notes", tmp_path / "pid"
     agent = subprocess.Popen(
-        [folder / "remote-start", "mnist-worker-1", f"sleep 60 & echo $! > {pid}; wait"],
+        [folder / "remote-exec", "mnist-worker-1", f"sleep 60 & echo $! > {pid}; wait"],
         env={"PATH": os.environ["PATH"], "NOTES": str(notes), "FAULTS": faults},
     )
     try:
@@ -222,15 +222,15 @@ def test_codes_nobody_asked_for_are_removed_after_an_hour(folder: Path, tmp_path
         code.write_text("0\n")
     environment = {"PATH": os.environ["PATH"], "NOTES": str(tmp_path / "notes")}
     try:
-        subprocess.run([folder / "remote-start", "mnist-worker-1", "true"], env=environment, check=True)
+        subprocess.run([folder / "remote-exec", "mnist-worker-1", "true"], env=environment, check=True)
         assert [age for age, code in codes.items() if code.exists()] == [60]
     finally:
         codes[60].unlink()
 
 
 def test_without_a_command_it_tells_its_usage(folder: Path) -> None:
-    result = subprocess.run([folder / "remote-start", "host"], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (255, "usage: remote-start [-x] [-n] HOST COMMAND...\n")
+    result = subprocess.run([folder / "remote-exec", "host"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (255, "usage: remote-exec [-x] [-n] HOST COMMAND...\n")
 
 
 def test_no_kubectl_is_a_clear_refusal(tmp_path: Path) -> None:

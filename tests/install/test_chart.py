@@ -45,7 +45,7 @@ OTHER: dict[str, object] = {
     "crds.install": False,
     "gang.backend": "auto",
     "webhooks.enabled": False,
-    "features.remoteStart": False,
+    "features.remoteExec": False,
     "features.sshKeys": True,
     "concurrency": 8,
     "connections.max": 100,
@@ -195,17 +195,17 @@ def test_rights_are_those_of_the_features_that_are_on() -> None:
     everything = rights()
     assert {resource for resource, _ in everything} >= {*LAUNCHERS, "podgroups", "pods", "nodes"}
     without = {one for one in everything if one[0] not in LAUNCHERS}
-    assert rights({"features": {"remoteStart": False}}) == without
+    assert rights({"features": {"remoteExec": False}}) == without
     assert rights({"features": {"sshKeys": True}}) - everything == {("secrets", "get"), ("secrets", "create")}
 
 
 def test_features_that_are_off_are_told_to_the_operator() -> None:
     """By default few rights are given: none over Secrets of jobs."""
     assert "--no-ssh-keys" in cast("list[str]", container()["args"])
-    assert "--no-remote-start" not in cast("list[str]", container()["args"])
-    switched: Json = {"features": {"sshKeys": True, "remoteStart": False}}
+    assert "--no-remote-exec" not in cast("list[str]", container()["args"])
+    switched: Json = {"features": {"sshKeys": True, "remoteExec": False}}
     assert "--no-ssh-keys" not in cast("list[str]", container(switched)["args"])
-    assert "--no-remote-start" in cast("list[str]", container(switched)["args"])
+    assert "--no-remote-exec" in cast("list[str]", container(switched)["args"])
 
 
 GROUPS = {

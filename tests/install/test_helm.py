@@ -22,7 +22,7 @@ VALUES: dict[str, Json] = {
     "one namespace, and without features": {
         "watchNamespace": "team",
         "observer": {"enabled": True},
-        "features": {"remoteStart": False},
+        "features": {"remoteExec": False},
         "gang": {"backend": "own"},
         "crds": {"install": False},
         "podDisruptionBudget": {"enabled": False},

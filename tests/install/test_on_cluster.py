@@ -320,7 +320,7 @@ def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Rele
 
 def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(release: Release) -> None:
     cluster = release.cluster
-    off = ("gang.backend=none", "features.remoteStart=false")
+    off = ("gang.backend=none", "features.remoteExec=false")
     release.upgrade(*(word for one in (*off, f"watchNamespace={HOME}") for word in ("--set", one)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
     eventually(lambda: holder(release) in now)
@@ -329,7 +329,7 @@ def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(releas
     elsewhere = run("elsewhere").role("worker", 1, template=template("true"))
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(elsewhere.build()))
     submit(cluster, mpi("refused"))
-    eventually(lambda: "features.remoteStart=true" in str(status(cluster, "refused").get("message")))
+    eventually(lambda: "features.remoteExec=true" in str(status(cluster, "refused").get("message")))
     assert {one.right for one in requests(cluster) if one.pod in now and one.code == 403} == set()
     ignored = cast("dict[str, object]", cluster.get("tr", "elsewhere").get("status", {}))
     assert not ignored.get("observedGeneration"), "the jobs of others are not looked at"

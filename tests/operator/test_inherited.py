@@ -57,7 +57,7 @@ async def test_jobs_of_the_original_go_on(scene: Scene) -> None:
     async def phase(name: str) -> str:
         return (await scene.client.get(AresJob, name, scene.namespace)).status.phase
 
-    async with scene.operator(gang_backend="none", remote_start=False):
+    async with scene.operator(gang_backend="none", remote_exec=False):
 
         async def remembered() -> bool:
             jobs = (await scene.client.list(AresJob, scene.namespace)).items

@@ -308,7 +308,7 @@ def _without(value: dict[str, object]) -> dict[str, object]:
 
 async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
     port = free_port()
-    off = {"gang_backend": "none", "remote_start": False, "apis": frozenset({"argosy"})}
+    off = {"gang_backend": "none", "remote_exec": False, "apis": frozenset({"argosy"})}
     async with scene.operator(**off, **shown_at(port)):
         await scene.apply(run().role("worker", 1))
         await scene.until_pods("mnist-worker-0")

@@ -77,7 +77,7 @@ async def test_poison_harms_nobody_and_is_cured(
 
 async def test_the_longest_name_that_an_object_may_have_is_told_of(scene: Scene) -> None:
     under, name = APIS["AresJob"], "n" * 253
-    async with scene.operator(remote_start=False):
+    async with scene.operator(remote_exec=False):
         await _create(scene, under, name, under.right)
         status = (await _judged(scene, under, [name]))[name]
         assert under.reason(status).startswith("metadata.name: the name of its last pod of role worker, 'nnn")
@@ -95,7 +95,7 @@ async def test_an_object_too_deep_to_be_read_is_told_and_cured(scene: Scene) -> 
     deep = b'{"frameworkType":"custom","unheardOf":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
     body = b'{"apiVersion":"ares.io/v1","kind":"AresJob","metadata":{"name":"deep"},"spec":' + deep + b"}"
     path = f"/apis/ares.io/v1/namespaces/{scene.namespace}/aresjobs"
-    async with scene.operator(remote_start=False):
+    async with scene.operator(remote_exec=False):
         await scene.client.request("POST", path, body=body)
 
         async def told() -> bool:

@@ -219,7 +219,7 @@ async def test_pods_of_every_framework_pass_the_restricted_standard(
         await scene.until_pods("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1", "torch-worker-0")
 
 
-async def test_remote_start_may_reach_the_jobs_own_pods_and_no_others(scene: Scene) -> None:
+async def test_remote_exec_may_reach_the_jobs_own_pods_and_no_others(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run("mpi", framework="mpi").role("launcher", 1).role("worker", 2))
         await scene.until_pods("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1")
@@ -268,7 +268,7 @@ async def _may(scene: Scene, account: str, verb: str, pod: str, subresource: str
 
 
 FEATURES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
-    "remoteStart": ({"remote_start": False}, {}),
+    "remoteExec": ({"remote_exec": False}, {}),
     "sshKeys": ({"ssh_keys": False}, {"sshKeys": True}),
 }
 

@@ -23,7 +23,7 @@ Anything = dynamic(AresJob.resource)
 @pytest.fixture
 async def stage(scene: Scene) -> AsyncIterator[Scene]:
     """A scene with an operator at work in it."""
-    async with scene.operator(remote_start=False):
+    async with scene.operator(remote_exec=False):
         yield scene
 
 

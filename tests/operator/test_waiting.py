@@ -96,7 +96,7 @@ async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting
     await scene.client.create(dynamic(AresJob.resource), body, scene.namespace)
     async with AsyncExitStack() as stack:
         if who == "observer":
-            await stack.enter_async_context(scene.operator(remote_start=False, observers=Observers()))
+            await stack.enter_async_context(scene.operator(remote_exec=False, observers=Observers()))
         asked = Answerer(scene, who)
         stack.callback(asked.kill)
 

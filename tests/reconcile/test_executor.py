@@ -272,12 +272,12 @@ CASES = {
         want_message="keys for ssh are off in this installation;"
         " the administrator turns them on by the chart's value features.sshKeys=true",
     ),
-    "a launcher's account where remote start is off: nothing is sent, and the chart's value is named": Case(
+    "a launcher's account where remote exec is off: nothing is sent, and the chart's value is named": Case(
         EnsureChild("ServiceAccount", "mnist-launcher", {}, ""),
-        features=Features(remote_start=False),
+        features=Features(remote_exec=False),
         want_result=Result.REFUSED,
         want_message="launchers that start processes in other pods are off in this installation;"
-        " the administrator turns them on by the chart's value features.remoteStart=true",
+        " the administrator turns them on by the chart's value features.remoteExec=true",
     ),
     "the job goes with its children": Case(
         DeleteJob("old"), want_done=["delete TrainingRun mnist uid=uid-of-mnist propagation=Background"]

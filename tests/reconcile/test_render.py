@@ -106,17 +106,17 @@ CASES = {
         Injection(waits=(Dependency("worker", Phase.RUNNING), Dependency("data", Phase.SUCCEEDED))),
         Place("mnist-launcher-0", 0),
     ),
-    "a launcher gets remote start and an account for it": Case(
+    "a launcher gets remote exec and an account for it": Case(
         workload(role(), role("launcher")),
         role("launcher"),
-        Injection(remote_start=True, waits=(Dependency("worker"),), default_command=("mpirun",)),
+        Injection(remote_exec=True, waits=(Dependency("worker"),), default_command=("mpirun",)),
         Place("mnist-launcher-0", 0),
         service_account="mnist-launcher",
     ),
     "locally the helper is the installation's own": Case(
         workload(role(), role("launcher")),
         role("launcher"),
-        Injection(remote_start=True),
+        Injection(remote_exec=True),
         Place("mnist-launcher-0", 0),
         site=LOCAL,
         service_account="mnist-launcher",
@@ -160,7 +160,7 @@ def test_a_user_who_names_an_account_keeps_it() -> None:
     template = pod_template()
     template["spec"] = {"serviceAccountName": "mine", "containers": [{"name": "main"}]}
     launcher = role("launcher", template=template)
-    injection = Injection(remote_start=True)
+    injection = Injection(remote_exec=True)
     made = mould(SITE, workload(launcher), launcher, injection, service_account="mnist-launcher")
     pod = made.pod(Place("a", 0), injection.env)
     spec = pod["spec"]

@@ -39,7 +39,7 @@ def observer(config: Path | None, auth: str | None, port: int | None, **common: 
         observing=True,
         leader_elect=False,
         gang_backend="none",  # whatever the file says: it is the operator's, too
-        remote_start=False,
+        remote_exec=False,
         plain_endpoint=f":{plain}" if plain else "",
     )
     run_operator(observing)

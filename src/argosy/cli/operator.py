@@ -19,7 +19,7 @@ from argosy.cli.server_options import Common, configured_by, run_operator, servi
 )
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
 @click.option("--identity", help="Name of this replica in the Lease; host name and a random part by default.")
-@click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote start.")
+@click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote exec.")
 @click.option("--advertise-url", default="", help="Under which URL pods reach the endpoint.")
 @click.option(
     "--concurrency",
@@ -40,7 +40,7 @@ from argosy.cli.server_options import Common, configured_by, run_operator, servi
     help="Who places gangs; volcano by default.",
 )
 @click.option(
-    "--remote-start/--no-remote-start",
+    "--remote-exec/--no-remote-exec",
     default=True,
     show_default=True,
     help="Give launchers an account that starts processes in their job's pods.",
@@ -67,7 +67,7 @@ def operator(
     cluster_domain: str | None,
     webhooks: str,
     gang_backend: str | None,
-    remote_start: bool,
+    remote_exec: bool,
     ssh_keys: bool,
     local: Path | None,
     **common: Unpack[Common],
@@ -90,7 +90,7 @@ def operator(
             leader_elect=leader_elect,
             concurrency=concurrency,
             webhooks=webhooks,
-            remote_start=remote_start,
+            remote_exec=remote_exec,
             ssh_keys=ssh_keys,
         )
     settings = configured_by(config, settings)

@@ -84,6 +84,6 @@ def _check_injection(framework: Framework, workload: Workload, name: str, index:
     size = len(json.dumps(dict(injection.files)))
     require(size < MAX_FILES_CHARS, f"{place}: files are larger than a pod can carry")
     require({wait.role for wait in injection.waits} <= set(workload.roles), f"{place}: waits for nobody")
-    if injection.remote_start:
-        require(name in ruled.rules.exec_from, f"{place}: remote start needs the role in rules().exec_from")
-        require(bool(ruled.rules.exec_into), f"{place}: remote start needs roles in rules().exec_into")
+    if injection.remote_exec:
+        require(name in ruled.rules.exec_from, f"{place}: remote exec needs the role in rules().exec_from")
+        require(bool(ruled.rules.exec_into), f"{place}: remote exec needs roles in rules().exec_into")

@@ -1,7 +1,7 @@
 """The face of a framework adapter, and what it may ask for in a pod.
 
 An adapter is pure: it sees a Workload and answers with data. Whatever it asks for (variables, files, waits,
-remote start) is put into the pod by the renderer, the same way for every framework.
+remote exec) is put into the pod by the renderer, the same way for every framework.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +53,7 @@ class Injection(Struct, frozen=True):
     """Roles to wait for in an init container."""
     initializer: "Initializer | None" = None
     """The init container that waits, where it is not to be the usual one."""
-    remote_start: bool = False
+    remote_exec: bool = False
     """The pod starts processes in the job's other pods: give it `REMOTE_AGENT` and a service account for
     it."""
     default_command: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Injection(Struct, frozen=True):
 SSH_FOLDER = "/root/.ssh"
 """Where pods that reach each other by ssh have the job's keys."""
 
-REMOTE_AGENT = "/opt/argosy/remote-start"
+REMOTE_AGENT = "/opt/argosy/remote-exec"
 """The executable with ssh's face, `REMOTE_AGENT HOST COMMAND…`; HOST is a pod's host name or its full DNS
 name."""
 

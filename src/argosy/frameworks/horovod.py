@@ -1,8 +1,8 @@
 """Horovod: a launcher starts ranks in the workers, by `mpirun` or by `horovodrun`.
 
-Pods are set up as for MPI, whose host file Horovod reads too, so both find hosts and remote start.
+Pods are set up as for MPI, whose host file Horovod reads too, so both find hosts and remote exec.
 `horovodrun` over gloo calls `ssh`: with `sshKeys` the real one; else the one in `/opt/argosy/bin` is our
-remote start, and is found if the command puts that folder first on its PATH. A rank that is lost ends all, so
+remote exec, and is found if the command puts that folder first on its PATH. A rank that is lost ends all, so
 the job starts anew as a whole.
 """
 
@@ -37,7 +37,7 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     launcher_as_host: bool = False
     """The launcher takes ranks too, the first ones."""
     ssh_keys: bool = False
-    """Ranks are started by ssh, with keys that are made for the job, instead of by remote start."""
+    """Ranks are started by ssh, with keys that are made for the job, instead of by remote exec."""
 
 
 class Horovod:

@@ -1,4 +1,4 @@
-"""MPI: a launcher runs `mpirun`, which starts ranks in the workers: by our remote start, or by ssh if asked.
+"""MPI: a launcher runs `mpirun`, which starts ranks in the workers: by our remote exec, or by ssh if asked.
 
 Roles `launcher` and `worker`. Workers without a command sleep until they are told to go, or run sshd. The
 launcher waits until all workers run, and finds the host file and the start agent in its environment, so that
@@ -46,7 +46,7 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     launcher_as_host: bool = False
     """The launcher takes ranks too, the first ones."""
     ssh_keys: bool = False
-    """Ranks are started by ssh, with keys that are made for the job, instead of by remote start."""
+    """Ranks are started by ssh, with keys that are made for the job, instead of by remote exec."""
 
 
 class Mpi:
@@ -101,7 +101,7 @@ class Mpi:
         return Injection(
             env=_environment(workload, options),
             files={HOST_FILE: host_file(workload, options)},
-            remote_start=not options.ssh_keys,
+            remote_exec=not options.ssh_keys,
             searches=searches,
         )
 

@@ -47,7 +47,7 @@ def _run(step: argparse.Namespace) -> int:
 
 
 def _perform(step: argparse.Namespace) -> int:
-    if step.command == "remote-start":
+    if step.command == "remote-exec":
         from argosy.helper.remote import prepare
 
         prepare(step.to, step.kubectl)
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     hosts.add_argument("--output", type=Path, required=True)
     hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
 
-    remote = commands.add_parser("remote-start", help="put kubectl and remote-start into a folder")
+    remote = commands.add_parser("remote-exec", help="put kubectl and remote-exec into a folder")
     remote.add_argument("--to", type=Path, required=True)
     remote.add_argument("--kubectl", default=None, help="the binary to copy (default: from PATH)")
     return parser

@@ -1,7 +1,7 @@
-"""Puts what remote start needs in a user's container into a shared folder: `kubectl` and `remote-start`.
+"""Puts what remote exec needs in a user's container into a shared folder: `kubectl` and `remote-exec`.
 
 Both run in any image: kubectl is a static binary, the wrapper is POSIX shell. Launchers that know no other
-agent than `ssh` find remote start under that name in the folder `bin`, once that is on their PATH.
+agent than `ssh` find remote exec under that name in the folder `bin`, once that is on their PATH.
 """
 
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 from argosy.helper.errors import RefusedError
 from argosy.helper.hosts import replace_file
 
-WRAPPER = Path(__file__).with_name("remote-start")
-SSH = b'#!/bin/sh\nexec "$(dirname -- "$0")/../remote-start" "$@"\n'
+WRAPPER = Path(__file__).with_name("remote-exec")
+SSH = b'#!/bin/sh\nexec "$(dirname -- "$0")/../remote-exec" "$@"\n'
 
 
 def prepare(folder: Path, kubectl: str | None = None) -> None:

@@ -24,7 +24,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "observer": {"enabled": True},
             "replicas": 1,
             "podDisruptionBudget": {"enabled": False},
-            "features": {"remoteStart": False},
+            "features": {"remoteExec": False},
             "gang": {"backend": "auto"},
         },
     ),

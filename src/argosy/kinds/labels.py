@@ -32,7 +32,7 @@ POD_GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
 """Kueue's labels, and the annotation with the number of pods that it waits for."""
 HELPER = "argosy"
-"""The init container in which pods wait for others, or get what remote start needs."""
+"""The init container in which pods wait for others, or get what remote exec needs."""
 
 INITIALIZER = "initializer"
 """The same in AresJobs."""

@@ -107,7 +107,7 @@ async def operate(settings: Settings) -> None:
             cluster_domain=settings.cluster_domain,
             concurrency=settings.concurrency,
             gang_backend=settings.gang_backend,
-            remote_start=settings.remote_start,
+            remote_exec=settings.remote_exec,
             observing=settings.observing,
             also=whereabouts.caches if whereabouts else (),
         )
@@ -234,7 +234,7 @@ def _site(settings: Settings, credentials: Credentials, whereabouts: Whereabouts
         url=settings.url,
         authority=credentials.trust.authority,
         cluster_domain=settings.cluster_domain,
-        features=Features(settings.remote_start, settings.ssh_keys),
+        features=Features(settings.remote_exec, settings.ssh_keys),
         initializers=settings.initializers,
         whereabouts=whereabouts.asked if whereabouts else None,
     )

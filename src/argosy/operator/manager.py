@@ -53,7 +53,7 @@ class Serving:
         cluster_domain: str,
         concurrency: int,
         gang_backend: str = VOLCANO.name,
-        remote_start: bool = True,
+        remote_exec: bool = True,
         observing: bool = False,
         also: "Sequence[AnyCache]" = (),
     ) -> None:
@@ -74,7 +74,7 @@ class Serving:
         self.caches.gangs.defined = lambda name: self._blind() or self._has(name)
         self.definitions.subscribe(lambda _: self.triggers.gangs())
         self._reconcilers: list[_Terms] = []
-        self._remote_start = remote_start
+        self._remote_exec = remote_exec
         self._observing = observing
         self._also = also
 
@@ -183,7 +183,7 @@ class Serving:
         caches = self.caches
         if self._observing:
             return (caches.pods,)
-        launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_start else ()
+        launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_exec else ()
         return (caches.pods, caches.nodes, caches.services, *launchers, *self._also)
 
     async def _watch_room(self) -> None:

@@ -119,7 +119,7 @@ class Settings:
     """Who places gangs, of `workload.gangs.registry.CHOICES`. Rights are needed over its groups only; with
     `none` over none, and jobs with a gang wait."""
 
-    remote_start: bool = True
+    remote_exec: bool = True
     """Watch and make accounts and roles of launchers. Without them no rights over those, nor over
     `pods/exec`, are needed, and jobs with a launcher wait."""
 

@@ -154,8 +154,8 @@ class Performer:
         """Raise if a child of this kind belongs to a feature that is off: its rights are not given then."""
         if kind == Secret.resource.kind and not self.features.ssh_keys:
             raise FeatureOffError("keys for ssh", "sshKeys")
-        if kind in LAUNCHER_KINDS and not self.features.remote_start:
-            raise FeatureOffError("launchers that start processes in other pods", "remoteStart")
+        if kind in LAUNCHER_KINDS and not self.features.remote_exec:
+            raise FeatureOffError("launchers that start processes in other pods", "remoteExec")
 
     async def _create_or_update(self, deed: Deed, body: Json) -> Result:
         self._check_feature(deed.kind)

@@ -47,7 +47,7 @@ class PodMaker:
             injection,
             token=self.token(workload.uid),
             membership=backend.membership(workload, role.name) if backend else None,
-            service_account=account(workload, role.name) if injection.remote_start else "",
+            service_account=account(workload, role.name) if injection.remote_exec else "",
         )
 
 

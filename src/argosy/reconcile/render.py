@@ -87,7 +87,7 @@ def mould(
 ) -> Mould:
     """What pods of a role share, for which the framework asks alike except for the values of variables.
 
-    `membership` is what its gang's back end asks for, `service_account` that of remote start.
+    `membership` is what its gang's back end asks for, `service_account` that of remote exec.
     """
     spec = dict(_object(role.template.get("spec")))
     files = _Files(injection.files)
@@ -268,7 +268,7 @@ def _containers(
 ) -> tuple[tuple[_Container, ...], tuple[_Container, ...]]:
     """The template's init containers and containers, with mounts, command and ports."""
     mounts = list(files.mounts)
-    if injection.remote_start:
+    if injection.remote_exec:
         mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER, "readOnly": True})
     if injection.initializer:
         mounts += _shared(injection.initializer)
@@ -334,9 +334,9 @@ def _helpers(
     """One init container, before the user's own, does everything the pod needs from the helper."""
     steps: list[list[str]] = []
     mounts: list[Json] = []
-    if injection.remote_start:
+    if injection.remote_exec:
         kubectl = ["--kubectl", site.helper.kubectl] if site.helper.kubectl else []
-        steps.append(["remote-start", "--to", REMOTE_FOLDER, *kubectl])
+        steps.append(["remote-exec", "--to", REMOTE_FOLDER, *kubectl])
         mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER})
         _add_volumes(spec, [{"name": _REMOTE_VOLUME, "emptyDir": {}}])
     if injection.initializer:

@@ -22,13 +22,13 @@ class Helper(Struct, frozen=True):
     image is the node's own root with parts of it hidden (the local control plane)."""
     user: int | None = 65532
     kubectl: str = ""
-    """The kubectl to copy for remote start; empty: the one on the image's PATH."""
+    """The kubectl to copy for remote exec; empty: the one on the image's PATH."""
 
 
 class Features(Struct, frozen=True):
     """What this installation may do for jobs that few need; the chart gives rights accordingly."""
 
-    remote_start: bool = True
+    remote_exec: bool = True
     """Accounts and roles by which launchers start processes in other pods of their job."""
     ssh_keys: bool = True
     """A Secret with a key pair for each job that starts processes by ssh."""

@@ -40,7 +40,7 @@ class Launcher(Struct, frozen=True):
 
 
 def launchers() -> dict[str, Launcher]:
-    """All that remote start is proven with."""
+    """All that remote exec is proven with."""
     own = Path(sys.prefix)
     return {
         "MPICH": Launcher("mpich", "mpich", own / "bin/mpiexec", own / "bin/python", _folders(own)),

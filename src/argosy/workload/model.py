@@ -161,7 +161,7 @@ class Rules(Struct, frozen=True):
     idle: bool = False
     """No pod is made for the job: it starts, and stays so."""
     exec_from: tuple[str, ...] = ()
-    """Roles whose pods start processes in others of the job's pods (remote start)."""
+    """Roles whose pods start processes in others of the job's pods (remote exec)."""
     exec_into: tuple[str, ...] = ()
     """Roles in whose pods those start processes."""
     ssh_among: tuple[str, ...] = ()
