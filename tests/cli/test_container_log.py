@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import Struct, field
 
-from argosy.cli.container_log import Origin, Place, Transcript, lines
+from argosy.cli.container_log import ContainerLog, LogPosition, LogSource, lines
 from argosy.engine.client import Client
 from argosy.testing.fakeserver import FakeServer, Fault
 
@@ -29,9 +29,9 @@ async def test_bytes_that_are_no_text_do_not_stop_the_stream() -> None:
 
 
 async def test_a_stream_opened_again_goes_on_after_the_last_line() -> None:
-    place = Place()
-    assert [text async for text in place.unseen(_lines("1 a", "2 b", "2 c"))] == ["a", "b", "c"]
-    assert [text async for text in place.unseen(_lines("1 a", "2 b", "2 c", "2 d", "3 e"))] == ["d", "e"]
+    place = LogPosition()
+    assert [text async for text in place.new_lines(_lines("1 a", "2 b", "2 c"))] == ["a", "b", "c"]
+    assert [text async for text in place.new_lines(_lines("1 a", "2 b", "2 c", "2 d", "3 e"))] == ["d", "e"]
 
 
 class Case(Struct):
@@ -82,12 +82,12 @@ async def test_what_is_said(case: Case) -> None:
         server.log_chunks, server.logs_by_uid = case.by_name, case.by_uid
         server.faults = [case.fault] if case.fault else []
         async with Client(server.connection()) as client:
-            origin = Origin("default", "p", "u", "main")
-            transcript = Transcript(client, origin, said.append, lambda: breaks.append(None), case.tail)
+            origin = LogSource("default", "p", "u", "main")
+            transcript = ContainerLog(client, origin, said.append, lambda: breaks.append(None), case.tail)
             if case.newest >= 0:
-                transcript.begun(case.newest)
+                transcript.run_started(case.newest)
             if case.gone:
-                transcript.gone()
+                transcript.pod_deleted()
             reading = transcript.reading
             assert reading is not None
             await reading

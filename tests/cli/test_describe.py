@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 
 from argosy.cli.describe import report
-from argosy.cli.jobkinds import Shown, shown
+from argosy.cli.jobkinds import JobSummary, summarize
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT, INDEX, ROLE
 from argosy.kinds.trainingrun import TrainingRun
@@ -51,13 +51,13 @@ EVENT = msgspec.convert(
 )
 
 
-def job(phase: str, namespace: str = "team") -> Shown:
+def job(phase: str, namespace: str = "team") -> JobSummary:
     raw = {
         "metadata": {**META, "namespace": namespace, "creationTimestamp": NOW - timedelta(minutes=6)},
         "spec": {"framework": "custom", "roles": {"worker": {"template": {}}}},
         "status": {"phase": phase, "startTime": NOW, "attempt": 1, "restartHistory": [RESTART]},
     }
-    return shown(msgspec.convert(raw, TrainingRun))
+    return summarize(msgspec.convert(raw, TrainingRun))
 
 
 def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:

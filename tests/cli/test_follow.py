@@ -6,7 +6,7 @@ import click
 import pytest
 
 from argosy.cli import follow
-from argosy.cli.follow import Follower, Printer, source_of
+from argosy.cli.follow import Follower, Printer, replica_label
 from argosy.engine.client import Client
 from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.testing.fakeserver import FakeServer, Fault
@@ -25,8 +25,8 @@ def test_sources_are_aligned_and_keep_their_colour() -> None:
 
 
 def test_a_pod_is_called_by_role_and_index() -> None:
-    assert source_of({ROLE: "worker", INDEX: "2"}) == "worker-2"
-    assert source_of({ROLE: "worker", INDEX: "2"}, "sidecar") == "worker-2/sidecar"
+    assert replica_label({ROLE: "worker", INDEX: "2"}) == "worker-2"
+    assert replica_label({ROLE: "worker", INDEX: "2"}, "sidecar") == "worker-2/sidecar"
 
 
 TROUBLES = {

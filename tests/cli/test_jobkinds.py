@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from argosy.cli.jobkinds import Shown, ShownRole, shown
+from argosy.cli.jobkinds import JobSummary, RoleSummary, summarize
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.testing.workloads import NOW
@@ -37,15 +37,15 @@ JOBS = {
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS.keys())
 def test_shown(job: TrainingRun | AresJob) -> None:
-    found = shown(job)
-    assert isinstance(found, Shown)
+    found = summarize(job)
+    assert isinstance(found, JobSummary)
     assert (found.namespace, found.name, found.framework) == ("team", "mnist", "custom")
     assert (found.phase, found.message, found.attempt, found.restarts) == ("Running", "attempt 2", 2, 3)
-    assert found.roles == [ShownRole("worker", "Running", 2, 4, 3, "")]
+    assert found.roles == [RoleSummary("worker", "Running", 2, 4, 3, "")]
     assert (found.workers, found.kind) == ("2/4", type(job).resource.kind)
     assert [one.message for one in found.restart_history] == ["it failed"]
 
 
 def test_a_job_of_which_nothing_is_known_yet() -> None:
-    found = shown(msgspec.convert({"metadata": META, "spec": {"roleSpecs": "nonsense"}}, AresJob))
+    found = summarize(msgspec.convert({"metadata": META, "spec": {"roleSpecs": "nonsense"}}, AresJob))
     assert (found.phase, found.workers, found.attempt, found.framework) == ("Pending", "", 0, "")

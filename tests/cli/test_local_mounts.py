@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from argosy.cli.local_mounts import Manifest, folders, see_here, set_variables
+from argosy.cli.local_mounts import Manifest, mount_working_dir, mounted_folders, with_variables
 from argosy.kinds.trainingrun import TrainingRun
 
 
@@ -37,18 +37,18 @@ def test_folders(case: Case, tmp_path: Path) -> None:
     interpreter.parent.mkdir(parents=True)
     interpreter.touch()
     (tmp_path / case.current).mkdir(parents=True, exist_ok=True)
-    found = folders(tmp_path / case.current, tmp_path / case.prefix, interpreter)
+    found = mounted_folders(tmp_path / case.current, tmp_path / case.prefix, interpreter)
     assert sorted(str(path.relative_to(tmp_path)) for path in found) == sorted(case.want)
 
 
 def test_what_every_pod_sees_anyway_is_not_mounted(tmp_path: Path) -> None:
-    assert folders(tmp_path, Path("/usr"), Path("/usr/bin/env")) == [tmp_path.resolve()]
+    assert mounted_folders(tmp_path, Path("/usr"), Path("/usr/bin/env")) == [tmp_path.resolve()]
 
 
 def test_every_container_stands_in_the_current_folder_and_keeps_its_own_variables(tmp_path: Path) -> None:
     container = {"name": "main", "env": [{"name": "PATH", "value": "/mine"}]}
     run = _run(container)
-    seen = see_here(run, tmp_path, Path("/usr"), Path("/usr/bin/env"), {"PATH": "/bin"})
+    seen = mount_working_dir(run, tmp_path, Path("/usr"), Path("/usr/bin/env"), {"PATH": "/bin"})
     pod = _pod(seen)
     [first] = pod.containers
     assert first.working_dir == str(tmp_path.resolve())
@@ -63,7 +63,7 @@ def test_every_container_stands_in_the_current_folder_and_keeps_its_own_variable
 def test_variables_of_the_command_line_win() -> None:
     container = {"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}
     run = _run(container)
-    [first] = _pod(set_variables(run, {"A": "3"})).containers
+    [first] = _pod(with_variables(run, {"A": "3"})).containers
     assert first.env == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
 
 

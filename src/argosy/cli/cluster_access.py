@@ -23,7 +23,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-def target_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def cluster_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The options by which every command that talks to a cluster is told which, and in which namespace."""
     decorators = (
         click.option(
@@ -61,19 +61,19 @@ def kubeconfig_path(given: str | None) -> Path | None:
     return None
 
 
-def asynchronous(
+def async_command(
     command: Callable[Parameters, Coroutine[object, object, Result]],
 ) -> Callable[Parameters, Result]:
     """Run an async command, and turn the API's errors into one line for the user."""
 
     @functools.wraps(command)
     def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        return asyncio.run(_told(command(*args, **kwargs)))
+        return asyncio.run(_report_errors(command(*args, **kwargs)))
 
     return wrapper
 
 
-async def _told(work: Awaitable[Result]) -> Result:
+async def _report_errors(work: Awaitable[Result]) -> Result:
     try:
         return await work
     except Unavailable as error:

@@ -15,12 +15,12 @@ from msgspec import Struct
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, BadRequest, Gone, NotFound
 
-_PAUSE = 0.2
-_LAST_WORDS = 5.0
+RETRY_SECONDS = 0.2
+DRAIN_SECONDS = 5.0
 """Seconds that a pod waits for the last lines of the one before it."""
 
 
-class Origin(Struct, frozen=True):
+class LogSource(Struct, frozen=True):
     """Whose log it is."""
 
     namespace: str
@@ -29,27 +29,27 @@ class Origin(Struct, frozen=True):
     container: str
 
 
-class Transcript:
+class ContainerLog:
     def __init__(
         self,
         client: Client,
-        origin: Origin,
+        origin: LogSource,
         say: Callable[[str], None],
         broken: Callable[[], None],
         tail: int | None = None,
-        before: "Transcript | None" = None,
+        before: "ContainerLog | None" = None,
     ) -> None:
         self._client = client
-        self._origin = origin
-        self._say = say
-        self._broken = broken
+        self._source = origin
+        self._print_line = say
+        self._on_broken_stream = broken
         self._tail = tail
-        self._before = before
+        self._predecessor = before
         """Of the pod that had its place until it was gone."""
-        self._place = Place()
-        self._next: int | None = None
-        self._newest = -1
-        self._gone = False
+        self._position = LogPosition()
+        self._next_run: int | None = None
+        self._newest_run = -1
+        self._pod_deleted = False
         self._by_uid = True
         self._reading: asyncio.Task[None] | None = None
 
@@ -58,78 +58,78 @@ class Transcript:
         """The work under way; none when all that has been printed so far has been said."""
         return self._reading if self._reading and not self._reading.done() else None
 
-    def begun(self, run: int) -> None:
+    def run_started(self, run: int) -> None:
         """The container has begun that run of it, counted from 0."""
-        if run > self._newest:
-            self._newest = run
-            self._read_on()
+        if run > self._newest_run:
+            self._newest_run = run
+            self._start_reading()
 
-    def gone(self) -> None:
+    def pod_deleted(self) -> None:
         """The pod is no more: what is left to read is all that there will be."""
-        if not self._gone:
-            self._gone = True
-            self._read_on()
+        if not self._pod_deleted:
+            self._pod_deleted = True
+            self._start_reading()
 
-    def _read_on(self) -> None:
+    def _start_reading(self) -> None:
         if self.reading is None:
             self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        await self._let_finish()
-        if self._next is None:
-            self._next = 0 if self._tail is None else max(0, self._newest)
-        while self._next <= self._newest or self._gone:
-            if not await self._read_run(self._next) and self._next > self._newest:
+        await self._wait_for_predecessor()
+        if self._next_run is None:
+            self._next_run = 0 if self._tail is None else max(0, self._newest_run)
+        while self._next_run <= self._newest_run or self._pod_deleted:
+            if not await self._read_run(self._next_run) and self._next_run > self._newest_run:
                 return
-            self._next += 1
+            self._next_run += 1
 
-    async def _let_finish(self) -> None:
-        before, self._before = self._before, None
-        if before is not None and before._gone and (last_words := before.reading):
-            await asyncio.wait((last_words,), timeout=_LAST_WORDS)
+    async def _wait_for_predecessor(self) -> None:
+        before, self._predecessor = self._predecessor, None
+        if before is not None and before._pod_deleted and (last_words := before.reading):
+            await asyncio.wait((last_words,), timeout=DRAIN_SECONDS)
 
     async def _read_run(self, run: int) -> bool:
         """Whether there was anything to read of that run."""
         while True:
             try:
-                async for text in self._place.unseen(lines(self._open(run))):
-                    self._say(text)
+                async for text in self._position.new_lines(lines(self._open(run))):
+                    self._print_line(text)
                 return True
             except (Gone, BadRequest):
                 return False
             except NotFound:
-                if self._gone or not self._by_uid:
+                if self._pod_deleted or not self._by_uid:
                     return False
                 self._by_uid = False
             except ApiError:
-                self._broken()
-                await asyncio.sleep(_PAUSE)
+                self._on_broken_stream()
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _open(self, run: int) -> AsyncGenerator[bytes, None]:
-        origin = self._origin
+        origin = self._source
         return self._client.logs(
             origin.pod,
             origin.namespace,
             container=origin.container,
             follow=True,
             timestamps=True,
-            tail=None if self._place.stamp else self._tail,
+            tail=None if self._position.timestamp else self._tail,
             uid=origin.uid if self._by_uid else "",
             run=run if self._by_uid else None,
         )
 
 
-class Place:
+class LogPosition:
     """How far a log has been read, so that a stream opened again goes on after the last line."""
 
     def __init__(self) -> None:
-        self.stamp = ""
-        self._same = 0
+        self.timestamp = ""
+        self._lines_at_timestamp = 0
         """Lines read that carry this very time."""
 
-    async def unseen(self, stamped: AsyncIterable[str]) -> AsyncIterator[str]:
+    async def new_lines(self, stamped: AsyncIterable[str]) -> AsyncIterator[str]:
         """The lines after the place, without their times. Times are of one width, so they compare as text."""
-        stop, skip = self.stamp, self._same
+        stop, skip = self.timestamp, self._lines_at_timestamp
         async for line in stamped:
             stamp, _, text = line.partition(" ")
             if stamp < stop:
@@ -137,8 +137,8 @@ class Place:
             if stamp == stop and skip:
                 skip -= 1
                 continue
-            self._same = self._same + 1 if stamp == self.stamp else 1
-            self.stamp = stamp
+            self._lines_at_timestamp = self._lines_at_timestamp + 1 if stamp == self.timestamp else 1
+            self.timestamp = stamp
             yield text
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from argosy.cli.cluster_access import asynchronous, connect, target_options
-from argosy.cli.follow import in_order, pods_of, source_of
-from argosy.cli.jobkinds import Shown, find, shown
+from argosy.cli.cluster_access import async_command, cluster_options, connect
+from argosy.cli.follow import pod_selector, replica_label, sort_pods
+from argosy.cli.jobkinds import JobSummary, find, summarize
 from argosy.cli.jobs import output_option
 from argosy.cli.tables import age, columns, command_line
 from argosy.kinds.kubernetes import Event, Pod
@@ -20,10 +20,10 @@ MAX_EVENTS = 20
 
 
 @click.command()
-@target_options
+@cluster_options
 @click.argument("name")
 @output_option
-@asynchronous
+@async_command
 async def describe(
     kubeconfig: str | None, context: str | None, namespace: str, name: str, output: str
 ) -> None:
@@ -34,13 +34,13 @@ async def describe(
             path = job.resource.path(job.metadata.name, namespace)
             click.echo(msgspec.json.format(await client.request("GET", path)))
             return
-        one = shown(job)
-        pods = in_order((await client.list(Pod, namespace, labels=pods_of(one.name))).items)
+        one = summarize(job)
+        pods = sort_pods((await client.list(Pod, namespace, labels=pod_selector(one.name))).items)
         events = (await client.list(Event, namespace, fields=f"involvedObject.uid={one.uid}")).items
     click.echo(report(one, pods, events, datetime.now(UTC)))
 
 
-def report(job: Shown, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> str:
+def report(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> str:
     """Return the whole screen: a head, then a titled table for each part that has rows."""
     tables: dict[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]] = {
         "Roles": (("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), _roles(job)),
@@ -50,10 +50,10 @@ def report(job: Shown, pods: Sequence[Pod], events: Sequence[Event], now: dateti
         "Events": (("LAST SEEN", "TYPE", "REASON", "MESSAGE"), _events(events, now)),
     }
     shown_tables = [f"{title}:\n{columns([head, *rows])}" for title, (head, rows) in tables.items() if rows]
-    return "\n\n".join([_head(job, pods, now), *shown_tables])
+    return "\n\n".join([_header(job, pods, now), *shown_tables])
 
 
-def _head(one: Shown, pods: Sequence[Pod], now: datetime) -> str:
+def _header(one: JobSummary, pods: Sequence[Pod], now: datetime) -> str:
     rows = [
         ("name", f"{one.namespace}/{one.name}"),
         ("kind", one.kind),
@@ -67,7 +67,7 @@ def _head(one: Shown, pods: Sequence[Pod], now: datetime) -> str:
     return columns([row for row in rows if row[1]])
 
 
-def _logs_command(job: Shown, pods: Sequence[Pod]) -> str:
+def _logs_command(job: JobSummary, pods: Sequence[Pod]) -> str:
     """Return the command that shows the pods' output; nothing if there is none and none will come."""
     ended = job.phase in ("Succeeded", "Failed")
     if not pods and (ended or not job.started):
@@ -75,9 +75,9 @@ def _logs_command(job: Shown, pods: Sequence[Pod]) -> str:
     return command_line("logs", job.namespace, job.name, *(() if ended else ("-f",)))
 
 
-def _roles(one: Shown) -> list[tuple[str, ...]]:
+def _roles(one: JobSummary) -> list[tuple[str, ...]]:
     return [
-        (role.name, role.phase, f"{role.up}/{role.wanted}", str(role.restarts), role.message)
+        (role.name, role.phase, f"{role.ready}/{role.desired}", str(role.restarts), role.message)
         for role in one.roles
     ]
 
@@ -89,13 +89,13 @@ def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ..
 def _events(events: Sequence[Event], now: datetime) -> list[tuple[str, ...]]:
     """Return the latest events, the newest last."""
     latest = sorted(events, key=lambda event: event.last_timestamp or now)[-MAX_EVENTS:]
-    return [(age(now - (e.last_timestamp or now)), e.type, e.reason, _counted(e)) for e in latest]
+    return [(age(now - (e.last_timestamp or now)), e.type, e.reason, _event_message(e)) for e in latest]
 
 
 def _pods(pods: Sequence[Pod], now: datetime) -> list[tuple[str, ...]]:
     return [
         (
-            f"{source_of(pod.metadata.labels)} ({pod.metadata.name})",
+            f"{replica_label(pod.metadata.labels)} ({pod.metadata.name})",
             "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase,
             pod.metadata.labels.get(ATTEMPT, ""),
             pod.spec.node_name,
@@ -120,5 +120,5 @@ def _message(pod: Pod) -> str:
     return unplaced[0].message if unplaced else ""
 
 
-def _counted(event: Event) -> str:
+def _event_message(event: Event) -> str:
     return f"{event.message} (x{event.count})" if event.count > 1 else event.message

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 import click
 from msgspec import Struct, field
 
-from argosy.cli.container_log import Origin, Transcript
-from argosy.cli.jobkinds import Job, Kind, shown
+from argosy.cli.container_log import ContainerLog, LogSource
+from argosy.cli.jobkinds import Job, Kind, summarize
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
@@ -33,8 +33,8 @@ _DRAIN_SECONDS = 5.0
 """For last lines after a run's end, counted anew while a stream is broken (its node is being restarted) or
 the watch of its pods lags behind.
 """
-_LONGEST_DRAIN = 30.0
-_LAGGING_PAUSE = 0.1
+_MAX_DRAIN_SECONDS = 30.0
+_CATCH_UP_POLL_SECONDS = 0.1
 
 
 class _Container(Struct):
@@ -45,7 +45,7 @@ class _Spec(Struct):
     containers: list[_Container] = field(default_factory=list)
 
 
-class TalkingPod(Struct):
+class LogPod(Struct):
     """A pod with what there may be to read of it, before any status says so."""
 
     resource: ClassVar[Resource] = Pod.resource
@@ -86,20 +86,20 @@ class Follower:
         kind: Kind = TrainingRun,
         labels: str = "",
         tail: int | None = None,
-        until_refused: bool = False,
+        stop_if_rejected: bool = False,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
         self._printer = printer
         self._kind = kind
-        self._labels = labels or pods_of(name)
+        self._labels = labels or pod_selector(name)
         self._tail = tail
-        self._until_refused = until_refused
-        self._told = ("", "")
-        self._last_words: tuple[str, str] | None = None
-        self._transcripts: dict[tuple[str, str], Transcript] = {}
-        self._newest: dict[str, Transcript] = {}
+        self._stop_if_rejected = stop_if_rejected
+        self._last_reported = ("", "")
+        self._final_status: tuple[str, str] | None = None
+        self._logs: dict[tuple[str, str], ContainerLog] = {}
+        self._newest_logs: dict[str, ContainerLog] = {}
         """Of each source."""
         self._broken_at = 0.0
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -109,43 +109,43 @@ class Follower:
         named = f"metadata.name={self._name}"
         jobs = Cache[Job](self._client, self._kind, namespace=self._namespace, fields=named)
         jobs.subscribe(self._job_changed)
-        pods = Cache(self._client, TalkingPod, namespace=self._namespace, labels=self._labels)
+        pods = Cache(self._client, LogPod, namespace=self._namespace, labels=self._labels)
         pods.subscribe(self._pod_changed)
         tasks = [asyncio.create_task(cache.run()) for cache in (jobs, pods)]
         try:
             ended = await self._ended
             await self._drain(pods)
-            if self._last_words:
-                self._printer.phase(self._name, *self._last_words)
+            if self._final_status:
+                self._printer.phase(self._name, *self._final_status)
             return ended
         finally:
-            tasks += self._reading()
+            tasks += self._active_reads()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _drain(self, pods: Cache[TalkingPod]) -> None:
+    async def _drain(self, pods: Cache[LogPod]) -> None:
         """Let the pods say their last lines, those too of which the cache has not heard yet."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         caught_up = False
         while True:
-            if not caught_up and not (caught_up := await self._caught_up(pods)):
-                self._break()
-            reading = self._reading()
-            end = min(max(began, self._broken_at) + _DRAIN_SECONDS, began + _LONGEST_DRAIN)
+            if not caught_up and not (caught_up := await self._is_caught_up(pods)):
+                self._mark_broken()
+            reading = self._active_reads()
+            end = min(max(began, self._broken_at) + _DRAIN_SECONDS, began + _MAX_DRAIN_SECONDS)
             left = end - loop.time()
             if left <= 0 or (caught_up and not reading):
                 return
             if caught_up:
                 await asyncio.wait(reading, timeout=left)
             else:
-                await asyncio.sleep(min(left, _LAGGING_PAUSE))
+                await asyncio.sleep(min(left, _CATCH_UP_POLL_SECONDS))
 
-    async def _caught_up(self, pods: Cache[TalkingPod]) -> bool:
+    async def _is_caught_up(self, pods: Cache[LogPod]) -> bool:
         """Whether the cache knows what is there now, and with it all that has been there before."""
         try:
-            listed = (await self._client.list(TalkingPod, self._namespace, labels=self._labels)).items
+            listed = (await self._client.list(LogPod, self._namespace, labels=self._labels)).items
         except ApiError:
             return False
         for pod in listed:
@@ -154,68 +154,68 @@ class Follower:
         there = {pod.metadata.uid: version_of(pod) for pod in listed}
         return known.keys() == there.keys() and all(known[uid] >= there[uid] for uid in there)
 
-    def _reading(self) -> list[asyncio.Task[None]]:
-        return [task for transcript in self._transcripts.values() if (task := transcript.reading)]
+    def _active_reads(self) -> list[asyncio.Task[None]]:
+        return [task for transcript in self._logs.values() if (task := transcript.reading)]
 
-    def _break(self) -> None:
+    def _mark_broken(self) -> None:
         self._broken_at = asyncio.get_running_loop().time()
 
     def _job_changed(self, change: Change[Job]) -> None:
         if change.new is None:
-            self._finish("Deleted")
+            self._set_outcome("Deleted")
             return
-        job = shown(change.new)
+        job = summarize(change.new)
         news = (job.phase, job.message or job.reason)
         if job.phase in ("Succeeded", "Failed"):
-            self._last_words = news  # said when the pods have said theirs
-            self._finish("Succeeded" if job.phase == "Succeeded" else "Failed")
-        elif news != self._told:
-            self._told = news
+            self._final_status = news  # said when the pods have said theirs
+            self._set_outcome("Succeeded" if job.phase == "Succeeded" else "Failed")
+        elif news != self._last_reported:
+            self._last_reported = news
             self._printer.phase(self._name, *news)
-            if self._until_refused and job.reason == INVALID_SPEC and not job.started:
-                self._finish("Refused")
+            if self._stop_if_rejected and job.reason == INVALID_SPEC and not job.started:
+                self._set_outcome("Refused")
 
-    def _finish(self, outcome: Outcome) -> None:
+    def _set_outcome(self, outcome: Outcome) -> None:
         if not self._ended.done():
             self._ended.set_result(outcome)
 
-    def _pod_changed(self, change: Change[TalkingPod]) -> None:
+    def _pod_changed(self, change: Change[LogPod]) -> None:
         if change.new is not None:
             for container in change.new.status.container_statuses:
                 if _has_run(container):
-                    self._transcript(change.new, container.name).begun(container.restart_count)
+                    self._container_log(change.new, container.name).run_started(container.restart_count)
         elif change.old is not None:
             for known in change.old.spec.containers:
-                self._transcript(change.old, known.name).gone()
+                self._container_log(change.old, known.name).pod_deleted()
 
-    def _transcript(self, pod: TalkingPod, container: str) -> Transcript:
+    def _container_log(self, pod: LogPod, container: str) -> ContainerLog:
         key = (pod.metadata.uid, container)
-        if key not in self._transcripts:
+        if key not in self._logs:
             several = len(pod.spec.containers) > 1
-            source = source_of(pod.metadata.labels, container if several else "")
-            self._transcripts[key] = self._newest[source] = Transcript(
+            source = replica_label(pod.metadata.labels, container if several else "")
+            self._logs[key] = self._newest_logs[source] = ContainerLog(
                 self._client,
-                Origin(self._namespace, pod.metadata.name, pod.metadata.uid, container),
+                LogSource(self._namespace, pod.metadata.name, pod.metadata.uid, container),
                 lambda text: self._printer.line(source, text),
-                self._break,
+                self._mark_broken,
                 self._tail,
-                before=self._newest.get(source),
+                before=self._newest_logs.get(source),
             )
-        return self._transcripts[key]
+        return self._logs[key]
 
 
-def pods_of(run: str) -> str:
+def pod_selector(run: str) -> str:
     """Selects the pods of a run. A name too long for a label has none, because the operator refuses it."""
     return f"{JOB}={run}" if len(run) <= LABEL_LENGTH else f"{JOB},!{JOB}"
 
 
-def source_of(labels: Mapping[str, str], container: str = "") -> str:
+def replica_label(labels: Mapping[str, str], container: str = "") -> str:
     """How a pod is called in front of its lines: `worker-2`, or `worker-2/sidecar`."""
     name = f"{labels.get(ROLE, '?')}-{labels.get(INDEX, '?')}"
     return f"{name}/{container}" if container else name
 
 
-def in_order(pods: Iterable[Pod]) -> list[Pod]:
+def sort_pods(pods: Iterable[Pod]) -> list[Pod]:
     """Pods by role, then by index."""
     return sorted(
         pods, key=lambda pod: (pod.metadata.labels.get(ROLE, ""), int(pod.metadata.labels.get(INDEX, 0)))

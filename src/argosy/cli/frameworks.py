@@ -28,12 +28,17 @@ def frameworks(output: str) -> None:
     found = entries()
     if output == "json":
         rows = [
-            {"name": entry.name, "from": entry.origin, "options": _options(entry), "problem": entry.problem}
+            {
+                "name": entry.name,
+                "from": entry.origin,
+                "options": _option_names(entry),
+                "problem": entry.problem,
+            }
             for entry in found
         ]
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
         return
-    told = [(entry.name, entry.origin, entry.problem or ", ".join(_options(entry))) for entry in found]
+    told = [(entry.name, entry.origin, entry.problem or ", ".join(_option_names(entry))) for entry in found]
     click.echo(columns([("NAME", "FROM", "OPTIONS"), *told]))
 
 
@@ -70,7 +75,7 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
     failed = 0
     found = findings(entry.framework, samples)
     if live:
-        found = chain(found, _live(entry.framework, samples, kubeconfig))
+        found = chain(found, _live_findings(entry.framework, samples, kubeconfig))
     for finding in found:
         failed += bool(finding.problem)
         why = finding.problem or finding.nothing
@@ -81,7 +86,7 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
     click.echo(f"{name} conforms")
 
 
-def _live(
+def _live_findings(
     framework: "Framework", samples: "tuple[Sample, ...]", kubeconfig: str | None
 ) -> "Iterator[Finding]":
     """Run the same samples in the cluster, one after the other."""
@@ -106,7 +111,7 @@ def _live(
         raise click.ClickException(str(error)) from None
 
 
-def _options(entry: object) -> list[str]:
+def _option_names(entry: object) -> list[str]:
     from argosy.frameworks.registry import Entry
 
     assert isinstance(entry, Entry)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 import yaml
 
-from argosy.cli.cluster_access import asynchronous, kubeconfig_path
+from argosy.cli.cluster_access import async_command, kubeconfig_path
 from argosy.cli.documents import read_yaml
 from argosy.install.chart import Chart, Json, WrongValues, folder, merged
 from argosy.install.installation import MANAGER, Installation, InstallError
@@ -66,7 +66,7 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 @click.command()
 @_options(*_cluster_options, *_value_options)
-@asynchronous
+@async_command
 async def install(
     kubeconfig: str | None,
     context: str | None,
@@ -79,12 +79,12 @@ async def install(
 ) -> None:
     """Install the operator: the objects of the Helm chart, applied server-side."""
     chosen = preset(apis)
-    given = merged(chosen.values, _given(files, pairs))
+    given = merged(chosen.values, _values_from_options(files, pairs))
     where = namespace or chosen.namespace
     if dry_run:
-        _print(where, given)
+        _print_manifests(where, given)
         return
-    async with _Installing(kubeconfig, context, where) as installation:
+    async with _OpenInstallation(kubeconfig, context, where) as installation:
         await installation.install(given)
         if seconds:
             await installation.wait(seconds)
@@ -92,7 +92,7 @@ async def install(
 
 @click.command()
 @_options(*_cluster_options, *_value_options)
-@asynchronous
+@async_command
 async def upgrade(
     kubeconfig: str | None,
     context: str | None,
@@ -105,12 +105,12 @@ async def upgrade(
 ) -> None:
     """Change an installation: to this version of Argosy, and to other values. Values given before stay."""
     chosen = preset(apis)
-    changes = merged(chosen.values, _given(files, pairs))
+    changes = merged(chosen.values, _values_from_options(files, pairs))
     where = namespace or chosen.namespace
-    async with _Installing(kubeconfig, context, where) as installation:
+    async with _OpenInstallation(kubeconfig, context, where) as installation:
         if dry_run:
             notes = await installation.notes()
-            _print(where, merged(notes.values if notes else {}, changes))
+            _print_manifests(where, merged(notes.values if notes else {}, changes))
             return
         await installation.upgrade(changes)
         if seconds:
@@ -122,7 +122,7 @@ async def upgrade(
     *_cluster_options,
     click.option("--definitions", is_flag=True, help="The definitions too, and with them all jobs."),
 )
-@asynchronous
+@async_command
 async def uninstall(
     kubeconfig: str | None,
     context: str | None,
@@ -132,13 +132,13 @@ async def uninstall(
 ) -> None:
     """Take the operator away. Jobs, their pods and the definitions of their kinds stay, unless asked for."""
     where = namespace or preset(apis).namespace
-    async with _Installing(kubeconfig, context, where) as installation:
+    async with _OpenInstallation(kubeconfig, context, where) as installation:
         await installation.uninstall(definitions=definitions)
     if not definitions:
         click.echo("jobs and the definitions of their kinds are still there")
 
 
-class _Installing:
+class _OpenInstallation:
     """The installation that is meant, with its errors told to the user."""
 
     def __init__(self, kubeconfig: str | None, context: str | None, namespace: str) -> None:
@@ -162,7 +162,7 @@ class _Installing:
             raise click.ClickException(str(error)) from error
 
 
-def _print(namespace: str, given: Json) -> None:
+def _print_manifests(namespace: str, given: Json) -> None:
     chart = Chart(folder())
     try:
         objects = chart.objects(namespace, chart.values(given))
@@ -171,7 +171,7 @@ def _print(namespace: str, given: Json) -> None:
     click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
 
 
-def _given(files: tuple[Path, ...], pairs: tuple[str, ...]) -> Json:
+def _values_from_options(files: tuple[Path, ...], pairs: tuple[str, ...]) -> Json:
     """What the user gave, together; single values win over files."""
     given: Json = {}
     for file in files:
@@ -190,14 +190,14 @@ def set_value(pair: str) -> Json:
     if not separator or not all(key.split(".")):
         raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--set")
     listed = text[1:-1].split(",") if text.startswith("{") and text.endswith("}") else None
-    value: object = _typed(text) if listed is None else [_typed(one) for one in listed if one]
+    value: object = _parse_scalar(text) if listed is None else [_parse_scalar(one) for one in listed if one]
     for name in reversed(key.split(".")):
         value = {name: value}
     assert isinstance(value, dict)
     return value
 
 
-def _typed(text: str) -> object:
+def _parse_scalar(text: str) -> object:
     words = {"true": True, "false": False, "null": None}
     if text in words:
         return words[text]

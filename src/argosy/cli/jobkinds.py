@@ -20,16 +20,16 @@ Kind = type[TrainingRun] | type[AresJob]
 KINDS: dict[str, Kind] = {"tr": TrainingRun, "aj": AresJob}
 
 
-class ShownRole(Struct, frozen=True):
+class RoleSummary(Struct, frozen=True):
     name: str
     phase: str
-    up: int
-    wanted: int
+    ready: int
+    desired: int
     restarts: int
     message: str
 
 
-class Shown(Struct, frozen=True):
+class JobSummary(Struct, frozen=True):
     """A job as it is shown to people, whatever kind it is of."""
 
     kind: str
@@ -44,7 +44,7 @@ class Shown(Struct, frozen=True):
     attempt: int
     restarts: int
     started: bool
-    roles: list[ShownRole] = field(default_factory=list)
+    roles: list[RoleSummary] = field(default_factory=list)
     conditions: list[tuple[str, str, str, str]] = field(default_factory=list)
     restart_history: list[RestartStatus] = field(default_factory=list)
 
@@ -52,7 +52,11 @@ class Shown(Struct, frozen=True):
     def workers(self) -> str:
         """Running or succeeded of wanted pods, of role worker if there is one."""
         counted = [role for role in self.roles if role.name == WORKER] or self.roles
-        return f"{sum(role.up for role in counted)}/{sum(role.wanted for role in counted)}" if counted else ""
+        return (
+            f"{sum(role.ready for role in counted)}/{sum(role.desired for role in counted)}"
+            if counted
+            else ""
+        )
 
 
 async def find(client: Client, namespace: str, name: str) -> Job:
@@ -80,13 +84,13 @@ async def find_all(client: Client, namespace: str | None) -> list[Job]:
     return found
 
 
-def shown(job: Job) -> Shown:
-    return _run(job) if isinstance(job, TrainingRun) else _ares(job)
+def summarize(job: Job) -> JobSummary:
+    return _summarize_training_run(job) if isinstance(job, TrainingRun) else _summarize_ares_job(job)
 
 
-def _run(run: TrainingRun) -> Shown:
+def _summarize_training_run(run: TrainingRun) -> JobSummary:
     status = run.status
-    return Shown(
+    return JobSummary(
         kind=run.resource.kind,
         namespace=run.metadata.namespace,
         name=run.metadata.name,
@@ -99,23 +103,23 @@ def _run(run: TrainingRun) -> Shown:
         attempt=status.attempt,
         restarts=status.restarts,
         started=status.start_time is not None,
-        roles=[_role_of_run(run, name) for name in sorted(run.spec.roles)],
+        roles=[_training_run_role(run, name) for name in sorted(run.spec.roles)],
         conditions=[(one.type, one.status, one.reason, one.message) for one in status.conditions],
         restart_history=status.restart_history,
     )
 
 
-def _role_of_run(run: TrainingRun, name: str) -> ShownRole:
+def _training_run_role(run: TrainingRun, name: str) -> RoleSummary:
     role, wanted = run.status.roles.get(name), run.spec.roles[name].replicas
     if role is None:
-        return ShownRole(name, "Pending", 0, wanted, 0, "")
-    return ShownRole(name, role.phase, role.active + role.succeeded, wanted, role.restarts, role.message)
+        return RoleSummary(name, "Pending", 0, wanted, 0, "")
+    return RoleSummary(name, role.phase, role.active + role.succeeded, wanted, role.restarts, role.message)
 
 
-def _ares(job: AresJob) -> Shown:
+def _summarize_ares_job(job: AresJob) -> JobSummary:
     status = job.status
     record = decode(status.argosy)
-    return Shown(
+    return JobSummary(
         kind=job.resource.kind,
         namespace=job.metadata.namespace,
         name=job.metadata.name,
@@ -128,18 +132,18 @@ def _ares(job: AresJob) -> Shown:
         attempt=record.attempt if record and status.start_time else 0,
         restarts=sum(role.restarts for role in status.role_statuses.values()),
         started=status.start_time is not None,
-        roles=[_role_of_ares(job, name) for name in sorted(status.role_statuses)],
+        roles=[_ares_job_role(job, name) for name in sorted(status.role_statuses)],
         conditions=[(one.type, one.status, one.reason, one.message) for one in status.conditions],
         restart_history=status.restart_history,
     )
 
 
-def _role_of_ares(job: AresJob, name: str) -> ShownRole:
-    role, wanted = job.status.role_statuses[name], _size(job, name)
-    return ShownRole(name, role.phase, role.active + role.succeeded, wanted, role.restarts, role.message)
+def _ares_job_role(job: AresJob, name: str) -> RoleSummary:
+    role, wanted = job.status.role_statuses[name], _ares_job_replicas(job, name)
+    return RoleSummary(name, role.phase, role.active + role.succeeded, wanted, role.restarts, role.message)
 
 
-def _size(job: AresJob, name: str) -> int:
+def _ares_job_replicas(job: AresJob, name: str) -> int:
     roles = job.spec.get("roleSpecs")
     role = roles.get(name) if isinstance(roles, dict) else None
     replicas = role.get("replicas") if isinstance(role, dict) else None

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from argosy.cli.cluster_access import asynchronous, connect, target_options
-from argosy.cli.jobkinds import KINDS, Job, Shown, find, find_all, shown
+from argosy.cli.cluster_access import async_command, cluster_options, connect
+from argosy.cli.jobkinds import KINDS, Job, JobSummary, find, find_all, summarize
 from argosy.cli.submit import remove
 from argosy.cli.tables import age, columns
 from argosy.engine.client import Client
@@ -25,10 +25,10 @@ output_option = click.option(
 
 
 @click.command()
-@target_options
+@cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
 @output_option
-@asynchronous
+@async_command
 async def ps(
     kubeconfig: str | None, context: str | None, namespace: str, all_namespaces: bool, output: str
 ) -> None:
@@ -36,11 +36,11 @@ async def ps(
     async with connect(kubeconfig, context) as client:
         where = None if all_namespaces else namespace
         if output == "json":
-            click.echo(msgspec.json.format(await _listed(client, where)))
+            click.echo(msgspec.json.format(await _list_as_json(client, where)))
             return
         found = await find_all(client, where)
     now = datetime.now(UTC)
-    jobs = sorted(map(shown, found), key=lambda job: job.created or now)
+    jobs = sorted(map(summarize, found), key=lambda job: job.created or now)
     rows = [_row(job, now) for job in jobs]
     if all_namespaces:
         rows = [(job.namespace, *row) for job, row in zip(jobs, rows, strict=True)]
@@ -52,11 +52,11 @@ async def ps(
 
 
 @click.command()
-@target_options
+@cluster_options
 @click.argument("name")
 @click.argument("replicas", type=click.IntRange(0, 100_000))
 @click.option("--role", default="worker", show_default=True, help="The role to resize.")
-@asynchronous
+@async_command
 async def scale(
     kubeconfig: str | None, context: str | None, namespace: str, name: str, replicas: int, role: str
 ) -> None:
@@ -71,13 +71,13 @@ async def scale(
     click.echo(f"{name}: {role} scaled from {run.spec.roles[role].replicas} to {replicas}")
 
 
-def _switch(word: str, done: str, *, suspended: bool, told: str) -> click.Command:
+def _suspend_command(word: str, done: str, *, suspended: bool, told: str) -> click.Command:
     """`suspend` and `resume` are one command with two values."""
 
     @click.command(word, help=told)
-    @target_options
+    @cluster_options
     @click.argument("name")
-    @asynchronous
+    @async_command
     async def switch(kubeconfig: str | None, context: str | None, namespace: str, name: str) -> None:
         async with connect(kubeconfig, context) as client:
             run = await client.get(TrainingRun, name, namespace)
@@ -89,20 +89,20 @@ def _switch(word: str, done: str, *, suspended: bool, told: str) -> click.Comman
     return switch
 
 
-suspend = _switch(
+suspend = _suspend_command(
     "suspend",
     "suspended",
     suspended=True,
     told="Stop a run's pods and keep its place; `argosy resume` lets it go on.",
 )
-resume = _switch("resume", "resumed", suspended=False, told="Let a suspended run go on.")
+resume = _suspend_command("resume", "resumed", suspended=False, told="Let a suspended run go on.")
 
 
 @click.command()
-@target_options
+@cluster_options
 @click.argument("names", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every job of the namespace.")
-@asynchronous
+@async_command
 async def rm(
     kubeconfig: str | None, context: str | None, namespace: str, names: tuple[str, ...], everything: bool
 ) -> None:
@@ -113,7 +113,7 @@ async def rm(
         if everything:
             present = {job.metadata.name: job for job in await find_all(client, namespace)}
         else:
-            found = {name: await _found(client, namespace, name) for name in names}
+            found = {name: await _find_if_present(client, namespace, name) for name in names}
             present = {name: job for name, job in found.items() if job is not None}
         missing = [name for name in names if name not in present]
         await asyncio.gather(
@@ -125,14 +125,14 @@ async def rm(
         raise click.ClickException(f"there is no run {', '.join(missing)} in namespace {namespace}")
 
 
-async def _found(client: Client, namespace: str, name: str) -> Job | None:
+async def _find_if_present(client: Client, namespace: str, name: str) -> Job | None:
     try:
         return await find(client, namespace, name)
     except NotFound:
         return None
 
 
-async def _listed(client: Client, namespace: str | None) -> bytes:
+async def _list_as_json(client: Client, namespace: str | None) -> bytes:
     """All jobs as one list, as the API server writes them."""
     items: list[msgspec.Raw] = []
     for kind in KINDS.values():
@@ -150,7 +150,7 @@ class _Items(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
-def _row(job: Shown, now: datetime) -> tuple[str, ...]:
+def _row(job: JobSummary, now: datetime) -> tuple[str, ...]:
     return (
         job.name,
         job.kind,

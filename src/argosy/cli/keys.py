@@ -2,7 +2,7 @@
 
 import click
 
-from argosy.cli.cluster_access import asynchronous, kubeconfig_path
+from argosy.cli.cluster_access import async_command, kubeconfig_path
 from argosy.install.presets import PRESETS, preset
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 
@@ -20,7 +20,7 @@ from argosy.kinds.labels import OPERATOR_NAMESPACE
 )
 @click.option("--name", help="What the operator is called; argosy-operator by default.")
 @click.option("--ca", "authority", is_flag=True, help="Replace the certificate authority too.")
-@asynchronous
+@async_command
 async def rotate_keys(
     kubeconfig: str | None,
     context: str | None,

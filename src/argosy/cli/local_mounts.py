@@ -13,7 +13,7 @@ Manifest = dict[str, object]
 _ALWAYS_VISIBLE = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/etc")))
 
 
-def folders(current: Path, prefix: Path, interpreter: Path) -> list[Path]:
+def mounted_folders(current: Path, prefix: Path, interpreter: Path) -> list[Path]:
     """What must be mounted: the current folder, the environment, and the Python that it was made from.
 
     A folder inside another one of the list is left out, and so is what every pod sees anyway.
@@ -27,47 +27,47 @@ def folders(current: Path, prefix: Path, interpreter: Path) -> list[Path]:
     return kept
 
 
-def see_here(
+def mount_working_dir(
     manifest: Manifest, current: Path, prefix: Path, interpreter: Path, environment: Mapping[str, str]
 ) -> Manifest:
     """The same run, with every container of every role in the current folder and environment."""
-    mounts = folders(current, prefix, interpreter)
+    mounts = mounted_folders(current, prefix, interpreter)
     path = os.pathsep.join(
         dict.fromkeys([str(prefix / "bin"), *environment.get("PATH", os.defpath).split(os.pathsep)])
     )
     variables = {"PATH": path, "VIRTUAL_ENV": str(prefix), "PYTHONUNBUFFERED": "1"}
-    spec = _part(manifest, "spec")
-    roles = _part(spec, "roles")
+    spec = _child(manifest, "spec")
+    roles = _child(spec, "roles")
     seen = {
         name: _role(_dict(role), mounts, str(current.resolve()), variables) for name, role in roles.items()
     }
     return {**manifest, "spec": {**spec, "roles": seen}}
 
 
-def set_variables(manifest: Manifest, variables: Mapping[str, str]) -> Manifest:
+def with_variables(manifest: Manifest, variables: Mapping[str, str]) -> Manifest:
     """The same run, with these variables in every container, in place of ones of the same name."""
-    spec = _part(manifest, "spec")
+    spec = _child(manifest, "spec")
     roles = {}
-    for name, value in _part(spec, "roles").items():
+    for name, value in _child(spec, "roles").items():
         role = _dict(value)
-        template = _part(role, "template")
-        pod = _part(template, "spec")
+        template = _child(role, "template")
+        pod = _child(template, "spec")
         containers = [
-            {**_dict(container), "env": _replaced(_list(_dict(container), "env"), variables)}
+            {**_dict(container), "env": _with_env(_list(_dict(container), "env"), variables)}
             for container in _list(pod, "containers")
         ]
         roles[name] = {**role, "template": {**template, "spec": {**pod, "containers": containers}}}
     return {**manifest, "spec": {**spec, "roles": roles}}
 
 
-def _replaced(entries: list[object], variables: Mapping[str, str]) -> list[object]:
+def _with_env(entries: list[object], variables: Mapping[str, str]) -> list[object]:
     kept = [entry for entry in entries if _dict(entry).get("name") not in variables]
     return [*kept, *({"name": name, "value": value} for name, value in variables.items())]
 
 
 def _role(role: Manifest, mounts: list[Path], current: str, variables: Mapping[str, str]) -> Manifest:
-    template = _part(role, "template")
-    pod = _part(template, "spec")
+    template = _child(role, "template")
+    pod = _child(template, "spec")
     names = {str(path): f"here-{index}" for index, path in enumerate(mounts)}
     volumes = [{"name": name, "hostPath": {"path": path}} for path, name in names.items()]
     here = [{"name": name, "mountPath": path} for path, name in names.items()]
@@ -91,7 +91,7 @@ def _container(
     }
 
 
-def _part(parent: Manifest, key: str) -> Manifest:
+def _child(parent: Manifest, key: str) -> Manifest:
     return _dict(parent.get(key) or {})
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import click
 
-from argosy.cli.cluster_access import asynchronous, connect, target_options
+from argosy.cli.cluster_access import async_command, cluster_options, connect
 from argosy.cli.container_log import lines
-from argosy.cli.follow import Follower, Printer, in_order, pods_of, source_of
+from argosy.cli.follow import Follower, Printer, pod_selector, replica_label, sort_pods
 from argosy.cli.jobkinds import find
 from argosy.engine.client import Client
 from argosy.engine.errors import BadRequest
@@ -15,13 +15,13 @@ from argosy.kinds.labels import INDEX, ROLE
 
 
 @click.command()
-@target_options
+@cluster_options
 @click.argument("name")
 @click.option("-f", "--follow", is_flag=True, help="Stay until the job has ended.")
 @click.option("--role", help="Only the pods of this role.")
 @click.option("--index", type=int, help="Only the pod of this index.")
 @click.option("--tail", type=click.IntRange(0), help="Only the last lines of each pod.")
-@asynchronous
+@async_command
 async def logs(
     kubeconfig: str | None,
     context: str | None,
@@ -38,22 +38,22 @@ async def logs(
     async with connect(kubeconfig, context) as client:
         job = await find(client, namespace, name)
         name = job.metadata.name
-        selector = ",".join([pods_of(name), *(f"{key}={value}" for key, value in chosen.items())])
+        selector = ",".join([pod_selector(name), *(f"{key}={value}" for key, value in chosen.items())])
         if follow:
             follower = Follower(client, namespace, name, printer, kind=type(job), labels=selector, tail=tail)
             await follower.outcome()
             return
-        pods = in_order((await client.list(Pod, namespace, labels=selector)).items)
+        pods = sort_pods((await client.list(Pod, namespace, labels=selector)).items)
         if not pods:
             raise click.ClickException(f"{name} has no such pod now; `argosy describe {name}` tells why")
         for pod, said in zip(
-            pods, await asyncio.gather(*(_said(client, pod, tail) for pod in pods)), strict=True
+            pods, await asyncio.gather(*(_read_lines(client, pod, tail) for pod in pods)), strict=True
         ):
             for container, line in said:
-                printer.line(source_of(pod.metadata.labels, container), line)
+                printer.line(replica_label(pod.metadata.labels, container), line)
 
 
-async def _said(client: Client, pod: Pod, tail: int | None) -> list[tuple[str, str]]:
+async def _read_lines(client: Client, pod: Pod, tail: int | None) -> list[tuple[str, str]]:
     """Every line of a pod with its container, which is left unnamed where there is only one."""
     names = [container.name for container in pod.status.container_statuses]
     said: list[tuple[str, str]] = []

@@ -5,14 +5,14 @@ from typing import Unpack
 
 import click
 
-from argosy.cli.server_options import Common, configured_by, run_operator, serving_options
+from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
 
-PLAIN_PORT = 80
+HTTP_PORT = 80
 """Of the original's observers, which know neither tokens nor TLS."""
 
 
 @click.command()
-@serving_options
+@server_options
 @click.option(
     "--auth",
     type=click.Choice(["token", "none"]),
@@ -21,18 +21,20 @@ PLAIN_PORT = 80
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help=f"Answer in plain HTTP on this port too; {PLAIN_PORT} by default where no token is asked for.",
+    help=f"Answer in plain HTTP on this port too; {HTTP_PORT} by default where no token is asked for.",
 )
-def observer(config: Path | None, auth: str | None, port: int | None, **common: Unpack[Common]) -> None:
+def observer(
+    config: Path | None, auth: str | None, port: int | None, **common: Unpack[CommonOptions]
+) -> None:
     """Answer pods of AresJobs that wait for other roles, beside an operator on the same cluster."""
     from dataclasses import replace
 
     from argosy.operator.settings import Settings
 
-    settings = configured_by(config, Settings(**common))
+    settings = apply_config_file(config, Settings(**common))
     if auth:
         settings = replace(settings, observer_tokens=auth == "token")
-    plain = port or (None if settings.observer_tokens else PLAIN_PORT)
+    plain = port or (None if settings.observer_tokens else HTTP_PORT)
     observing = replace(
         settings,
         apis=frozenset({"ares"}),

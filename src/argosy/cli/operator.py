@@ -5,11 +5,11 @@ from typing import Unpack
 
 import click
 
-from argosy.cli.server_options import Common, configured_by, run_operator, serving_options
+from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
 
 
 @click.command()
-@serving_options
+@server_options
 @click.option(
     "--api",
     "apis",
@@ -70,7 +70,7 @@ def operator(
     remote_exec: bool,
     ssh_keys: bool,
     local: Path | None,
-    **common: Unpack[Common],
+    **common: Unpack[CommonOptions],
 ) -> None:
     """Run the operator against any cluster."""
     from dataclasses import replace
@@ -93,7 +93,7 @@ def operator(
             remote_exec=remote_exec,
             ssh_keys=ssh_keys,
         )
-    settings = configured_by(config, settings)
+    settings = apply_config_file(config, settings)
     if cluster_domain:
         settings = replace(settings, cluster_domain=cluster_domain)
     if gang_backend:

@@ -20,10 +20,10 @@ from typing import TypeVar
 
 import click
 
-from argosy.cli.cluster_access import asynchronous, connect, target_options
+from argosy.cli.cluster_access import async_command, cluster_options, connect
 from argosy.cli.documents import load
-from argosy.cli.follow import Follower, Printer, pods_of
-from argosy.cli.local_mounts import Manifest, see_here, set_variables
+from argosy.cli.follow import Follower, Printer, pod_selector
+from argosy.cli.local_mounts import Manifest, mount_working_dir, with_variables
 from argosy.cli.submit import Submitted, is_run, remove, submit
 from argosy.cli.tables import command_line
 from argosy.engine.client import Client
@@ -32,11 +32,11 @@ from argosy.kinds.kubernetes import Pod
 
 Result = TypeVar("Result")
 
-_EXIT = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
+_EXIT_CODES = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@target_options
+@cluster_options
 @click.argument("what", nargs=-1, required=True, metavar="FILE | -- COMMAND…", type=click.UNPROCESSED)
 @click.option("--name", help="Name of the run; made from the command by default.")
 @click.option("--framework", default="custom", show_default=True, help="For the command form.")
@@ -51,7 +51,7 @@ _EXIT = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
     "--here", is_flag=True, help="Show the current folder and environment to a file's containers too."
 )
 @click.option("-d", "--detach", is_flag=True, help="Submit and return.")
-@asynchronous
+@async_command
 async def run(
     what: tuple[str, ...],
     kubeconfig: str | None,
@@ -81,7 +81,7 @@ async def run(
         documents = [made]
         here = True
     if here:
-        documents = [_seen(document) if is_run(document) else document for document in documents]
+        documents = [_with_local_mounts(document) if is_run(document) else document for document in documents]
     if variables:
         documents = [
             _with_variables(document, variables) if is_run(document) else document for document in documents
@@ -143,24 +143,24 @@ def name_for(command: tuple[str, ...]) -> str:
 
 async def _submit_and_follow(client: Client, documents: list[Manifest], namespace: str) -> int:
     """The exit code. Interrupted, or refused by the operator, it takes away what it submitted."""
-    with _interrupts() as interrupted:
+    with _catch_interrupts() as interrupted:
         submitted = await submit(client, documents, namespace)  # not cut short: what it made must be known
-        follower = Follower(client, *submitted, Printer(), until_refused=True)
-        outcome = await _unless(interrupted, follower.outcome())
+        follower = Follower(client, *submitted, Printer(), stop_if_rejected=True)
+        outcome = await _unless_interrupted(interrupted, follower.outcome())
         if outcome == "Failed":
             click.echo(await _next_steps(client, submitted))
-        if outcome in _EXIT:
-            return _EXIT[outcome]
+        if outcome in _EXIT_CODES:
+            return _EXIT_CODES[outcome]
         word = "refused" if outcome == "Refused" else "interrupted"
         click.echo(f"{word}: deleting {submitted.name} …", err=True)
         interrupted.clear()
-        await _take_away(client, submitted, interrupted)
+        await _delete_run(client, submitted, interrupted)
     return 1 if outcome == "Refused" else 130
 
 
 async def _next_steps(client: Client, run: Submitted) -> str:
     """Return where to read what the pods of a failed run printed, if any are kept, and why it failed."""
-    pods = (await client.list(Pod, run.namespace, labels=pods_of(run.name))).items
+    pods = (await client.list(Pod, run.namespace, labels=pod_selector(run.name))).items
     kept = any(pod.metadata.deletion_timestamp is None for pod in pods)
     output = f"`{_command('logs', run)}` shows its output, " if kept else ""
     return f"{run.name} failed; {output}`{_command('describe', run)}` its history"
@@ -170,11 +170,11 @@ def _command(command: str, run: Submitted, *options: str) -> str:
     return command_line(command, run.namespace, run.name, *options)
 
 
-async def _take_away(client: Client, submitted: Submitted, interrupted: asyncio.Event) -> None:
+async def _delete_run(client: Client, submitted: Submitted, interrupted: asyncio.Event) -> None:
     """Delete the run and wait until it is gone; say what is left if that is interrupted or cannot be."""
     why = "interrupted again"
     try:
-        if await _unless(interrupted, remove(client, *submitted)):
+        if await _unless_interrupted(interrupted, remove(client, *submitted)):
             return
     except ApiError as error:
         why = error.message
@@ -186,7 +186,7 @@ async def _take_away(client: Client, submitted: Submitted, interrupted: asyncio.
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[asyncio.Event]:
+def _catch_interrupts() -> Iterator[asyncio.Event]:
     """An event that is set when the user wants to stop, in place of the sudden end."""
     loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -198,7 +198,9 @@ def _interrupts() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-async def _unless(interrupted: asyncio.Event, work: Coroutine[object, object, Result]) -> Result | None:
+async def _unless_interrupted(
+    interrupted: asyncio.Event, work: Coroutine[object, object, Result]
+) -> Result | None:
     """What the work gives, or None when the user interrupted first."""
     working, waiting = asyncio.create_task(work), asyncio.create_task(interrupted.wait())
     try:
@@ -216,10 +218,10 @@ def _is_file(what: tuple[str, ...]) -> bool:
     return len(what) == 1 and (first == "-" or first.endswith((".yaml", ".yml", ".json")))
 
 
-def _seen(document: Manifest) -> Manifest:
+def _with_local_mounts(document: Manifest) -> Manifest:
     prefix = Path(os.environ.get("VIRTUAL_ENV") or sys.prefix)
     python = prefix / "bin" / "python"
-    return see_here(
+    return mount_working_dir(
         document, Path.cwd(), prefix, python if python.exists() else Path(sys.executable), os.environ
     )
 
@@ -231,7 +233,7 @@ def _with_variables(document: Manifest, variables: tuple[str, ...]) -> Manifest:
         if not separator or not name:
             raise click.BadParameter(f"{variable!r} is not NAME=VALUE", param_hint="--env")
         pairs[name] = value
-    return set_variables(document, pairs)
+    return with_variables(document, pairs)
 
 
 def _metadata(document: Manifest) -> Manifest:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # loaded only when one of them runs
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-class Common(TypedDict):
+class CommonOptions(TypedDict):
     """The flags, by the names of the settings that they are."""
 
     kubeconfig: Path | None
@@ -94,13 +94,13 @@ _OPTIONS = (
 )
 
 
-def serving_options(command: Command) -> Command:
+def server_options(command: Command) -> Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def configured_by(file: Path | None, settings: "Settings") -> "Settings":
+def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
     """The settings as the file has them; a file that is wrong is told, and nothing starts."""
     from argosy.operator.ares_config import ConfigError, configured, read
 

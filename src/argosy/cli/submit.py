@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from argosy.cli.fieldhints import explain_unknown_fields
-from argosy.cli.follow import pods_of
+from argosy.cli.follow import pod_selector
 from argosy.cli.jobkinds import Kind
 from argosy.cli.local_mounts import Manifest
 from argosy.engine.client import Client
@@ -28,7 +28,7 @@ async def submit(client: Client, documents: list[Manifest], namespace: str) -> S
 
     The run comes last, so that a mistake in another document leaves no run behind.
     """
-    placed = [(_place(document, namespace), document) for document in documents]
+    placed = [(_target(document, namespace), document) for document in documents]
     (run, run_document), *others = sorted(placed, key=lambda one: not is_run(one[1]))
     for place, document in others:
         await _apply(client, document, place.namespace)
@@ -46,7 +46,7 @@ async def remove(client: Client, namespace: str, name: str, kind: Kind = Trainin
         try:
             await client.get(kind, name, namespace)
         except NotFound:
-            pods = await client.list(Pod, namespace, labels=pods_of(name))
+            pods = await client.list(Pod, namespace, labels=pod_selector(name))
             if not pods.items:
                 return True
         await asyncio.sleep(0.1)
@@ -110,7 +110,7 @@ class _ResourceList(msgspec.Struct):
     resources: list[_ResourceEntry] = []
 
 
-def _place(document: Manifest, namespace: str) -> Submitted:
+def _target(document: Manifest, namespace: str) -> Submitted:
     given = document.get("metadata")
     metadata = given if isinstance(given, dict) else {}
     name = metadata.get("name")

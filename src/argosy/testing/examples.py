@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import yaml
 
-from argosy.cli.local_mounts import Manifest, see_here
+from argosy.cli.local_mounts import Manifest, mount_working_dir
 from argosy.testing import assets, environments
 from argosy.testing.assets import MissingAsset
 from argosy.testing.commands import REPOSITORY, environment
@@ -104,7 +104,7 @@ def equipped(document: Manifest, framework: str, *, etcd: bool = False) -> Manif
     spec = cast("Manifest", document["spec"])
     word = "roleSpecs" if "roleSpecs" in spec else "roles"
     bare: Manifest = {"spec": {"roles": spec[word]}}
-    seen = see_here(bare, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
+    seen = mount_working_dir(bare, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
     roles = cast("Manifest", cast("Manifest", seen["spec"])["roles"])
     for role in roles.values():
         _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]), programs)
