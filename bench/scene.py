@@ -22,8 +22,8 @@ from argosy.kinds.kubernetes import Namespace, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.reconcile.pod_renderer import PodMaker
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.testing.objects import Json
 from argosy.testing.simulator import RUN_SECONDS, RUN_TOGETHER
 from argosy.workload.model import Problems
@@ -158,16 +158,16 @@ def raw_pods(bodies: Sequence[Json], namespace: str) -> list[RawPod]:
     """The pods that the operator makes for these runs, for a client that is not to think."""
     made: list[RawPod] = []
     dialect = TrainingRunDialect()
-    maker = PodMaker(Site(Helper("helper"), "https://operator"), lambda _: "")
+    maker = PodRenderer(RenderContext(Helper("helper"), "https://operator"), lambda _: "")
     for body in bodies:
         written = msgspec.convert(body, TrainingRun)
         meta = ObjectMeta(written.metadata.name, namespace, f"raw-{namespace}-{written.metadata.name}")
-        workload = dialect.lower(TrainingRun(meta, written.spec))
+        workload = dialect.to_workload(TrainingRun(meta, written.spec))
         assert not isinstance(workload, Problems), str(workload)
-        pods = maker.of(workload, dialect.inject)
+        pods = maker.for_job(workload, dialect.inject)
         for index in range(workload.roles[ROLE].replicas):
-            name = dialect.name(workload, ROLE, index, 1, 0)
-            encoded = msgspec.json.encode(pods.body(CreatePod(ROLE, index, 1, 0), name))
+            name = dialect.pod_name(workload, ROLE, index, 1, 0)
+            encoded = msgspec.json.encode(pods.render(CreatePod(ROLE, index, 1, 0), name))
             made.append(RawPod(name, namespace, msgspec.Raw(encoded)))
     return made
 

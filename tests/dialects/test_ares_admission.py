@@ -48,7 +48,7 @@ def test_what_is_refused(case: Case) -> None:
 
 def test_the_message_is_that_of_a_pass() -> None:
     found = problems(Written(NAMED, BAD))
-    lowered = DIALECT.lower(job(roles={"worker": {"replicas": 0}}))
+    lowered = DIALECT.to_workload(job(roles={"worker": {"replicas": 0}}))
     assert isinstance(lowered, Problems)
     assert str(found) == str(lowered)
 

@@ -262,7 +262,7 @@ def a_minimal_job_shows_what_is_in_force() -> None:
 
 def test_defaults_are_written_once_and_nothing_else_is() -> None:
     obj = job(roles={"worker": {"replicas": 2, "restartPolicy": ""}}, unheardOf=1)
-    assert DIALECT.upkeep(obj) == {
+    assert DIALECT.spec_patch(obj) == {
         "spec": {
             "roleSpecs": {
                 "worker": {
@@ -275,13 +275,13 @@ def test_defaults_are_written_once_and_nothing_else_is() -> None:
             "jobPhasePolicy": {"failed": [["worker"]], "succeeded": [["worker"]]},
         }
     }
-    assert DIALECT.upkeep(played(obj).saw().obj) is None
+    assert DIALECT.spec_patch(played(obj).saw().obj) is None
 
 
 @CASES("44. Delete a job … carrying ares.io/ares-finalizer -> object, pods and services are gone")
 def the_finalizer_of_the_original_is_taken_away() -> None:
     meta = replace(job().metadata, finalizers=["other", FINALIZER])
-    patch = DIALECT.upkeep(replace(played(job()).saw().obj, metadata=replace(meta, generation=2)))
+    patch = DIALECT.spec_patch(replace(played(job()).saw().obj, metadata=replace(meta, generation=2)))
     assert patch == {"metadata": {"finalizers": ["other"]}}
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from argosy.dialects.ares.adoption import inherited, place
+from argosy.dialects.ares.adoption import adopted_record, adopted_replica
 from argosy.kinds.aresjob import AresJob, AresJobStatus
 from argosy.testing.aresjobs import job, played
 from argosy.testing.workloads import pod, pods
@@ -63,8 +63,8 @@ def test_a_job_that_was_invalid_stays_so_until_it_is_edited() -> None:
 
 
 def test_a_status_that_is_ours_or_none_is_not_inherited() -> None:
-    assert inherited(job()) is None
-    assert inherited(played(job()).saw().obj) is None
+    assert adopted_record(job()) is None
+    assert adopted_record(played(job()).saw().obj) is None
 
 
 PLACES = {
@@ -78,4 +78,4 @@ PLACES = {
 
 @pytest.mark.parametrize(("labels", "want"), PLACES.values(), ids=PLACES.keys())
 def test_places(labels: dict[str, str], want: tuple[str, int] | None) -> None:
-    assert place(labels) == want
+    assert adopted_replica(labels) == want

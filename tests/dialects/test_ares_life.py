@@ -385,7 +385,7 @@ def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> N
     assert going.created == ["worker-0"]
     assert going.role().restarts == 0, "somebody's deletion is no failure"
     workload = lowered(running.obj)
-    names = {DIALECT.name(workload, "worker", 0, 1, number) for number in (0, 1)}
+    names = {DIALECT.pod_name(workload, "worker", 0, 1, number) for number in (0, 1)}
     assert len(names) == 2
     assert all(name.startswith("job-worker-0-") for name in names)
 

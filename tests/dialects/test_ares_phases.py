@@ -81,7 +81,7 @@ def test_role(case: RoleCase) -> None:
     seen = Observed(pods=observed)
     record = phases.judged(workload, Record(since=NOW, roles={"worker": last}), seen, NOW)
     assert record.role("worker").phase is case.want
-    told = DIALECT.project(obj, workload, record, seen).role_statuses["worker"]
+    told = DIALECT.to_status(obj, workload, record, seen).role_statuses["worker"]
     if case.want is BAD and case.last is not BAD:
         assert told.reason == case.want_reason
         assert case.want_message in told.message
@@ -97,7 +97,7 @@ def a_pod_deleted_while_the_role_starts_is_made_again_under_its_name() -> None:
     starting = played(two()).started().saw(*pods("PP"))
     lost = starting.saw(*pods("P"))
     assert lost.created == ["worker-1"]
-    assert DIALECT.name(lowered(lost.obj), "worker", 1, 1, 0) == "job-worker-1"
+    assert DIALECT.pod_name(lowered(lost.obj), "worker", 1, 1, 0) == "job-worker-1"
     assert lost.role().phase == "Starting"
 
 
@@ -242,7 +242,7 @@ def test_job(case: JobCase) -> None:
     )
     record = decide(workload, before, observed, later(1)).record
     assert record.phase is case.want
-    told = DIALECT.project(obj, workload, record, observed)
+    told = DIALECT.to_status(obj, workload, record, observed)
     assert told.phase == case.want.value
     assert (told.running_time is not None) == (case.want is R or case.last is R)
 

@@ -38,7 +38,7 @@ def test_every_definition_is_run_or_told_what_is_wrong(often: How) -> None:
     @given(st.one_of(ARES_SPECS, ARES_SPECS, RIGHT_ARES_SPECS))
     def holds(spec: Spec) -> None:
         obj = made(spec)
-        lowered = DIALECT.lower(obj)
+        lowered = DIALECT.to_workload(obj)
         first = played(obj).saw()
         _fits(first)
         if isinstance(lowered, Problems):
@@ -54,7 +54,7 @@ def test_every_definition_is_run_or_told_what_is_wrong(often: How) -> None:
             assert (first.created, first.obj.spec) == ([], spec)
         else:
             assert first.phase == "Pending"
-            assert DIALECT.upkeep(replace(first.obj, status=obj.status)) is None, (
+            assert DIALECT.spec_patch(replace(first.obj, status=obj.status)) is None, (
                 "defaults are filled in once"
             )
             invariants.check_pods(lowered, DIALECT.inject)
@@ -72,9 +72,9 @@ def test_whatever_happens_to_a_job_what_always_holds_holds(often: How) -> None:
         stage = played(made(spec)).saw()
         for seconds, edit, seen in life:
             stage = stage if edit is None else _edited(stage, edit)
-            before = DIALECT.record(stage.obj)
+            before = DIALECT.read_record(stage.obj)
             stage = stage.went(seen, seconds)
-            workload = DIALECT.lower(stage.obj)
+            workload = DIALECT.to_workload(stage.obj)
             if isinstance(workload, Workload) and stage.plan is not None:
                 invariants.check(workload, before, seen, later(stage.at), stage.plan)
             _fits(stage)
@@ -87,7 +87,7 @@ def test_whatever_happens_to_a_job_what_always_holds_holds(often: How) -> None:
 def _cured(stage: Played) -> None:
     """A right definition, and the job runs, if it has not run before."""
     cured = _edited(stage, job().spec).saw(seconds=10_000).saw().saw()
-    record = DIALECT.record(cured.obj)
+    record = DIALECT.read_record(cured.obj)
     assert record is not None
     (there,) = pods("R")
     up = cured.saw(replace(there, attempt=record.attempt, replacement=record.replacement("worker", 0)))
@@ -109,7 +109,7 @@ def _fits(stage: Played) -> None:
 
 def _ends(obj: AresJob) -> None:
     """Whatever its policies, a job whose pods all end ends."""
-    workload = DIALECT.lower(obj)
+    workload = DIALECT.to_workload(obj)
     assert isinstance(workload, Workload)
     if workload.suspended or workload.gang or workload.total > 50:
         return

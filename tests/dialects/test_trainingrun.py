@@ -30,7 +30,7 @@ def _dict(value: object) -> dict[str, object]:
 
 
 def lowered(obj: TrainingRun) -> Workload:
-    found = DIALECT.lower(obj)
+    found = DIALECT.to_workload(obj)
     assert isinstance(found, Workload), str(found)
     return found
 
@@ -148,7 +148,7 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
 
 @pytest.mark.parametrize(("obj", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
-    found = DIALECT.lower(obj)
+    found = DIALECT.to_workload(obj)
     assert isinstance(found, Problems)
     assert str(found).startswith(want)
 
@@ -170,8 +170,8 @@ def test_a_name_at_the_limit() -> None:
 def status(obj: TrainingRun, observed: Observed, at: float = 0) -> TrainingRun:
     """The run with the status that one pass would give it."""
     job = lowered(obj)
-    record = decide(job, DIALECT.record(obj), observed, later(at)).record
-    return stored(obj, DIALECT.project(obj, job, record, observed))
+    record = decide(job, DIALECT.read_record(obj), observed, later(at)).record
+    return stored(obj, DIALECT.to_status(obj, job, record, observed))
 
 
 def stored(obj: TrainingRun, new: TrainingRunStatus) -> TrainingRun:
@@ -254,10 +254,10 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
 
 def test_a_run_with_problems_says_so() -> None:
     obj = run(framework="pytroch")
-    found = DIALECT.lower(obj)
+    found = DIALECT.to_workload(obj)
     assert isinstance(found, Problems)
     record = refuse(None, found, 3, NOW).record
-    obj = stored(obj, DIALECT.project(obj, None, record, Observed()))
+    obj = stored(obj, DIALECT.to_status(obj, None, record, Observed()))
     assert (obj.status.phase, obj.status.reason) == ("Pending", "InvalidSpec")
     assert obj.status.message.startswith('spec.framework: unknown framework "pytroch"')
     assert conditions(obj)["Valid"] == "False"
@@ -283,4 +283,8 @@ def test_a_first_attempt_that_was_told_of_is_taken_back_when_its_pods_are_refuse
 
 def test_pods_of_a_place_have_one_name() -> None:
     job = lowered(run())
-    assert DIALECT.name(job, "worker", 2, 1, 0) == DIALECT.name(job, "worker", 2, 5, 3) == "mnist-worker-2"
+    assert (
+        DIALECT.pod_name(job, "worker", 2, 1, 0)
+        == DIALECT.pod_name(job, "worker", 2, 5, 3)
+        == "mnist-worker-2"
+    )

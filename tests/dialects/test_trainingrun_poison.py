@@ -69,7 +69,7 @@ def _right(generation: int, before: TrainingRun | None = None) -> TrainingRun:
 
 def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
     """The run with the status that a pass would give it."""
-    lowered, before = DIALECT.lower(obj), DIALECT.record(obj)
+    lowered, before = DIALECT.to_workload(obj), DIALECT.read_record(obj)
     if isinstance(lowered, Problems):
         assert all(one.path.split(".")[0] in ("spec", "metadata") and one.message for one in lowered.items)
         workload, plan = None, refuse(before, lowered, obj.metadata.generation, later(at))
@@ -78,7 +78,7 @@ def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
         workload, plan = lowered, decide(lowered, before, seen, later(at))
         invariants.check(lowered, before, seen, later(at), plan)
         invariants.check_pods(lowered, DIALECT.inject)
-    status = DIALECT.project(obj, workload, plan.record, expected(seen, plan.actions))
+    status = DIALECT.to_status(obj, workload, plan.record, expected(seen, plan.actions))
     invariants.check_status(TrainingRun, status)
     return replace(obj, status=status)
 
@@ -88,7 +88,7 @@ def _cured(obj: TrainingRun, at: float) -> None:
     obj = _right(99, obj)
     for seconds in (10_000, 10_001, 20_000):
         obj = _passed(obj, Observed(), at + seconds)
-    record = DIALECT.record(obj)
+    record = DIALECT.read_record(obj)
     assert record is not None
     (there,) = pods("R")
     there = replace(there, attempt=record.attempt, replacement=record.replacement("worker", 0))

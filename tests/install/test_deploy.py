@@ -66,7 +66,9 @@ def test_every_sample_is_valid(sample: Path) -> None:
     document = yaml.safe_load(sample.read_text())
     assert (document["apiVersion"], document["kind"]) == ("ares.io/v1", "AresJob")
     assert "${IMAGE}" in sample.read_text()
-    lowered = AresJobDialect().lower(AresJob(ObjectMeta(name=document["metadata"]["name"]), document["spec"]))
+    lowered = AresJobDialect().to_workload(
+        AresJob(ObjectMeta(name=document["metadata"]["name"]), document["spec"])
+    )
     assert isinstance(lowered, Workload), str(lowered)
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from argosy.engine.objects import Key
-from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.job_metrics import JobMetrics
 from argosy.testing.workloads import NOW, later, role, workload
 from argosy.workload.model import Dependency, Gang, Phase
 from argosy.workload.plan import Plan
@@ -19,9 +19,9 @@ WAITS = ("gang", "dependency")
 LABELS = {"dialect": "TrainingRun", "framework": JOB.framework}
 
 
-def counted() -> tuple[JobStatistics, CollectorRegistry]:
+def counted() -> tuple[JobMetrics, CollectorRegistry]:
     registry = CollectorRegistry()
-    return JobStatistics(registry), registry
+    return JobMetrics(registry), registry
 
 
 def jobs(registry: CollectorRegistry) -> Mapping[str, float]:
@@ -37,21 +37,21 @@ def test_each_job_is_counted_in_its_phase_until_it_is_gone() -> None:
     statistics, registry = counted()
     running, done = Record(phase=Phase.RUNNING), Record(phase=Phase.SUCCEEDED)
     for key in (A, B):
-        statistics.passed("TrainingRun", key, JOB, None, Plan(running))
-    statistics.passed("TrainingRun", A, JOB, running, Plan(done))
+        statistics.record_pass("TrainingRun", key, JOB, None, Plan(running))
+    statistics.record_pass("TrainingRun", A, JOB, running, Plan(done))
     assert jobs(registry) == {"Running": 1, "Succeeded": 1}
-    statistics.forgotten("TrainingRun", A)
-    statistics.forgotten("TrainingRun", A)
+    statistics.forget_job("TrainingRun", A)
+    statistics.forget_job("TrainingRun", A)
     assert jobs(registry) == {"Running": 1, "Succeeded": 0}
     assert len(statistics._phases) == 1
 
 
 def test_a_replica_that_leads_no_more_counts_no_jobs() -> None:
     statistics, registry = counted()
-    statistics.passed("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
+    statistics.record_pass("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
     statistics.clear()
     assert jobs(registry) == {}
-    statistics.passed("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
+    statistics.record_pass("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
     assert jobs(registry) == {"Running": 1}
 
 
@@ -60,7 +60,7 @@ def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
     before = Record(roles={"worker": RoleRecord(in_place_counted=1)})
     after = Record(roles={"worker": RoleRecord(in_place_counted=3)})
     plan = Plan(after, restarts=("Signal", "Signal", "NodeDown"))
-    statistics.passed("TrainingRun", A, JOB, before, plan)
+    statistics.record_pass("TrainingRun", A, JOB, before, plan)
     sample = registry.get_sample_value
     wanted = {"Signal": 2, "NodeDown": 1, "Container": 2, "Exit": None}
     found = {cause: sample("argosy_restarts_total", {**LABELS, "cause": cause}) for cause in wanted}
@@ -71,8 +71,8 @@ def test_time_in_a_phase_is_told_when_it_is_left() -> None:
     statistics, registry = counted()
     starting = Record(phase=Phase.STARTING, since=NOW)
     running = Record(phase=Phase.RUNNING, since=NOW + timedelta(seconds=7))
-    statistics.passed("TrainingRun", A, JOB, starting, Plan(starting))
-    statistics.passed("TrainingRun", A, JOB, starting, Plan(running))
+    statistics.record_pass("TrainingRun", A, JOB, starting, Plan(starting))
+    statistics.record_pass("TrainingRun", A, JOB, starting, Plan(running))
     labels = {**LABELS, "phase": "Starting"}
     assert registry.get_sample_value("argosy_phase_seconds_count", labels) == 1
     assert registry.get_sample_value("argosy_phase_seconds_sum", labels) == 7
@@ -86,7 +86,7 @@ def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
     starting = Record(since=NOW, began=later(4))
     ready = replace(starting, roles={"worker": RoleRecord(Phase.RUNNING, since=later(6))})
     for before, after in ((None, queued), (queued, starting), (starting, ready), (ready, ready)):
-        statistics.passed("TrainingRun", A, job, before, Plan(after))
+        statistics.record_pass("TrainingRun", A, job, before, Plan(after))
     sums = {name: registry.get_sample_value(f"argosy_{name}_wait_seconds_sum", LABELS) for name in WAITS}
     counts = {name: registry.get_sample_value(f"argosy_{name}_wait_seconds_count", LABELS) for name in WAITS}
     assert (sums, counts) == ({"gang": 4, "dependency": 2}, {"gang": 1, "dependency": 1})
@@ -95,6 +95,6 @@ def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
 def test_a_job_that_cannot_be_used_has_no_framework() -> None:
     statistics, registry = counted()
     before, after = Record(since=NOW), Record(phase=Phase.FAILED, since=later(1))
-    statistics.passed("AresJob", A, None, before, Plan(after))
+    statistics.record_pass("AresJob", A, None, before, Plan(after))
     labels = {"dialect": "AresJob", "framework": "", "phase": "Pending"}
     assert registry.get_sample_value("argosy_phase_seconds_count", labels) == 1

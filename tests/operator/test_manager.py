@@ -12,10 +12,10 @@ from argosy.engine.errors import Forbidden
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
-from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Gate, Serving
-from argosy.reconcile.pod_renderer import PodMaker
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.render_context import Helper, RenderContext
 
 KEY, OTHER = Key("default", "a"), Key("default", "b")
 
@@ -75,8 +75,8 @@ async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_befo
         namespace=None,
         clock=SystemClock(),
         recorder=Recorder(client, "test"),
-        pods=PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
-        statistics=JobStatistics(CollectorRegistry()),
+        pods=PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
+        statistics=JobMetrics(CollectorRegistry()),
         cluster_domain="cluster.local",
         concurrency=1,
     )

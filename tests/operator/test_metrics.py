@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import installed
 from argosy.operator.bounds import EndpointMetrics
-from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.job_metrics import JobMetrics
 from argosy.testing.builders import run
 from argosy.testing.lines import captured_lines
 from argosy.testing.scene import Scene, shown_at
@@ -52,7 +52,7 @@ def labels_of(metric: Metric) -> set[str]:
 
 def test_every_metric_is_documented_with_its_labels_and_type() -> None:
     registry = CollectorRegistry()
-    Metrics(registry), JobStatistics(registry), EndpointMetrics(registry)
+    Metrics(registry), JobMetrics(registry), EndpointMetrics(registry)
     made = {
         (full_name(one._name, one._type), ",".join(one._labelnames), one._type)
         for one in registry._collector_to_names

@@ -10,7 +10,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import AddressedService, Pod, PodStatus, ServiceSpec
 from argosy.kinds.meta import ObjectMeta
 from argosy.operator.observer_locator import Observers, Whereabouts
-from argosy.reconcile.render_context import Asked
+from argosy.reconcile.render_context import ObserverAddress
 
 OPERATOR = "https://argosy-operator.argosy-system.svc"
 NODE_PORT = Observers(node_port=30037)
@@ -18,38 +18,43 @@ NODE_PORT = Observers(node_port=30037)
 
 class Case(Struct):
     observers: Observers | None
-    want: Asked
+    want: ObserverAddress
     host_network: bool = False
     cluster_ip: str = ""
     hosts: Sequence[str] = ()
 
 
 CASES = {
-    "without observers the operator is asked": Case(None, Asked(OPERATOR), cluster_ip="10.96.0.7"),
+    "without observers the operator is asked": Case(None, ObserverAddress(OPERATOR), cluster_ip="10.96.0.7"),
     "a pod in its node's network asks the operator by its address": Case(
-        None, Asked("https://10.96.0.7"), host_network=True, cluster_ip="10.96.0.7"
+        None, ObserverAddress("https://10.96.0.7"), host_network=True, cluster_ip="10.96.0.7"
     ),
     "observers are asked by the name of their Service": Case(
-        Observers(), Asked("https://ares-observer.ares"), cluster_ip="10.96.0.8"
+        Observers(), ObserverAddress("https://ares-observer.ares"), cluster_ip="10.96.0.8"
     ),
     "and by its address in a node's network": Case(
-        Observers(), Asked("https://10.96.0.8"), host_network=True, cluster_ip="10.96.0.8"
+        Observers(), ObserverAddress("https://10.96.0.8"), host_network=True, cluster_ip="10.96.0.8"
     ),
     "an address of the newer kind is in brackets, and a port stays": Case(
-        Observers("o.ares:8443"), Asked("https://[fd00::8]:8443"), host_network=True, cluster_ip="fd00::8"
+        Observers("o.ares:8443"),
+        ObserverAddress("https://[fd00::8]:8443"),
+        host_network=True,
+        cluster_ip="fd00::8",
     ),
     "by name while there is no address": Case(
-        Observers(), Asked("https://ares-observer.ares"), host_network=True, cluster_ip="None"
+        Observers(), ObserverAddress("https://ares-observer.ares"), host_network=True, cluster_ip="None"
     ),
     "in plain HTTP where no token is asked for": Case(
-        Observers(tokens=False), Asked("http://ares-observer.ares", tls=False)
+        Observers(tokens=False), ObserverAddress("http://ares-observer.ares", tls=False)
     ),
     "with a port on the nodes: those that have observers, each once, in order": Case(
-        NODE_PORT, Asked("nodePort://10.0.0.1,10.0.0.2:30037"), hosts=("10.0.0.2", "", "10.0.0.1", "10.0.0.2")
+        NODE_PORT,
+        ObserverAddress("nodePort://10.0.0.1,10.0.0.2:30037"),
+        hosts=("10.0.0.2", "", "10.0.0.1", "10.0.0.2"),
     ),
-    "the port alone while no node is known": Case(NODE_PORT, Asked("nodePort://30037")),
+    "the port alone while no node is known": Case(NODE_PORT, ObserverAddress("nodePort://30037")),
     "the port in a node's network too": Case(
-        NODE_PORT, Asked("nodePort://10.0.0.1:30037"), host_network=True, hosts=("10.0.0.1",)
+        NODE_PORT, ObserverAddress("nodePort://10.0.0.1:30037"), host_network=True, hosts=("10.0.0.1",)
     ),
 }
 

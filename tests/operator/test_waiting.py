@@ -147,8 +147,8 @@ async def test_all_end_with_a_reason_when_what_they_wait_for_fails(scene: Scene)
 async def test_in_a_burst_pods_are_released_without_waiting_for_a_deferred_status(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconcile_crowd, "TOLD_WITHIN", 3600.0)
-    monkeypatch.setattr(reconcile_crowd, "TOLD_AT_LAST", 3600.0)
+    monkeypatch.setattr(reconcile_crowd, "DEFER_SECONDS", 3600.0)
+    monkeypatch.setattr(reconcile_crowd, "MAX_DEFER_SECONDS", 3600.0)
     late = {"template": template(), "dependence": {"roleNames": ["first"]}}
     first = {"template": template(), "restartPolicy": "OnFailure"}  # with Never, nothing of it is deferred
     roles = {"first": first, "late": late}

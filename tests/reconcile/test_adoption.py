@@ -10,7 +10,7 @@ from argosy.engine.objects import Fetchable
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.reconcile.adoption import FRESH, Takeover
+from argosy.reconcile.adoption import FRESH, PodAdopter
 from argosy.testing.aresjobs import DIALECT, job, lowered
 from argosy.testing.manualclock import ManualClock
 
@@ -50,13 +50,13 @@ class Api:
         self.patches[name] = cast("dict[str, object]", body["metadata"])
         return next(one for one in self.pods if one.metadata.name == name)
 
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None:
         self.seen.append(obj.metadata.name)
 
 
-async def taken(api: Api) -> Takeover:
-    takeover = Takeover(cast("Client", api), ManualClock(), api)
-    await takeover.take(JOB, DIALECT.place)
+async def taken(api: Api) -> PodAdopter:
+    takeover = PodAdopter(cast("Client", api), ManualClock(), api)
+    await takeover.adopt(JOB, DIALECT.adopted_replica)
     return takeover
 
 
@@ -107,10 +107,10 @@ async def test_a_pod_that_goes_meanwhile_is_no_matter() -> None:
 async def test_many_jobs_share_a_list() -> None:
     api = Api()
     takeover = await taken(api)
-    await takeover.take(JOB, DIALECT.place)
+    await takeover.adopt(JOB, DIALECT.adopted_replica)
     assert api.lists == 1
     clock = takeover._clock
     assert isinstance(clock, ManualClock)
     clock.seconds += FRESH + 1
-    await takeover.take(JOB, DIALECT.place)
+    await takeover.adopt(JOB, DIALECT.adopted_replica)
     assert api.lists == 2

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.child_bodies import ensured_body, service_body, without_old
-from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.child_bodies import ensured_body, service_body, update_patch
+from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render import Json
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.testing.aresjobs import DIALECT, job, lowered, played
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod, EnsureChild, EnsureService
@@ -21,9 +21,9 @@ KEYS = {"ares.io/job-priority": "5", "ares.io/ares-queue": "no label!"}
 
 
 def rendered(workload: Workload) -> Json:
-    maker = PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid)
-    name = DIALECT.name(workload, "worker", 1, 1, 0)
-    return maker.of(workload, DIALECT.inject).body(CreatePod("worker", 1, 1, 0), name)
+    maker = PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid)
+    name = DIALECT.pod_name(workload, "worker", 1, 1, 0)
+    return maker.for_job(workload, DIALECT.inject).render(CreatePod("worker", 1, 1, 0), name)
 
 
 def metadata(body: Json) -> dict[str, dict[str, str]]:
@@ -108,4 +108,4 @@ GARBLED_UNDO = {
 @pytest.mark.parametrize("undo", GARBLED_UNDO.values(), ids=GARBLED_UNDO.keys())
 def test_an_undo_annotation_that_somebody_has_garbled_is_ignored(undo: str) -> None:
     existing = ObjectMeta(annotations={labels.UNDO: undo})
-    assert without_old(existing, {"spec": {"minMember": 2}}) == {"spec": {"minMember": 2}}
+    assert update_patch(existing, {"spec": {"minMember": 2}}) == {"spec": {"minMember": 2}}

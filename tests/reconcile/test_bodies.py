@@ -14,8 +14,8 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.executor import Performer
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.executor import ActionExecutor
+from argosy.reconcile.job_state import JobState
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
 from argosy.testing.builders import role, workload
 from argosy.testing.eventually import eventually
@@ -52,25 +52,25 @@ class Api:
 
 
 class Unseeing:
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
 
 
 def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int) -> asyncio.Task[object]:
     """A job of another namespace whose window is open, at work."""
     job = replace(workload(replace(role("worker", pods), pod_bytes=size)), namespace=namespace)
-    performer = Performer(
+    performer = ActionExecutor(
         cast("Client", api),
         SystemClock(),
         Unseeing(),
         job,
         TrainingRun,
-        Memory(uid=job.uid, slow_start=SlowStart(window=MAX_WINDOW)),
+        JobState(uid=job.uid, slow_start=SlowStart(window=MAX_WINDOW)),
         api.render(namespace, size),
         lambda role, index, attempt, replacement: job.hostname(role, index),
         budget,
     )
     wanted = [CreatePod("worker", index, 1, 0) for index in range(pods)]
-    return asyncio.create_task(performer.perform(wanted))
+    return asyncio.create_task(performer.execute(wanted))
 
 
 async def test_bytes_are_bounded_over_all_jobs() -> None:

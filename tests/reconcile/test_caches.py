@@ -21,7 +21,7 @@ from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
 from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.operator.job_views import JobReading, Readings
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.job_state import JobState
 from argosy.reconcile.nodes import SHOW_AFTER_SECONDS
 from argosy.testing.manualclock import ManualClock
 from argosy.workload.observed import RecentLoss
@@ -65,7 +65,7 @@ def node(ready: str) -> Node:
 def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, want: set[str]) -> None:
     caches.pods.put(pod(node="n1"))
     caches.nodes.put(node(ready))
-    assert caches.observe(JOB, Memory(uid="job")).nodes_down == want
+    assert caches.observe(JOB, JobState(uid="job")).nodes_down == want
 
 
 def test_a_node_with_any_unknown_condition_is_partly_unknown(caches: Caches) -> None:
@@ -74,18 +74,18 @@ def test_a_node_with_any_unknown_condition_is_partly_unknown(caches: Caches) -> 
     caches.nodes.put(
         Node(ObjectMeta(name="n1", resource_version="1"), status=NodeStatus(conditions=conditions))
     )
-    seen = caches.observe(JOB, Memory(uid="job"))
+    seen = caches.observe(JOB, JobState(uid="job"))
     assert seen.nodes_down == frozenset()
     assert seen.nodes_partly_unknown == {"n1"}
 
 
 def test_a_node_that_is_not_known_is_unconfirmed_however_long(caches: Caches, clock: ManualClock) -> None:
-    memory = Memory(uid="job")
+    memory = JobState(uid="job")
     caches.pods.put(pod(node="n1"))
     seen = caches.observe(JOB, memory)
     assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": ""})
     caches.confirm_nodes(seen, memory)
-    assert memory.look_at == clock.seconds + SHOW_AFTER_SECONDS
+    assert memory.recheck_at == clock.seconds + SHOW_AFTER_SECONDS
     clock.advance(3600)
     seen = caches.observe(JOB, memory)
     assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": "no answer yet"})
@@ -110,47 +110,47 @@ STARTS: dict[str, tuple[tuple[str, ...], bool]] = {
 
 @pytest.mark.parametrize(("phases", "want"), STARTS.values(), ids=STARTS.keys())
 def test_whether_more_pods_of_a_role_will_start(caches: Caches, phases: tuple[str, ...], want: bool) -> None:
-    assert caches.more_will_start(starting(caches, *phases)[0]) is want
+    assert caches.role_still_starting(starting(caches, *phases)[0]) is want
 
 
 def test_pods_that_came_to_run_or_went_will_not_start_any_more(caches: Caches) -> None:
     first, *_ = starting(caches, "Running", "Pending", "Pending")
     caches.pods.put(pod("p1", version=2))
-    assert caches.more_will_start(first)
+    assert caches.role_still_starting(first)
     caches.pods._store(Key("default", "p2"), None)
-    assert not caches.more_will_start(first)
+    assert not caches.role_still_starting(first)
     caches.pods.put(pod("p3", owner="other", phase="Pending"))
-    assert not caches.more_will_start(first), "another job's pod"
+    assert not caches.role_still_starting(first), "another job's pod"
 
 
 def test_no_pass_waits_because_of_a_pod_that_is_gone(caches: Caches) -> None:
     first, *_ = starting(caches, "Running", "Pending")
     caches.pods._store(Key("default", "p0"), None)
-    assert not caches.more_will_start(first)
+    assert not caches.role_still_starting(first)
 
 
 def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
     caches.pods.put(pod("a"))
     caches.pods.put(pod("b", owner="other"))
     caches.services.put(Service(meta("s")))
-    seen = caches.observe(JOB, Memory(uid="job"))
+    seen = caches.observe(JOB, JobState(uid="job"))
     assert [one.name for one in seen.pods] == ["a"]
     assert dict(seen.children) == {("Service", "s"): ""}
 
 
 def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_seen(caches: Caches) -> None:
     caches.pods.put(pod("a", phase="Pending"))
-    caches.gangs.put(VolcanoGroup(meta("group")))
-    before = caches.observe(JOB, Memory(uid="job"))
+    caches.pod_groups.put(VolcanoGroup(meta("group")))
+    before = caches.observe(JOB, JobState(uid="job"))
     forged = meta("forged", namespace="other")
     caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
     for kind in (Service, ServiceAccount, Role, RoleBinding, VolcanoGroup):
-        caches.saw(kind(forged))
-    assert caches.observe(JOB, Memory(uid="job")) == before
+        caches.put(kind(forged))
+    assert caches.observe(JOB, JobState(uid="job")) == before
     (other,) = (one for one in caches.pods if one.metadata.name == "b")
-    assert not caches.more_will_start(other), "the job's own pods are not counted for it"
+    assert not caches.role_still_starting(other), "the job's own pods are not counted for it"
     caches.pods._store(Key("other", "b"), None)
-    assert caches.observe(JOB, Memory(uid="job")).departed == ()
+    assert caches.observe(JOB, JobState(uid="job")).departed == ()
 
 
 def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) -> None:
@@ -161,25 +161,25 @@ def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) ->
 
 
 def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:
-    memory = Memory(uid="job", deleted={"uid-of-a", "uid-of-gone"})
+    memory = JobState(uid="job", deleted_uids={"uid-of-a", "uid-of-gone"})
     caches.pods.put(pod("a"))
     assert [one.terminating for one in caches.observe(JOB, memory).pods] == [True]
-    assert memory.deleted == {"uid-of-a"}
+    assert memory.deleted_uids == {"uid-of-a"}
 
 
 def test_only_changes_that_matter_are_told(caches: Caches) -> None:
     told: list[str] = []
-    caches.when_pod_matters(lambda pod: told.append(pod.metadata.resource_version))
+    caches.on_pod_change(lambda pod: told.append(pod.metadata.resource_version))
     caches.pods.put(pod(version=1, phase="Pending"))
     caches.pods.put(pod(version=2, phase="Pending", node="n1"))
     caches.pods.put(pod(version=3, phase="Pending", node="n1"))
     caches.pods.put(pod(version=4, phase="Running", node="n1"))
     assert told == ["1", "4"]
-    assert caches.observe(JOB, Memory(uid="job")).pods[0].node == "n1"
+    assert caches.observe(JOB, JobState(uid="job")).pods[0].node == "n1"
 
 
 def test_pods_that_a_place_lost_in_a_row_are_counted(caches: Caches) -> None:
     for version in (1, 3, 5):
         caches.pods.put(pod("a", version=version))
         caches.pods._store(Key("default", "a"), None)
-    assert caches.observe(JOB, Memory(uid="job")).recent_losses == {("worker", 0): RecentLoss(3, 0.0)}
+    assert caches.observe(JOB, JobState(uid="job")).recent_losses == {("worker", 0): RecentLoss(3, 0.0)}

@@ -28,8 +28,8 @@ from argosy.kinds.messages import LONGEST_COMPLAINT
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.executor import Performer
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.executor import ActionExecutor
+from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import UnrenderableError
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
@@ -111,7 +111,7 @@ class Seen:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None:
         self.names.append(f"{obj.metadata.name}{' in brief' if brief else ''}")
 
 
@@ -285,8 +285,8 @@ CASES = {
 }
 
 
-def performer(api: Api, memory: Memory, seen: Seen, features: Features = Features()) -> Performer:
-    return Performer(
+def performer(api: Api, memory: JobState, seen: Seen, features: Features = Features()) -> ActionExecutor:
+    return ActionExecutor(
         cast("Client", api),
         SystemClock(),
         seen,
@@ -302,11 +302,11 @@ def performer(api: Api, memory: Memory, seen: Seen, features: Features = Feature
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_actions(case: Case) -> None:
-    api, memory, seen = Api(case.there, case.answer), Memory(uid=JOB.uid), Seen()
-    await performer(api, memory, seen, case.features).perform([case.action])
+    api, memory, seen = Api(case.there, case.answer), JobState(uid=JOB.uid), Seen()
+    await performer(api, memory, seen, case.features).execute([case.action])
     assert api.done == case.want_done
     assert seen.names == case.want_seen
-    assert memory.absent == case.want_absent
+    assert memory.confirmed_absent == case.want_absent
     outcomes = list(memory.outcomes.values())
     assert [one.result for one in outcomes] == ([case.want_result] if case.want_result else [])
     assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
@@ -314,20 +314,20 @@ async def test_actions(case: Case) -> None:
 
 async def test_pods_wait_for_children_that_could_not_be_made() -> None:
     api = Api(None, Unavailable(0, "Timeout", "no answer"))
-    memory = Memory(uid=JOB.uid)
-    await performer(api, memory, Seen()).perform([CREATE, EnsureService("worker", "mnist-worker")])
+    memory = JobState(uid=JOB.uid)
+    await performer(api, memory, Seen()).execute([CREATE, EnsureService("worker", "mnist-worker")])
     assert list(memory.outcomes) == [("Service", "mnist-worker")]
 
 
 async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
-    api, memory = Api(None, Forbidden(403, "Forbidden", "exceeded quota")), Memory(uid=JOB.uid)
+    api, memory = Api(None, Forbidden(403, "Forbidden", "exceeded quota")), JobState(uid=JOB.uid)
     at_work = performer(api, memory, Seen())
-    await at_work.perform([CREATE])
+    await at_work.execute([CREATE])
     api.answer = None
-    await at_work.perform([CREATE])
+    await at_work.execute([CREATE])
     assert (api.done, len(memory.outcomes)) == ([], 1)
-    memory.forgive()
-    await at_work.perform([CREATE])
+    memory.reset_retries()
+    await at_work.execute([CREATE])
     assert (api.done, len(memory.outcomes)) == ([f"create Pod {NAME}"], 0)
 
 
@@ -344,7 +344,7 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
             return await super().create(kind, body, namespace, **options)
 
     api = Slow(None, None)
-    at_work = performer(api, Memory(uid=JOB.uid, slow_start=SlowStart(window=MAX_WINDOW)), Seen())
+    at_work = performer(api, JobState(uid=JOB.uid, slow_start=SlowStart(window=MAX_WINDOW)), Seen())
     render = at_work.render
 
     def noting(action: CreatePod, name: str) -> dict[str, object]:
@@ -353,7 +353,7 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
 
     at_work.render = noting
     making = asyncio.create_task(
-        at_work.perform([CreatePod("worker", n, 1, 0) for n in range(3 * MAX_WINDOW)])
+        at_work.execute([CreatePod("worker", n, 1, 0) for n in range(3 * MAX_WINDOW)])
     )
     await eventually(lambda: len(rendered) >= MAX_WINDOW)
     assert len(rendered) == MAX_WINDOW
@@ -366,7 +366,7 @@ async def test_a_lost_lease_ends_the_pass() -> None:
     with circles(LeaseExpired) as left:
         api = Api(None, LeaseExpired())
         with pytest.raises(LeaseExpired):
-            await performer(api, Memory(uid=JOB.uid), Seen()).perform([CREATE])
+            await performer(api, JobState(uid=JOB.uid), Seen()).execute([CREATE])
         del api
     assert left == []
 
@@ -375,10 +375,10 @@ async def test_an_adapter_that_fails_is_told_about() -> None:
     def broken(action: CreatePod, name: str) -> dict[str, object]:
         raise UnrenderableError("framework x failed: KeyError('a')")
 
-    memory = Memory(uid=JOB.uid)
+    memory = JobState(uid=JOB.uid)
     at_work = performer(Api(None, None), memory, Seen())
     at_work.render = broken
-    await at_work.perform([CREATE])
+    await at_work.execute([CREATE])
     outcome = memory.outcomes["Pod", NAME]
     assert (outcome.result, outcome.message) == (Result.INVALID, "framework x failed: KeyError('a')")
 
@@ -424,9 +424,9 @@ DEEDS = {
 
 @pytest.mark.parametrize("case", DEEDS.values(), ids=DEEDS.keys())
 async def test_what_became_of_an_action_is_handed_back_once(case: Told) -> None:
-    api, memory = Api(case.there, case.answer), Memory(uid=JOB.uid)
-    assert list(await performer(api, memory, Seen()).perform([case.action])) == case.want
+    api, memory = Api(case.there, case.answer), JobState(uid=JOB.uid)
+    assert list(await performer(api, memory, Seen()).execute([case.action])) == case.want
     memory.retries.clear()
     memory.slow_start = SlowStart()
     if case.answer is not None:
-        assert not await performer(api, memory, Seen()).perform([case.action]), "it is tried again silently"
+        assert not await performer(api, memory, Seen()).execute([case.action]), "it is tried again silently"

@@ -11,15 +11,15 @@ from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.gotemplate import TemplateError
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.initializers import WORDS, Initializers, ShellCommand
-from argosy.reconcile.pod_renderer import PodMaker
-from argosy.reconcile.rejections import MistakeError
+from argosy.reconcile.initializers import TEMPLATE_VARIABLES, Initializers, ShellCommand
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json
-from argosy.reconcile.render_context import Asked, Helper, Site
+from argosy.reconcile.render_context import Helper, ObserverAddress, RenderContext
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod
 
-SITE = Site(Helper("argosy"), "https://operator", "PEM")
+SITE = RenderContext(Helper("argosy"), "https://operator", "PEM")
 LAUNCHER: Json = {
     "template": {"spec": {"containers": [{"name": "mpi"}, {"name": "beside"}]}},
     "dependence": {"roleNames": ["worker"], "mpiHostFile": "/etc/mpi/hostfile,/etc/two/hosts,/etc/mpi/again"},
@@ -29,15 +29,15 @@ COMMAND = """./initializer cache --key {{.Key}} --cacheURI {{.CacheURI}} --roles
 --mpi-implementation {{.MPIImplementation}} # {{.Name}} {{.Namespace}} {{.RolePhase}}"""
 
 
-def pod(site: Site, launcher: Json = LAUNCHER, framework: str = "mpi") -> Json:
+def pod(site: RenderContext, launcher: Json = LAUNCHER, framework: str = "mpi") -> Json:
     """The spec of the launcher's pod."""
     worker = {"template": {"spec": {"containers": [{"name": "mpi"}]}}}
     spec: Json = {"frameworkType": framework, "roleSpecs": {"launcher": launcher, "worker": worker}}
     dialect = AresJobDialect()
-    lowered = dialect.lower(AresJob(ObjectMeta(name="job", namespace="ns", uid="uid"), spec))
+    lowered = dialect.to_workload(AresJob(ObjectMeta(name="job", namespace="ns", uid="uid"), spec))
     assert isinstance(lowered, Workload), lowered
-    pods = PodMaker(site, lambda uid: f"token-of-{uid}").of(lowered, dialect.inject)
-    return cast("Json", pods.body(CreatePod("launcher", 0, 1, 0), "job-launcher-0")["spec"])
+    pods = PodRenderer(site, lambda uid: f"token-of-{uid}").for_job(lowered, dialect.inject)
+    return cast("Json", pods.render(CreatePod("launcher", 0, 1, 0), "job-launcher-0")["spec"])
 
 
 def initializer(spec: Json) -> Json:
@@ -123,7 +123,7 @@ RESERVED = {
 def test_folders_of_the_administrator_are_not_for_users(case: tuple[Json, str]) -> None:
     spec, where = case
     site = replace(SITE, initializers=Initializers(volumes={"tools": "/opt/tools"}))
-    with pytest.raises(MistakeError) as refused:
+    with pytest.raises(SpecRejectedError) as refused:
         pod(site, {**LAUNCHER, "template": {"spec": spec}})
     assert str(refused.value) == (
         f"spec.roleSpecs.launcher.template.spec.{where}.name:"
@@ -134,7 +134,7 @@ def test_folders_of_the_administrator_are_not_for_users(case: tuple[Json, str]) 
 
 def test_a_command_of_the_administrator() -> None:
     chosen = Initializers(command=ShellCommand(COMMAND))
-    nodes = Asked("nodePort://10.0.0.1,10.0.0.2:30037", tls=False)
+    nodes = ObserverAddress("nodePort://10.0.0.1,10.0.0.2:30037", tls=False)
     site = replace(SITE, initializers=chosen, whereabouts=lambda host_network: nodes)
     container = initializer(pod(site))
     assert container["command"] == [
@@ -165,7 +165,7 @@ def test_values_are_quoted_for_the_shell() -> None:
 
 def test_a_pod_in_its_nodes_network_asks_there_and_keeps_its_resolver() -> None:
     template = {"spec": {"hostNetwork": True, "containers": [{"name": "mpi"}]}}
-    where = {True: Asked("https://10.96.0.7"), False: Asked("https://operator")}
+    where = {True: ObserverAddress("https://10.96.0.7"), False: ObserverAddress("https://operator")}
     spec = pod(replace(SITE, whereabouts=where.__getitem__), {**LAUNCHER, "template": template})
     assert env(initializer(spec))["ARGOSY_URL"] == "https://10.96.0.7"
     assert "dnsPolicy" not in spec
@@ -194,7 +194,7 @@ def test_a_value_in_a_command_is_never_run(template: str, tmp_path: Path) -> Non
     """By a real shell, with a value that breaks out of every kind of quotes."""
     proof = tmp_path / "run"
     evil = f"""'"`touch {proof}`$(touch {proof})'; touch {proof} #"""
-    command = ShellCommand(template).vector({**dict.fromkeys(WORDS, ""), "MPIHostFile": evil})
+    command = ShellCommand(template).vector({**dict.fromkeys(TEMPLATE_VARIABLES, ""), "MPIHostFile": evil})
     subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert not proof.exists()
 

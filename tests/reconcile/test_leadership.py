@@ -20,12 +20,12 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.job_metrics import JobMetrics
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler
-from argosy.reconcile.render_context import Helper, Site
-from argosy.reconcile.status_deferral import MANY, TOLD_AT_LAST
+from argosy.reconcile.render_context import Helper, RenderContext
+from argosy.reconcile.status_deferral import BURST_JOBS, MAX_DEFER_SECONDS
 from argosy.testing.builders import run
 from argosy.testing.manualclock import ManualClock
 
@@ -134,10 +134,10 @@ class Replica:
             cast("Client", api),
             clock,
             cast("Recorder", Silent()),
-            PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
-            JobStatistics(CollectorRegistry()),
+            PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
+            JobMetrics(CollectorRegistry()),
         )
-        self.reconciler.proof.record_came_back()
+        self.reconciler.proof.confirm_write()
 
     def watch(self) -> None:
         """The caches catch up."""
@@ -164,7 +164,7 @@ class Replica:
     @contextmanager
     def _burst(self) -> Iterator[None]:
         with ExitStack() as others:
-            for _ in range(MANY):
+            for _ in range(BURST_JOBS):
                 others.enter_context(self.reconciler.crowds.of(KEY[0]))
             yield
 
@@ -207,7 +207,7 @@ async def test_a_job_that_finished_under_another_leader_is_not_run_again(
     await cluster.finish_job(cluster.second)
     cluster.second.reconciler.end_term()
     await cluster.first.lead()
-    cluster.clock.advance(TOLD_AT_LAST)
+    cluster.clock.advance(MAX_DEFER_SECONDS)
     assert await cluster.first.go(burst=burst) == []
     assert cluster.api.status["phase"] == "Succeeded"
 
@@ -220,7 +220,7 @@ async def test_a_job_that_finished_under_a_second_installation_is_not_run_again(
     await cluster.second.lead()
     await cluster.create_pods_in_a_burst(cluster.first)
     await cluster.finish_job(cluster.second)
-    cluster.clock.advance(TOLD_AT_LAST)
+    cluster.clock.advance(MAX_DEFER_SECONDS)
     assert await cluster.first.go(burst=burst) == []
     assert cluster.api.status["phase"] == "Succeeded"
 

@@ -7,9 +7,9 @@ import pytest
 from msgspec import Struct
 
 from argosy.frameworks.base import Framework, Injection
-from argosy.reconcile.pod_renderer import JobPods, PodMaker, UnrenderableError
+from argosy.reconcile.pod_renderer import JobPodRenderer, PodRenderer, UnrenderableError
 from argosy.reconcile.render import Json
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.testing.builders import role, workload
 from argosy.workload.model import Dependency, Problem, Role, Rules, Workload
 from argosy.workload.plan import CreatePod
@@ -38,20 +38,20 @@ class Told:
 class Rendering:
     def __init__(self, framework: Framework | None) -> None:
         self.rendered = 0
-        self.maker = PodMaker(Site(Helper("helper"), "https://x"), self._token)
+        self.maker = PodRenderer(RenderContext(Helper("helper"), "https://x"), self._token)
         self.framework = framework
 
     def _token(self, uid: str) -> str:
         self.rendered += 1
         return uid
 
-    def of(self, *roles: Role) -> JobPods:
+    def of(self, *roles: Role) -> JobPodRenderer:
         inject = self.framework.inject if self.framework else lambda *place: None
-        return self.maker.of(workload(*roles), inject)
+        return self.maker.for_job(workload(*roles), inject)
 
 
-def body(pods: JobPods, name: str, index: int) -> Json:
-    return pods.body(CreatePod(name, index, 1, 0), f"mnist-{name}-{index}")
+def body(pods: JobPodRenderer, name: str, index: int) -> Json:
+    return pods.render(CreatePod(name, index, 1, 0), f"mnist-{name}-{index}")
 
 
 def test_a_role_is_rendered_once_however_many_pods_it_has() -> None:

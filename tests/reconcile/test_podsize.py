@@ -17,10 +17,10 @@ from argosy.engine.objects import Fetchable
 from argosy.kinds.kubernetes import Namespace, Pod, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.executor import Performer
-from argosy.reconcile.job_state import Memory
-from argosy.reconcile.pod_renderer import PodMaker
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.executor import ActionExecutor
+from argosy.reconcile.job_state import JobState
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.testing import aresjobs
 from argosy.testing.builders import pod_template, run
 from argosy.testing.servers import Server
@@ -30,7 +30,7 @@ from argosy.workload.plan import CreatePod
 from argosy.workload.pod_size import MAX_POD_BYTES
 
 HELPER = Helper(image="helper", command=("argosy-helper",))
-SITE = Site(url="https://argosy.argosy-system.svc:9443", authority="Q0E=", helper=HELPER)
+SITE = RenderContext(url="https://argosy.argosy-system.svc:9443", ca_pem="Q0E=", helper=HELPER)
 CONTAINERS = {"spec": {"containers": [{"name": name, "image": "x"} for name in ("main", "log", "proxy")]}}
 
 
@@ -41,19 +41,19 @@ def training(
     for name, replicas in roles.items():
         template = CONTAINERS if name == "worker" else pod_template()
         builder = builder.role(name, replicas, template=template)
-    return TrainingRunDialect().lower(msgspec.convert(builder.build(), TrainingRun))
+    return TrainingRunDialect().to_workload(msgspec.convert(builder.build(), TrainingRun))
 
 
 def ares(framework: str, roles: Mapping[str, int], ports: Sequence[int] = ()) -> Workload | Problems:
     written = {name: {"replicas": replicas} for name, replicas in roles.items()}
-    return AresJobDialect().lower(aresjobs.job(framework, roles=written, availablePorts=list(ports)))
+    return AresJobDialect().to_workload(aresjobs.job(framework, roles=written, availablePorts=list(ports)))
 
 
 def body_bytes(workload: Workload, role: str, dialect: Dialect[object]) -> int:
     """How large the body of the role's last pod is."""
     action = CreatePod(role, workload.roles[role].replicas - 1, 1, 0)
-    pods = PodMaker(SITE, lambda uid: "t" * 64).of(workload, dialect.inject)
-    return len(encode_body(pods.body(action, workload.hostname(role, action.index)), Pod))
+    pods = PodRenderer(SITE, lambda uid: "t" * 64).for_job(workload, dialect.inject)
+    return len(encode_body(pods.render(action, workload.hostname(role, action.index)), Pod))
 
 
 class Job(Struct):
@@ -154,13 +154,13 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
     """By etcd, by the API server's client of etcd and by the API server itself."""
     workload = training("custom", worker=1)
     assert isinstance(workload, Workload)
-    memory = Memory(uid=workload.uid)
+    memory = JobState(uid=workload.uid)
     env = [{"name": "LONG", "value": "x" * size}]
     body = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "b", "env": env}]}}
     async with Client(Connection.from_kubeconfig(real_apiserver.kubeconfig)) as client:
         await client.apply(Namespace, {"metadata": {"name": "a-tenant"}}, force=True)
         await client.apply(ServiceAccount, {"metadata": {"name": "default"}}, "a-tenant", force=True)
-        performer = Performer(
+        performer = ActionExecutor(
             client,
             SystemClock(),
             Unseeing(),
@@ -171,9 +171,9 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
             lambda *place: "a",
             ByteBudget(),
         )
-        await performer.perform([CreatePod("worker", 0, 1, 0)])
+        await performer.execute([CreatePod("worker", 0, 1, 0)])
     assert [one.result for one in memory.outcomes.values()] == [Result.INVALID]
 
 
 class Unseeing:
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...

@@ -2,7 +2,7 @@
 
 import pytest
 
-from argosy.reconcile.recently_deleted import KEPT, Departed
+from argosy.reconcile.recently_deleted import KEEP_SECONDS, RecentlyDeleted
 from argosy.testing.manualclock import ManualClock
 from argosy.testing.workloads import pod
 
@@ -13,32 +13,32 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def departed(clock: ManualClock) -> Departed:
-    return Departed(clock)
+def departed(clock: ManualClock) -> RecentlyDeleted:
+    return RecentlyDeleted(clock)
 
 
-def test_a_pod_that_went_is_known_until_another_has_its_place(departed: Departed) -> None:
-    departed.went("job", pod(0, node="n1"))
-    departed.went("job", pod(1))
-    departed.went("other", pod(0))
-    assert [(one.index, one.node, one.terminating) for one in departed.of("job")] == [
+def test_a_pod_that_went_is_known_until_another_has_its_place(departed: RecentlyDeleted) -> None:
+    departed.add("job", pod(0, node="n1"))
+    departed.add("job", pod(1))
+    departed.add("other", pod(0))
+    assert [(one.index, one.node, one.terminating) for one in departed.for_job("job")] == [
         (0, "n1", True),
         (1, "", True),
     ]
-    departed.came("job", pod(0, replacement=1))
-    assert [one.index for one in departed.of("job")] == [1]
-    departed.came("job", pod(1))
-    assert departed.of("job") == ()
-    assert len(departed.of("other")) == 1
+    departed.discard("job", pod(0, replacement=1))
+    assert [one.index for one in departed.for_job("job")] == [1]
+    departed.discard("job", pod(1))
+    assert departed.for_job("job") == ()
+    assert len(departed.for_job("other")) == 1
 
 
-def test_a_pod_that_went_is_forgotten_after_a_minute(departed: Departed, clock: ManualClock) -> None:
-    departed.went("job", pod(0))
-    clock.advance(KEPT / 2)
-    departed.went("job", pod(0, node="later"))
-    clock.advance(KEPT / 2 + 1)
-    departed.went("other", pod(0))
-    assert [one.node for one in departed.of("job")] == ["later"], "the place was empty again since"
-    clock.advance(KEPT)
-    departed.went("other", pod(1))
-    assert departed.of("job") == ()
+def test_a_pod_that_went_is_forgotten_after_a_minute(departed: RecentlyDeleted, clock: ManualClock) -> None:
+    departed.add("job", pod(0))
+    clock.advance(KEEP_SECONDS / 2)
+    departed.add("job", pod(0, node="later"))
+    clock.advance(KEEP_SECONDS / 2 + 1)
+    departed.add("other", pod(0))
+    assert [one.node for one in departed.for_job("job")] == ["later"], "the place was empty again since"
+    clock.advance(KEEP_SECONDS)
+    departed.add("other", pod(1))
+    assert departed.for_job("job") == ()

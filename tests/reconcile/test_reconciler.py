@@ -22,10 +22,16 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import SETTLE, Reconciler
-from argosy.reconcile.render_context import Helper, Site
-from argosy.reconcile.status_deferral import LASTS, MANY, MOMENT, TOLD_AT_LAST, TOLD_WITHIN
+from argosy.reconcile.render_context import Helper, RenderContext
+from argosy.reconcile.status_deferral import (
+    BURST_HOLD_SECONDS,
+    BURST_JOBS,
+    BURST_WINDOW_SECONDS,
+    DEFER_SECONDS,
+    MAX_DEFER_SECONDS,
+)
 from argosy.testing.builders import RunBuilder, run
 from argosy.testing.manualclock import ManualClock
 from argosy.workload.model import Phase, Workload
@@ -120,10 +126,10 @@ class Silent:
         self.events.append((reason, message))
 
     def forget(self, uid: str) -> None: ...
-    def passed(
+    def record_pass(
         self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None: ...
-    def forgotten(self, dialect: str, key: Key) -> None: ...
+    def forget_job(self, dialect: str, key: Key) -> None: ...
 
 
 class Stage:
@@ -146,7 +152,7 @@ class Stage:
             cast("Client", self.api),
             clock,
             cast("Recorder", self.silent),
-            PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid),
+            PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
             self.silent,
         )
 
@@ -244,7 +250,7 @@ async def test_a_definition_that_takes_no_status_of_ours_is_told_by_an_event(
     assert await stage.go() == 5.0, "it is tried less and less often"
     assert stage.api.log == []
     stage.api.refuse = None
-    assert stage.reconciler.definition_changed() == [KEY]
+    assert stage.reconciler.on_crd_changed() == [KEY]
     await stage.go()
     assert stage.api.writes() == ["status Starting"]
 
@@ -387,7 +393,7 @@ async def test_a_scheduler_that_counts_nodes_in_its_message_causes_few_status_wr
 @pytest.fixture
 def crowded(stage: Stage) -> Iterator[Stage]:
     """The job among many that are worked on, under a definition that is known to keep Records."""
-    stage.reconciler.proof.record_came_back()
+    stage.reconciler.proof.confirm_write()
     with crowd_around(stage):
         yield stage
 
@@ -395,13 +401,13 @@ def crowded(stage: Stage) -> Iterator[Stage]:
 @contextmanager
 def crowd_around(stage: Stage) -> Iterator[None]:
     with ExitStack() as others:
-        for _ in range(MANY):
+        for _ in range(BURST_JOBS):
             others.enter_context(stage.reconciler.crowds.of(KEY[0]))
         yield
 
 
 async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded: Stage) -> None:
-    assert await crowded.go() == pytest.approx(TOLD_WITHIN)
+    assert await crowded.go() == pytest.approx(DEFER_SECONDS)
     assert crowded.api.writes() == []
     assert {f"create Pod mnist-worker-{index}" for index in range(3)} <= set(crowded.api.log)
     crowded.pods_become("Running", 0)
@@ -411,11 +417,11 @@ async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded:
     crowded.pods_become("Running", 1, 2)
     wake = await crowded.go()
     assert crowded.api.log == [], "others still wait for their pods"
-    assert wake == pytest.approx(TOLD_WITHIN - 1)
+    assert wake == pytest.approx(DEFER_SECONDS - 1)
     crowded.clock.seconds += wake or 0.0
     wake = await crowded.go()
     assert crowded.api.log == [], "they still do"
-    assert wake == pytest.approx(TOLD_AT_LAST - TOLD_WITHIN)
+    assert wake == pytest.approx(MAX_DEFER_SECONDS - DEFER_SECONDS)
     crowded.clock.seconds += wake or 0.0
     await crowded.go()
     assert crowded.api.log == ["status Running"]
@@ -423,7 +429,7 @@ async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded:
 
 async def test_in_a_burst_a_phase_that_others_wait_for_is_written_at_once() -> None:
     stage = Stage(run().role("worker", 3).role("late", 1, dependsOn=[{"role": "worker"}]))
-    stage.reconciler.proof.record_came_back()
+    stage.reconciler.proof.confirm_write()
     with crowd_around(stage):
         await stage.go()
         assert stage.api.writes() == [], "nobody waits for a role to start"
@@ -433,16 +439,16 @@ async def test_in_a_burst_a_phase_that_others_wait_for_is_written_at_once() -> N
         stage.pods_become("Running", 2)
         await stage.go()
         assert stage.api.writes() == ["status Starting"]
-        record = TrainingRunDialect().record(stage.api.stored())
+        record = TrainingRunDialect().read_record(stage.api.stored())
         assert record is not None
         assert (record.role("worker").phase, record.role("late").phase) == (Phase.RUNNING, Phase.STARTING)
 
 
 async def test_a_job_that_came_in_a_crowd_is_told_of_soon_after_it_is_gone(stage: Stage) -> None:
-    stage.reconciler.proof.record_came_back()
+    stage.reconciler.proof.confirm_write()
     with crowd_around(stage):
         wake = await stage.go()
-    assert wake == pytest.approx(TOLD_WITHIN)
+    assert wake == pytest.approx(DEFER_SECONDS)
     stage.clock.seconds += wake or 0.0
     await stage.go()
     assert stage.api.log == ["status Starting"]
@@ -452,27 +458,27 @@ async def test_while_the_crowd_lasts_a_job_waits_twice_as_long_and_no_longer(cro
     crowded.clock.seconds += await crowded.go() or 0.0
     wake = await crowded.go()
     assert crowded.api.log == []
-    assert wake == pytest.approx(TOLD_AT_LAST - TOLD_WITHIN)
+    assert wake == pytest.approx(MAX_DEFER_SECONDS - DEFER_SECONDS)
     crowded.clock.seconds += wake or 0.0
     await crowded.go()
     assert crowded.api.log == ["status Starting"]
 
 
 async def test_when_the_crowd_is_gone_a_job_that_runs_is_told_of_at_once(stage: Stage) -> None:
-    stage.reconciler.proof.record_came_back()
+    stage.reconciler.proof.confirm_write()
     with crowd_around(stage):
         await stage.go()
-    stage.clock.seconds += LASTS
+    stage.clock.seconds += BURST_HOLD_SECONDS
     stage.pods_become("Running", 0, 1, 2)
     await stage.go()
     assert stage.api.log == ["status Running"]
 
 
 async def test_a_crowd_that_pauses_for_a_moment_is_still_one(stage: Stage) -> None:
-    stage.reconciler.proof.record_came_back()
+    stage.reconciler.proof.confirm_write()
     with crowd_around(stage):
         await stage.go()
-    stage.clock.seconds += 5 * MOMENT
+    stage.clock.seconds += 5 * BURST_WINDOW_SECONDS
     stage.pods_become("Running", 0, 1, 2)
     stage.api.log.clear()
     await stage.go()
@@ -509,18 +515,18 @@ async def test_a_pod_that_is_done_is_told_of_at_once_though_others_still_come_up
     crowded.api.log.clear()
     await crowded.go()
     assert crowded.api.log == ["status Starting"]
-    record = TrainingRunDialect().record(crowded.api.stored())
+    record = TrainingRunDialect().read_record(crowded.api.stored())
     assert record is not None
     assert record.role("worker").done == {0: 1}
 
 
 async def test_who_comes_while_the_first_record_is_written_waits_for_it(stage: Stage) -> None:
     proof = stage.reconciler.proof
-    with proof.writing():
+    with proof.first_write():
         ours = asyncio.create_task(stage.go())
         await asyncio.sleep(0.01)
         assert stage.api.log == []
-        proof.record_came_back()
+        proof.confirm_write()
     with crowd_around(stage):
         await ours
     assert stage.api.writes() == []
@@ -552,8 +558,8 @@ async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(crowded
 async def test_passes_that_follow_each_other_at_once_are_a_crowd_too(stage: Stage) -> None:
     crowd = stage.reconciler.crowds.of(KEY[0])
     await running(stage)
-    for number in range(MANY - 1):
-        crowd.notice(f"job {number}", stage.clock.monotonic())
+    for number in range(BURST_JOBS - 1):
+        crowd.observe_job(f"job {number}", stage.clock.monotonic())
     stage.pod_goes(1)
     await stage.go()
     assert stage.api.log == ["create Pod mnist-worker-1"]
@@ -561,11 +567,11 @@ async def test_passes_that_follow_each_other_at_once_are_a_crowd_too(stage: Stag
 
 async def test_a_crowd_in_another_namespace_is_none_here(stage: Stage) -> None:
     """Else a tenant who submits many jobs would make others wait for their statuses."""
-    stage.reconciler.proof.record_came_back()
-    for number in range(MANY):
-        stage.reconciler.crowds.of("of others").notice(f"job {number}", stage.clock.monotonic())
+    stage.reconciler.proof.confirm_write()
+    for number in range(BURST_JOBS):
+        stage.reconciler.crowds.of("of others").observe_job(f"job {number}", stage.clock.monotonic())
     with ExitStack() as others:
-        for _ in range(MANY):
+        for _ in range(BURST_JOBS):
             others.enter_context(stage.reconciler.crowds.of("of others"))
         await stage.go()
     assert stage.api.log[0] == "status Starting"
@@ -574,9 +580,9 @@ async def test_a_crowd_in_another_namespace_is_none_here(stage: Stage) -> None:
 async def test_pods_on_their_way_out_announce_a_crowd(stage: Stage) -> None:
     await running(stage)
     memory = stage.reconciler.memories[KEY]
-    for number in range(MANY):
+    for number in range(BURST_JOBS):
         memory.uid = f"job {number}"
-        assert stage.reconciler.pod_goes(KEY, "worker")
+        assert stage.reconciler.on_pod_terminating(KEY, "worker")
     stage.pod_goes(1)
     await stage.go()
     assert stage.api.log == ["create Pod mnist-worker-1"]
@@ -584,7 +590,7 @@ async def test_pods_on_their_way_out_announce_a_crowd(stage: Stage) -> None:
 
 async def test_many_passes_over_one_job_are_no_crowd(stage: Stage) -> None:
     await running(stage)
-    for _ in range(MANY):
+    for _ in range(BURST_JOBS):
         await stage.go()
     stage.pod_goes(1)
     await stage.go()
@@ -601,7 +607,7 @@ async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(crowded:
 async def test_a_crowd_under_an_unknown_definition_makes_nothing_before_a_record_came_back(
     crowded: Stage,
 ) -> None:
-    crowded.reconciler.definition_changed()
+    crowded.reconciler.on_crd_changed()
     crowded.api.prunes = True
     await crowded.go()
     assert [line for line in crowded.api.log if line.startswith("create")] == []
@@ -609,7 +615,7 @@ async def test_a_crowd_under_an_unknown_definition_makes_nothing_before_a_record
 
 async def test_a_record_that_was_read_proves_that_the_definition_keeps_records(crowded: Stage) -> None:
     await running(crowded)
-    crowded.reconciler.proof.there = False  # as in an operator that has just been started
+    crowded.reconciler.proof.confirmed = False  # as in an operator that has just been started
     crowded.pod_goes(1)
     await crowded.go()
     assert crowded.api.log == ["create Pod mnist-worker-1"]
@@ -618,7 +624,7 @@ async def test_a_record_that_was_read_proves_that_the_definition_keeps_records(c
 async def test_a_record_that_was_read_before_the_definition_changed_proves_nothing(crowded: Stage) -> None:
     await running(crowded)
     crowded.jobs._synced.set()
-    crowded.reconciler.definition_changed()
+    crowded.reconciler.on_crd_changed()
     crowded.pod_goes(1)
     await crowded.go()
     assert crowded.api.log == ["status Restarting", "create Pod mnist-worker-1"]
@@ -632,7 +638,7 @@ async def running(stage: Stage) -> None:
 
 
 async def go_when_told_at_last(stage: Stage) -> None:
-    stage.clock.seconds += TOLD_AT_LAST
+    stage.clock.seconds += MAX_DEFER_SECONDS
     await stage.go()
 
 

@@ -17,11 +17,11 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.executor import Performer
-from argosy.reconcile.job_state import Memory
-from argosy.reconcile.pod_renderer import PodMaker
-from argosy.reconcile.rejections import mistake
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.executor import ActionExecutor
+from argosy.reconcile.job_state import JobState
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.rejections import template_error
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.testing.servers import Server
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Result
@@ -30,7 +30,7 @@ from argosy.workload.plan import CreatePod
 Json = dict[str, object]
 DIALECT = TrainingRunDialect()
 TEMPLATE = "spec.roles.launcher.template"
-SITE = Site(helper=Helper(image="helper"), url="https://argosy", authority="PEM")
+SITE = RenderContext(helper=Helper(image="helper"), url="https://argosy", ca_pem="PEM")
 
 
 def template(container: Json | None = None, metadata: Json | None = None, **spec: object) -> Json:
@@ -131,32 +131,32 @@ async def _told(written: Json, api: Server, namespace: str) -> str:
         "metadata": {"name": "mnist", "namespace": namespace, "uid": "u"},
         "spec": {"framework": "mpi", "roles": roles},
     }
-    lowered = DIALECT.lower(msgspec.convert(run, TrainingRun))
+    lowered = DIALECT.to_workload(msgspec.convert(run, TrainingRun))
     if isinstance(lowered, Problems):
         return str(lowered)
-    memory = Memory(uid="u")
+    memory = JobState(uid="u")
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
-        await _performer(client, lowered, memory).perform([CreatePod("launcher", 0, 1, 0)])
+        await _performer(client, lowered, memory).execute([CreatePod("launcher", 0, 1, 0)])
     outcome = next(iter(memory.outcomes.values()), None)
     assert outcome is None or outcome.result is Result.MISTAKE, outcome
     return outcome.message if outcome else ""
 
 
 class _Unseen:
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
 
 
-def _performer(client: Client, workload: Workload, memory: Memory) -> Performer:
-    maker = PodMaker(SITE, lambda uid: "token")
+def _performer(client: Client, workload: Workload, memory: JobState) -> ActionExecutor:
+    maker = PodRenderer(SITE, lambda uid: "token")
 
     def body(action: CreatePod, name: str) -> Json:
-        pod = maker.of(workload, TrainingRunDialect().inject).body(action, name)
+        pod = maker.for_job(workload, TrainingRunDialect().inject).render(action, name)
         spec = pod["spec"]
         assert isinstance(spec, dict)
         spec["serviceAccountName"] = "default"  # there is no operator here to make the account
         return pod
 
-    return Performer(
+    return ActionExecutor(
         client,
         SystemClock(),
         _Unseen(),
@@ -164,7 +164,7 @@ def _performer(client: Client, workload: Workload, memory: Memory) -> Performer:
         TrainingRun,
         memory,
         body,
-        lambda *place: DIALECT.name(workload, *place),
+        lambda *place: DIALECT.pod_name(workload, *place),
         ByteBudget(),
     )
 
@@ -207,14 +207,16 @@ PLACES = {
 @pytest.mark.parametrize(("field", "want"), PLACES.values(), ids=PLACES.keys())
 def test_what_the_operator_put_there_is_not_blamed_on_the_user(field: str, want: str) -> None:
     error = Invalid(422, "Invalid", "no", details=Details(causes=[Cause("FieldValueInvalid", "no", field)]))
-    assert mistake(error, copy.deepcopy(WRITTEN), BODY, "t") == want
+    assert template_error(error, copy.deepcopy(WRITTEN), BODY, "t") == want
 
 
 def test_of_many_a_few_are_told() -> None:
     causes = [Cause("FieldValueInvalid", "no", f"spec.{letter}") for letter in "abcdeaf"]
-    said = mistake(Invalid(422, "Invalid", "", details=Details(causes=causes)), WRITTEN, BODY, "t")
+    said = template_error(Invalid(422, "Invalid", "", details=Details(causes=causes)), WRITTEN, BODY, "t")
     assert said == "t.spec.a: no; t.spec.b: no; t.spec.c: no; t.spec.d: no; and 2 more"
 
 
 def test_a_refusal_without_a_field_is_told_as_it_came() -> None:
-    assert mistake(BadRequest(400, "BadRequest", "cannot be handled as a Pod"), WRITTEN, BODY, "t") == ""
+    assert (
+        template_error(BadRequest(400, "BadRequest", "cannot be handled as a Pod"), WRITTEN, BODY, "t") == ""
+    )

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from argosy.frameworks.base import SSH_FOLDER, Injection, Port
-from argosy.reconcile.render import Place, mould
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.render import PodIdentity, render_role
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.testing.builders import pod_template, role, workload
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
@@ -24,10 +24,10 @@ from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
 
 GOLDEN = Path(__file__).with_name("golden")
-SITE = Site(
-    helper=Helper(image="argosy/helper:1"), url="https://argosy-operator.argosy-system.svc", authority="PEM"
+SITE = RenderContext(
+    helper=Helper(image="argosy/helper:1"), url="https://argosy-operator.argosy-system.svc", ca_pem="PEM"
 )
-LOCAL = Site(
+LOCAL = RenderContext(
     helper=Helper(
         image="argosy/helper:1",
         command=("/home/me/venv/bin/python", "-I", "/home/me/argosy/helper/__main__.py"),
@@ -36,7 +36,7 @@ LOCAL = Site(
         kubectl="/home/me/venv/bin/kubectl",
     ),
     url="https://argosy-operator.argosy-system.svc",
-    authority="PEM",
+    ca_pem="PEM",
 )
 RICH = {
     "metadata": {"labels": {"team": "a", "argosy.dev/role": "mine"}, "annotations": {"note": "kept"}},
@@ -72,8 +72,8 @@ class Case:
     workload: Workload
     role: Role
     injection: Injection = field(default_factory=Injection)
-    place: Place = field(default_factory=lambda: Place("mnist-worker-1", 1))
-    site: Site = SITE
+    place: PodIdentity = field(default_factory=lambda: PodIdentity("mnist-worker-1", 1))
+    site: RenderContext = SITE
     membership: Membership | None = None
     service_account: str = ""
 
@@ -98,26 +98,26 @@ CASES = {
             default_command=("never", "used"),
             searches=("mnist-worker.default.svc.cluster.local",),
         ),
-        Place("mnist-worker-1", 1, attempt=2, replacement=3),
+        PodIdentity("mnist-worker-1", 1, attempt=2, replacement=3),
     ),
     "a dependent waits in an init container": Case(
         workload(role(), role("launcher")),
         role("launcher", depends_on=(Dependency("worker", Phase.RUNNING),)),
         Injection(waits=(Dependency("worker", Phase.RUNNING), Dependency("data", Phase.SUCCEEDED))),
-        Place("mnist-launcher-0", 0),
+        PodIdentity("mnist-launcher-0", 0),
     ),
     "a launcher gets remote exec and an account for it": Case(
         workload(role(), role("launcher")),
         role("launcher"),
         Injection(remote_exec=True, waits=(Dependency("worker"),), default_command=("mpirun",)),
-        Place("mnist-launcher-0", 0),
+        PodIdentity("mnist-launcher-0", 0),
         service_account="mnist-launcher",
     ),
     "locally the helper is the installation's own": Case(
         workload(role(), role("launcher")),
         role("launcher"),
         Injection(remote_exec=True),
-        Place("mnist-launcher-0", 0),
+        PodIdentity("mnist-launcher-0", 0),
         site=LOCAL,
         service_account="mnist-launcher",
     ),
@@ -138,7 +138,7 @@ CASES = {
 def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
     case = CASES[sentence]
     before = deepcopy(case.role.template)
-    made = mould(
+    made = render_role(
         case.site,
         case.workload,
         case.role,
@@ -161,8 +161,8 @@ def test_a_user_who_names_an_account_keeps_it() -> None:
     template["spec"] = {"serviceAccountName": "mine", "containers": [{"name": "main"}]}
     launcher = role("launcher", template=template)
     injection = Injection(remote_exec=True)
-    made = mould(SITE, workload(launcher), launcher, injection, service_account="mnist-launcher")
-    pod = made.pod(Place("a", 0), injection.env)
+    made = render_role(SITE, workload(launcher), launcher, injection, service_account="mnist-launcher")
+    pod = made.pod(PodIdentity("a", 0), injection.env)
     spec = pod["spec"]
     assert isinstance(spec, dict)
     assert spec["serviceAccountName"] == "mine"
@@ -173,6 +173,6 @@ def test_a_user_with_keys_of_his_own_keeps_them() -> None:
     mount = {"name": "mine", "mountPath": SSH_FOLDER}
     template = {"spec": {"containers": [{"name": "main", "volumeMounts": [mount]}]}}
     worker = role(template=template)
-    made = mould(SITE, workload(worker, rules=Rules(ssh_among=("worker",))), worker, Injection())
+    made = render_role(SITE, workload(worker, rules=Rules(ssh_among=("worker",))), worker, Injection())
     (container,) = made.containers
     assert container.written["volumeMounts"] == [mount]

@@ -13,8 +13,8 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.executor import Performer
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.executor import ActionExecutor
+from argosy.reconcile.job_state import JobState
 from argosy.reconcile.slow_start import MAX_PROBE_SECONDS, MAX_SECONDS, MAX_WINDOW
 from argosy.testing.builders import role, workload
 from argosy.testing.manualclock import ManualClock
@@ -71,13 +71,13 @@ class Scene:
     def __init__(self, answer: Answer) -> None:
         self.api = Api(answer)
         self.clock = ManualClock()
-        self.memory = Memory(uid=JOB.uid)
+        self.memory = JobState(uid=JOB.uid)
 
     async def reconcile(self, *wanted: CreatePod) -> list[str]:
         """The pods that were tried, of those wanted that are not there."""
         before = len(self.api.posts)
         missing = [one for one in wanted if JOB.hostname(one.role, one.index) not in self.api.pods]
-        performer = Performer(
+        performer = ActionExecutor(
             cast("Client", self.api),
             self.clock,
             _Seen(),
@@ -88,12 +88,12 @@ class Scene:
             lambda role, index, attempt, replacement: JOB.hostname(role, index),
             ByteBudget(),
         )
-        await performer.perform(missing)
+        await performer.execute(missing)
         return self.api.posts[before:]
 
 
 class _Seen:
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
 
 
 def pods(role: str, count: int) -> list[CreatePod]:

@@ -8,10 +8,10 @@ from argosy.workload.restart_causes import signal_name
 
 def restart_history(record: Record) -> list[RestartStatus]:
     """The oldest first."""
-    return [_told(one) for one in record.restarted]
+    return [_entry(one) for one in record.restarted]
 
 
-def _told(one: Restarted) -> RestartStatus:
+def _entry(one: Restarted) -> RestartStatus:
     others = f" (and {messages.many(one.others, 'other pod')})" if one.others else ""
     return RestartStatus(
         time=one.at,

@@ -18,7 +18,7 @@ _PHASE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 36
 _WAIT_BUCKETS = (0.5, 1, 2, 5, 15, 60, 300, 900, 3600, 24 * 3600)
 
 
-class JobStatistics:
+class JobMetrics:
     """Labels are dialects (by the kind of their jobs), frameworks, phases and causes: no more of them with
     more jobs. A job whose definition cannot be used has no framework."""
 
@@ -61,7 +61,7 @@ class JobStatistics:
         self._phases: dict[tuple[str, Key], Phase] = {}
         self._tally: Tally[tuple[str, Phase]] = Tally()
 
-    def passed(
+    def record_pass(
         self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None:
         """A pass over a job wrote the plan's Record where `before` was."""
@@ -85,7 +85,7 @@ class JobStatistics:
         if (queued := waited.for_gang(workload, before, after)) is not None:
             self.gang_wait.labels(dialect, workload.framework).observe(queued)
 
-    def forgotten(self, dialect: str, key: Key) -> None:
+    def forget_job(self, dialect: str, key: Key) -> None:
         """The job is gone."""
         self._move(dialect, key, None)
 

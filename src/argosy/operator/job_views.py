@@ -91,7 +91,7 @@ class DialectSource(Generic[T]):
         job = self.jobs.get(namespace, name)
         if job is None:
             return None
-        workload = self.dialect.lower(job)
+        workload = self.dialect.to_workload(job)
         roles = {} if isinstance(workload, Problems) else workload.roles
         return JobReading(
             kind=self.dialect.resource.kind,
@@ -104,7 +104,7 @@ class DialectSource(Generic[T]):
 
 def _record(dialect: Dialect[T], job: T) -> Record:
     try:
-        return dialect.record(job) or Record()
+        return dialect.read_record(job) or Record()
     except LaterRecordError:
         return Record()
 

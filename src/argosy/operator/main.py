@@ -37,12 +37,12 @@ from argosy.operator.endpoint import Endpoint
 from argosy.operator.endpoint_credentials import endpoint_names
 from argosy.operator.health import Shown, health_handler
 from argosy.operator.health_checks import live_checks, ready_checks
-from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Serving
 from argosy.operator.observer_locator import Whereabouts
 from argosy.operator.settings import NAME, Settings
-from argosy.reconcile.pod_renderer import PodMaker
-from argosy.reconcile.render_context import Features, Site
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.render_context import Features, RenderContext
 from argosy.wire.messages import Handler
 from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
@@ -93,7 +93,7 @@ async def operate(settings: Settings) -> None:
         )
         credentials = await _credentials(own, settings, clock)
         whereabouts = await stack.enter_async_context(_whereabouts(connection, settings))
-        pods = PodMaker(_site(settings, credentials, whereabouts), credentials.token)
+        pods = PodRenderer(_site(settings, credentials, whereabouts), credentials.token)
         credentials.subscribe(lambda trust: pods.use_authority(trust.authority))
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
@@ -103,7 +103,7 @@ async def operate(settings: Settings) -> None:
             clock=clock,
             recorder=recorder,
             pods=pods,
-            statistics=JobStatistics(metrics.registry),
+            statistics=JobMetrics(metrics.registry),
             cluster_domain=settings.cluster_domain,
             concurrency=settings.concurrency,
             gang_backend=settings.gang_backend,
@@ -228,11 +228,11 @@ async def _whereabouts(connection: Connection, settings: Settings) -> AsyncItera
         yield Whereabouts(client, settings.url, service, settings.observers)
 
 
-def _site(settings: Settings, credentials: Credentials, whereabouts: Whereabouts | None) -> Site:
-    return Site(
+def _site(settings: Settings, credentials: Credentials, whereabouts: Whereabouts | None) -> RenderContext:
+    return RenderContext(
         helper=settings.helper,
         url=settings.url,
-        authority=credentials.trust.authority,
+        ca_pem=credentials.trust.authority,
         cluster_domain=settings.cluster_domain,
         features=Features(settings.remote_exec, settings.ssh_keys),
         initializers=settings.initializers,

@@ -22,11 +22,11 @@ from argosy.engine.objects import Fetchable, Key
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.pod_groups import Group, KubernetesGroup
 from argosy.kinds.resource import Resource
-from argosy.operator.job_metrics import JobStatistics
+from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.job_views import Readings
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler, T
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
@@ -48,8 +48,8 @@ class Serving:
         namespace: str | None,
         clock: Clock,
         recorder: Recorder,
-        pods: PodMaker,
-        statistics: JobStatistics,
+        pods: PodRenderer,
+        statistics: JobMetrics,
         cluster_domain: str,
         concurrency: int,
         gang_backend: str = VOLCANO.name,
@@ -70,8 +70,8 @@ class Serving:
         self.triggers = Triggers(self.caches)
         self.readings = Readings(self.caches, cluster_domain)
         self.gate = Gate()
-        self._kinds = [_Kind(cache.kind.resource, cache) for cache in self.caches.gangs.caches.values()]
-        self.caches.gangs.defined = lambda name: self._blind() or self._has(name)
+        self._kinds = [_Kind(cache.kind.resource, cache) for cache in self.caches.pod_groups.caches.values()]
+        self.caches.pod_groups.defined = lambda name: self._blind() or self._has(name)
         self.definitions.subscribe(lambda _: self.triggers.gangs())
         self._reconcilers: list[_Terms] = []
         self._remote_exec = remote_exec
@@ -80,9 +80,9 @@ class Serving:
 
     def add(self, dialect: Dialect[T]) -> None:
         """Serve the jobs of this dialect."""
-        self.caches.handed_on += dialect.handed_on
-        self.caches.gangs.handed_on = self.caches.handed_on
-        jobs = Cache(self.client, dialect.kind, namespace=self.namespace, transform=dialect.shed)
+        self.caches.handed_on += dialect.propagated_annotations
+        self.caches.pod_groups.handed_on = self.caches.handed_on
+        jobs = Cache(self.client, dialect.kind, namespace=self.namespace, transform=dialect.compact_finished)
         reconciler = Reconciler(
             dialect, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
         )
@@ -100,7 +100,7 @@ class Serving:
 
         def definition(change: Change[CustomResourceDefinition]) -> None:
             if change.new is not None and change.new.metadata.name == _definition_name(dialect.resource):
-                for key in reconciler.definition_changed():
+                for key in reconciler.on_crd_changed():
                     controller.enqueue(key)
 
         self.definitions.subscribe(definition)
@@ -115,7 +115,7 @@ class Serving:
                 tasks.create_task(self._watch_when_defined(kind))
             tasks.create_task(self._watch_room())
             tasks.create_task(self.caches.node_health.run())
-            for group in self.caches.gangs.caches.values():
+            for group in self.caches.pod_groups.caches.values():
                 tasks.create_task(self._tell_when_served(group))
             tasks.create_task(self._settle())
 
@@ -187,8 +187,8 @@ class Serving:
         return (caches.pods, caches.nodes, caches.services, *launchers, *self._also)
 
     async def _watch_room(self) -> None:
-        await self.caches.room.wanted.wait()
-        await self.caches.room.pods.run()
+        await self.caches.capacity.requested.wait()
+        await self.caches.capacity.pods.run()
 
     async def _tell_when_served(self, groups: Cache[Group]) -> None:
         await groups.wait_synced()

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.kinds.kubernetes import AddressedService, Pod
-from argosy.reconcile.render_context import Asked
+from argosy.reconcile.render_context import ObserverAddress
 
 SERVICE, NAMESPACE = "ares-observer", "ares"
 """Where observers are that nothing else is said of."""
@@ -63,9 +63,9 @@ class Whereabouts:
     def caches(self) -> "tuple[Cache[Pod] | Cache[AddressedService], ...]":
         return tuple(cache for cache in (self.services, self.pods) if cache is not None)
 
-    def asked(self, host_network: bool) -> Asked:
+    def asked(self, host_network: bool) -> ObserverAddress:
         """What the initializer is told; for a pod in the network of its node or in the cluster's."""
-        return Asked(self._uri(host_network), self._tls)
+        return ObserverAddress(self._uri(host_network), self._tls)
 
     def _uri(self, host_network: bool) -> str:
         if self._node_port:

@@ -46,9 +46,9 @@ class Triggers:
     def __init__(self, caches: Caches) -> None:
         self.caches = caches
         self._served: dict[tuple[str, str], _Served] = {}
-        caches.when_pod_matters(self._pod)
-        caches.gangs.when_changed(self._owner_of)
-        caches.room.when_freed(self.gangs)
+        caches.on_pod_change(self._pod)
+        caches.pod_groups.on_change(self._owner_of)
+        caches.capacity.when_freed(self.gangs)
         caches.nodes.subscribe(self._node)
         caches.node_health.when_answered(self._pods_on)
         for children in (caches.services, caches.accounts, caches.rbac_roles, caches.bindings):
@@ -57,14 +57,14 @@ class Triggers:
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
         resource, jobs = reconciler.dialect.resource, reconciler.jobs
         known = lambda key: jobs.get(*key) is not None  # noqa: E731
-        self._served[resource.group, resource.kind] = _Served(queue, known, reconciler.pod_goes)
+        self._served[resource.group, resource.kind] = _Served(queue, known, reconciler.on_pod_terminating)
 
         def job(change: Change[T]) -> None:
             if change.new is not None:
                 if not reconciler.writing:
                     queue.enqueue(key_of(change.new))
             elif change.old is not None:
-                reconciler.gone(change.old)
+                reconciler.on_job_deleted(change.old)
                 queue.discard(key_of(change.old))
 
         def undecodable(bad: Undecodable) -> None:
@@ -82,7 +82,7 @@ class Triggers:
             return 0.0  # what the others make of its loss must not be seen first
         if pod.metadata.deletion_timestamp is not None:
             return FOLLOW_PAUSE if self._pod_goes(pod) else 0.0
-        if self.caches.more_will_start(pod):
+        if self.caches.role_still_starting(pod):
             return START_PAUSE
         return FOLLOW_PAUSE if self.caches.more_will_end(pod) else POD_PAUSE
 
@@ -96,7 +96,7 @@ class Triggers:
 
     def gangs(self) -> None:
         """Something that gangs wait for has come: room, or who places them."""
-        for group, kind, key in tuple(self.caches.gangs.waiting):
+        for group, kind, key in tuple(self.caches.pod_groups.waiting):
             self._served[group, kind].queue.enqueue(key, POD_PAUSE)
 
     def _child(self, change: Change[C]) -> None:

@@ -13,8 +13,8 @@ from argosy.engine.clock import Clock
 from argosy.engine.errors import Conflict, NotFound
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
-from argosy.reconcile.executor import Seen
-from argosy.reconcile.render import Place, place_labels, role_labels
+from argosy.reconcile.executor import ObjectSink
+from argosy.reconcile.render import PodIdentity, place_labels, role_labels
 from argosy.workload.model import Workload
 
 FRESH = 10.0
@@ -24,15 +24,15 @@ Find = Callable[[Mapping[str, str]], tuple[str, int] | None]
 """Role and index of a pod, by its labels."""
 
 
-class Takeover:
-    def __init__(self, client: Client, clock: Clock, seen: Seen) -> None:
+class PodAdopter:
+    def __init__(self, client: Client, clock: Clock, seen: ObjectSink) -> None:
         self._client = client
         self._clock = clock
         self._seen = seen
         self._listed: dict[str, _Listed] = {}
         """By namespace."""
 
-    async def take(self, workload: Workload, find: Find) -> None:
+    async def adopt(self, workload: Workload, find: Find) -> None:
         for pod in await self._pods(workload):
             found = find(pod.metadata.labels)
             if found is not None and found[0] in workload.roles:
@@ -52,11 +52,11 @@ class Takeover:
         ]
 
     async def _label(self, workload: Workload, pod: Pod, role: str, index: int) -> None:
-        place = Place(pod.metadata.name, index)
+        place = PodIdentity(pod.metadata.name, index)
         given = {**role_labels(workload, role), **place_labels(workload, place)}
         metadata = {"uid": pod.metadata.uid, "labels": given}
         try:
-            self._seen.saw(
+            self._seen.put(
                 await self._client.patch(Pod, place.name, {"metadata": metadata}, workload.namespace)
             )
         except (NotFound, Conflict):

@@ -34,7 +34,7 @@ class ByteBudget:
             self._release(namespace, size)
 
     async def _acquire(self, namespace: str, size: int) -> None:
-        if not self._waiting and self._is_allowed(namespace, size) and self._has_room(size):
+        if not self._waiting and self._is_allowed(namespace, size) and self._has_capacity(size):
             self._take(namespace, size)
             return
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
@@ -63,7 +63,7 @@ class ByteBudget:
         held = self._of[namespace]
         return held == 0 or held + size <= self.total * 3 // 4
 
-    def _has_room(self, size: int) -> bool:
+    def _has_capacity(self, size: int) -> bool:
         return self.used == 0 or self.used + size <= self.total
 
     def _wake(self) -> None:
@@ -73,7 +73,7 @@ class ByteBudget:
             if waiter.turn.done():
                 self._waiting.take(namespace)
                 continue
-            if not self._has_room(waiter.size):
+            if not self._has_capacity(waiter.size):
                 return
             self._waiting.take(namespace)
             self._take(namespace, waiter.size)

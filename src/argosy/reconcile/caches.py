@@ -18,13 +18,13 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.pod_groups import CoschedulingGroup, KubernetesGroup, VolcanoGroup
-from argosy.reconcile.capacity import FreeRoom
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.capacity import CapacityTracker
+from argosy.reconcile.job_state import JobState
 from argosy.reconcile.losses import RecentLosses
 from argosy.reconcile.nodes import NodeHealth
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
-from argosy.reconcile.pod_groups import Gangs
-from argosy.reconcile.recently_deleted import Departed
+from argosy.reconcile.pod_groups import PodGroups
+from argosy.reconcile.recently_deleted import RecentlyDeleted
 from argosy.workload.capacity import Room
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.observed import Observed, ObservedPod, observe_pod, same_pod
@@ -58,42 +58,42 @@ class Caches:
         )
         self.nodes = Cache(client, Node)
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
-        self.gangs = Gangs(client, gang_backend, namespace, OURS)
-        self.room = FreeRoom(client, clock, self.nodes)
+        self.pod_groups = PodGroups(client, gang_backend, namespace, OURS)
+        self.capacity = CapacityTracker(client, clock, self.nodes)
         self.services = Cache(client, Service, namespace=namespace, labels=OURS, indexes=by_owner)
         self.accounts = Cache(client, ServiceAccount, namespace=namespace, labels=OURS, indexes=by_owner)
         self.rbac_roles = Cache(client, Role, namespace=namespace, labels=OURS, indexes=by_owner)
         self.bindings = Cache(client, RoleBinding, namespace=namespace, labels=OURS, indexes=by_owner)
-        self._views: dict[str, ObservedPod] = {}
+        self._observed_pods: dict[str, ObservedPod] = {}
         self._starting: Counter[tuple[str, str]] = Counter()
         """How many pods do not run yet, by owner and role."""
         self._going: Counter[tuple[str, str]] = Counter()
         """How many have not ended."""
-        self._departed = Departed(clock)
+        self._departed = RecentlyDeleted(clock)
         self._losses = RecentLosses(clock)
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self._own = False
         self.pods.subscribe(self._pod_changed)
 
-    def when_pod_matters(self, listener: Callable[[Pod], None]) -> None:
+    def on_pod_change(self, listener: Callable[[Pod], None]) -> None:
         """Call for a pod that came, went, or changed in something that policies look at."""
         self._pod_listeners.append(listener)
 
-    def more_will_start(self, pod: Pod) -> bool:
+    def role_still_starting(self, pod: Pod) -> bool:
         """Whether the pod is there, runs, and others of its role do not yet."""
-        view = self._views.get(pod.metadata.uid)
+        view = self._observed_pods.get(pod.metadata.uid)
         if view is None or view.terminating or view.phase != "Running":
             return False
         return any((owner, view.role) in self._starting for owner in owner_keys(pod))
 
     def more_will_end(self, pod: Pod) -> bool:
         """Whether the pod is there, has succeeded, and others of its role have not ended yet."""
-        view = self._views.get(pod.metadata.uid)
+        view = self._observed_pods.get(pod.metadata.uid)
         if view is None or view.terminating or view.phase != "Succeeded":
             return False
         return any((owner, view.role) in self._going for owner in owner_keys(pod))
 
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None:
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None:
         """Take in an object that the API returned, without waiting for the watch to bring it; of a pod in
         brief the watch brings the rest.
 
@@ -105,7 +105,7 @@ class Caches:
                 self.pods.put(obj, brief=brief)
                 self._own = False
             case VolcanoGroup() | KubernetesGroup() | CoschedulingGroup():
-                self.gangs.put(obj)
+                self.pod_groups.put(obj)
             case Service():
                 self.services.put(obj)
             case ServiceAccount():
@@ -115,13 +115,13 @@ class Caches:
             case RoleBinding():
                 self.bindings.put(obj)
 
-    def observe(self, job: ObjectMeta, memory: Memory, *, room: bool = False) -> Observed:
+    def observe(self, job: ObjectMeta, memory: JobState, *, room: bool = False) -> Observed:
         """What a pass looks at; what is free in the cluster only for those who ask."""
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, memory)
         nodes = self.node_health.states({pod.node for pod in pods if pod.node})
-        absent, memory.absent = frozenset(memory.absent), set()
-        memory.look_at = None
+        absent, memory.confirmed_absent = frozenset(memory.confirmed_absent), set()
+        memory.recheck_at = None
         free = self._room(memory) if room else None
         return Observed(
             pods=pods,
@@ -130,40 +130,40 @@ class Caches:
             nodes_released=nodes.released,
             nodes_unconfirmed=nodes.unconfirmed,
             children=self._children(owner),
-            group=self.gangs.group(owner),
-            gang_choice=self.gangs.choice,
-            gangs_served=self.gangs.served,
+            group=self.pod_groups.group(owner),
+            gang_choice=self.pod_groups.choice,
+            gangs_served=self.pod_groups.served,
             room=free,
             absent=absent,
-            departed=self._departed.of(owner),
+            departed=self._departed.for_job(owner),
             recent_losses=self._losses.of(owner),
             outcomes=tuple(memory.outcomes.values()),
         )
 
-    def confirm_nodes(self, seen: Observed, memory: Memory) -> None:
+    def confirm_nodes(self, seen: Observed, memory: JobState) -> None:
         """Have the API asked for the nodes of which the caches cannot tell how they are."""
         shown_at = self.node_health.confirm(seen.nodes_unconfirmed)
-        if shown_at is not None and (memory.look_at is None or shown_at < memory.look_at):
-            memory.look_at = shown_at
+        if shown_at is not None and (memory.recheck_at is None or shown_at < memory.recheck_at):
+            memory.recheck_at = shown_at
 
-    def _pods(self, owner: str, memory: Memory) -> tuple[ObservedPod, ...]:
-        found = (self._views.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
+    def _pods(self, owner: str, memory: JobState) -> tuple[ObservedPod, ...]:
+        found = (self._observed_pods.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
         views = tuple(view for view in found if view is not None)
-        if not memory.deleted:
+        if not memory.deleted_uids:
             return views
-        memory.deleted &= {view.uid for view in views}
+        memory.deleted_uids &= {view.uid for view in views}
         return tuple(
-            replace(view, terminating=True) if view.uid in memory.deleted else view for view in views
+            replace(view, terminating=True) if view.uid in memory.deleted_uids else view for view in views
         )
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         """Each version of a pod is looked at once; passes and triggers share what was seen."""
         old, new = change.old, change.new
-        before = self._views.pop(old.metadata.uid, None) if old is not None else None
+        before = self._observed_pods.pop(old.metadata.uid, None) if old is not None else None
         noticed = (before.preempted if before else None) or self._clock.now()
         after = observe_pod(new, self.handed_on, noticed) if new is not None else None
         if after is not None:
-            self._views[after.uid] = after
+            self._observed_pods[after.uid] = after
             if before is not None and same_pod(before, after):
                 return
         pod = new or old
@@ -174,9 +174,9 @@ class Caches:
         for owner in owner_keys(pod):
             self._losses.pod_changed(owner, before, after)
             if after is not None:
-                self._departed.came(owner, after)
+                self._departed.discard(owner, after)
             elif before is not None:
-                self._departed.went(owner, before)
+                self._departed.add(owner, before)
         self._count(pod, before, after)
         if not self._own:
             for listener in self._pod_listeners:
@@ -199,12 +199,12 @@ class Caches:
             (RoleBinding, self.bindings.by(OWNER, owner)),
         ):
             _add(found, kind.resource.kind, (one.metadata for one in objects))
-        return {**found, **self.gangs.children(owner)}
+        return {**found, **self.pod_groups.children(owner)}
 
-    def _room(self, memory: Memory) -> Room | None:
-        room = self.room.look()
+    def _room(self, memory: JobState) -> Room | None:
+        room = self.capacity.snapshot()
         unknown = self._clock.monotonic() + UNKNOWN_ROOM if room is None else None
-        memory.look_at = unknown or self.room.expected_until()
+        memory.recheck_at = unknown or self.capacity.expected_until()
         return room
 
 

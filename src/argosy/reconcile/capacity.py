@@ -36,7 +36,7 @@ class PlacedMeta(Struct, rename="camel", gc=False):
     owner_references: list[OwnerReference] = field(default_factory=list)
 
 
-class PlacedPod(Struct, gc=False):
+class PodUsage(Struct, gc=False):
     """Anybody's pod, as far as it takes room."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
@@ -52,14 +52,14 @@ class _Expected(Struct):
     """How many pods of each role have not been seen yet."""
 
 
-class FreeRoom:
+class CapacityTracker:
     def __init__(self, client: Client, clock: Clock, nodes: Cache[Node]) -> None:
         self._clock = clock
         self._nodes = nodes
         self.pods = Cache(
-            client, PlacedPod, fields="status.phase!=Succeeded,status.phase!=Failed", called="PlacedPod"
+            client, PodUsage, fields="status.phase!=Succeeded,status.phase!=Failed", called="PlacedPod"
         )
-        self.wanted = asyncio.Event()
+        self.requested = asyncio.Event()
         """Set when a job first asks."""
         self._used: dict[str, Amounts] = {}
         self._unplaced: dict[str, Needs] = {}
@@ -71,15 +71,15 @@ class FreeRoom:
     def when_freed(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    def look(self) -> Room | None:
+    def snapshot(self) -> Room | None:
         """None while it is not known."""
-        self.wanted.set()
+        self.requested.set()
         if not self.pods.synced:
             return None
         nodes = (self._free(node) for node in self._nodes if _ready(node))
         return Room(tuple(nodes), tuple(self._ahead()))
 
-    def expect(self, workload: Workload, made: Counter[str]) -> None:
+    def reserve(self, workload: Workload, made: Counter[str]) -> None:
         """So many pods of each role of this job are being made."""
         needs = {name: needs_of(workload.roles[name].template) for name in made}
         self._expected[workload.uid] = _Expected(self._clock.monotonic() + EXPECTED, needs, made)
@@ -103,7 +103,7 @@ class FreeRoom:
                 alike[msgspec.json.encode(one.needs[role])] += count
         return [Alike(msgspec.json.decode(needs, type=Needs), count) for needs, count in alike.items()]
 
-    def _pod(self, change: Change[PlacedPod]) -> None:
+    def _pod(self, change: Change[PodUsage]) -> None:
         old, new = change.old, change.new
         if old is not None and new is not None and old.spec == new.spec:
             return
@@ -116,19 +116,19 @@ class FreeRoom:
         else:
             self._tell()
 
-    def _arrived(self, pod: PlacedPod) -> None:
+    def _arrived(self, pod: PodUsage) -> None:
         role = pod.metadata.labels.get(labels.ROLE, "")
         for owner in pod.metadata.owner_references:
             if owner.uid in self._expected:
                 self._expected[owner.uid].left[role] -= 1
 
-    def _put_on(self, pod: PlacedPod) -> None:
+    def _put_on(self, pod: PodUsage) -> None:
         if pod.spec.node_name:
             add(self._used.setdefault(pod.spec.node_name, {}), requests(pod.spec))
         else:
             self._unplaced[pod.metadata.uid] = pod.spec
 
-    def _take_off(self, pod: PlacedPod) -> None:
+    def _take_off(self, pod: PodUsage) -> None:
         self._unplaced.pop(pod.metadata.uid, None)
         if pod.spec.node_name:
             subtract(self._used.setdefault(pod.spec.node_name, {}), requests(pod.spec))

@@ -56,12 +56,12 @@ def child_body(
     if digest:
         metadata["annotations"] = {labels.DIGEST: digest}
     given = body.get("metadata")
-    return {**body, "metadata": _over(given if isinstance(given, Mapping) else {}, metadata)}
+    return {**body, "metadata": deep_merge(given if isinstance(given, Mapping) else {}, metadata)}
 
 
-def without_old(existing: ObjectMeta, body: Json) -> Json:
+def update_patch(existing: ObjectMeta, body: Json) -> Json:
     """The patch that brings an object to the body, and takes away what an earlier body brought."""
-    return _over(_undo(existing), body)
+    return deep_merge(_undo(existing), body)
 
 
 def _undo(existing: ObjectMeta) -> Mapping[str, object]:
@@ -73,10 +73,10 @@ def _undo(existing: ObjectMeta) -> Mapping[str, object]:
     return undo if isinstance(undo, dict) else {}
 
 
-def _over(old: Mapping[str, object], new: Mapping[str, object]) -> Json:
+def deep_merge(old: Mapping[str, object], new: Mapping[str, object]) -> Json:
     merged: Json = {**old, **new}
     for key, value in new.items():
         before = old.get(key)
         if isinstance(before, Mapping) and isinstance(value, Mapping):
-            merged[key] = _over(before, value)
+            merged[key] = deep_merge(before, value)
     return merged

@@ -8,33 +8,33 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE = 1.0
+FIRST_WRITE_WAIT_SECONDS = 1.0
 """Seconds that others wait for the first write under a definition to come back."""
 
 
-class Proof:
+class RecordSupport:
     def __init__(self) -> None:
-        self.there = False
+        self.confirmed = False
         self._changed = False
         self._first: asyncio.Future[None] | None = None
         """The first write under this definition, while it is under way."""
 
-    def record_came_back(self) -> None:
+    def confirm_write(self) -> None:
         """A Record that was written is there whole."""
-        self.there = True
+        self.confirmed = True
 
-    def record_was_read(self) -> None:
+    def confirm_read(self) -> None:
         """A job has a Record. If the definition has changed, that may have been read before."""
-        self.there = self.there or not self._changed
+        self.confirmed = self.confirmed or not self._changed
 
-    def definition_changed(self, *, jobs_were_read: bool) -> None:
-        self.there = False
+    def on_crd_changed(self, *, jobs_were_read: bool) -> None:
+        self.confirmed = False
         self._changed = self._changed or jobs_were_read
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def first_write(self) -> Iterator[None]:
         """A Record is being written, and while there is no proof the first is one that others wait for."""
-        if self.there or self._first is not None:
+        if self.confirmed or self._first is not None:
             yield
             return
         first = self._first = asyncio.get_running_loop().create_future()
@@ -44,7 +44,7 @@ class Proof:
             self._first = None
             first.set_result(None)
 
-    async def first_written(self) -> None:
+    async def wait_for_first_write(self) -> None:
         """Until the first write is over, if it is under way."""
         if self._first is not None:
-            await asyncio.wait([self._first], timeout=PATIENCE)
+            await asyncio.wait([self._first], timeout=FIRST_WRITE_WAIT_SECONDS)

@@ -32,10 +32,10 @@ from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile import slow_start
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.child_bodies import CHILD_KINDS, ensured_body, keys_body, service_body, without_old
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.child_bodies import CHILD_KINDS, ensured_body, keys_body, service_body, update_patch
+from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import UnrenderableError
-from argosy.reconcile.rejections import MistakeError, mistake
+from argosy.reconcile.rejections import SpecRejectedError, template_error
 from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import PodCreations
@@ -72,24 +72,24 @@ class FeatureOffError(Exception):
         )
 
 
-class Seen(Protocol):
+class ObjectSink(Protocol):
     """Where objects go that the API returned, so that the next pass sees them whatever the watch has
     brought. Of one that was returned in brief the watch brings the rest."""
 
-    def saw(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
 
 
-class Performer:
+class ActionExecutor:
     """Performs for one pass of one job."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
-        seen: Seen,
+        seen: ObjectSink,
         workload: Workload,
         job: type[Fetchable],
-        memory: Memory,
+        memory: JobState,
         render: Callable[[CreatePod, str], Json],
         name: Callable[[str, int, int, int], str],
         bodies: ByteBudget,
@@ -97,7 +97,7 @@ class Performer:
     ) -> None:
         self.client = client
         self.clock = clock
-        self.seen = seen
+        self.sink = seen
         self.workload = workload
         self.job = job
         self.memory = memory
@@ -107,25 +107,25 @@ class Performer:
         self.features = features
         self.deeds: list[Deed] = []
 
-    async def perform(self, actions: Sequence[Action]) -> Sequence[Deed]:
+    async def execute(self, actions: Sequence[Action]) -> Sequence[Deed]:
         """Children first, since pods refer to them; then pods; then what goes away for good. What became of
         each, as far as it is worth telling."""
         ensures = [one for one in actions if isinstance(one, Ensure)]
         # Who may not bind just any role may bind only one that is there.
         last = [one for one in ensures if isinstance(one, EnsureChild) and one.kind == BINDING]
         for step in ([one for one in ensures if one not in last], last):
-            if not await self._together(self._ensure(one) for one in step):
+            if not await self._gather(self._ensure(one) for one in step):
                 return self.deeds
         others = [self._pod(one) for one in actions if isinstance(one, DeletePod | ConfirmPod)]
-        await self._together([self._create_pods(actions), *others])
-        await self._together(self._remark(one) for one in actions if isinstance(one, Remark))
-        await self._together(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
+        await self._gather([self._create_pods(actions), *others])
+        await self._gather(self._remark(one) for one in actions if isinstance(one, Remark))
+        await self._gather(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
         for one in actions:
             if isinstance(one, DeleteJob):
                 await self._delete_job(one)
         return self.deeds
 
-    async def _together(self, steps: Iterable[Awaitable[bool]]) -> bool:
+    async def _gather(self, steps: Iterable[Awaitable[bool]]) -> bool:
         """True if each was done. A lost lease ends the whole pass; anything else concerns one action only."""
         results = await asyncio.gather(*steps, return_exceptions=True)
         failed = next((one for one in results if isinstance(one, BaseException)), None)
@@ -146,9 +146,9 @@ class Performer:
                 kind_name, body = action.kind, ensured_body(workload, action)
             case EnsureKeys():
                 deed = Deed("Create", Secret.resource.kind, action.name)
-                return await self._tried(deed, lambda: self._create_keys(action, deed))
+                return await self._try(deed, lambda: self._create_keys(action, deed))
         deed = Deed("Create", kind_name, action.name, role)
-        return await self._tried(deed, lambda: self._create_or_update(deed, body))
+        return await self._try(deed, lambda: self._create_or_update(deed, body))
 
     def _check_feature(self, kind: str) -> None:
         """Raise if a child of this kind belongs to a feature that is off: its rights are not given then."""
@@ -161,18 +161,18 @@ class Performer:
         self._check_feature(deed.kind)
         kind, name, namespace = CHILD_KINDS[deed.kind], deed.name, self.workload.namespace
         try:
-            self.seen.saw(await self.client.create(kind, body, namespace))
+            self.sink.put(await self.client.create(kind, body, namespace))
             self.deeds.append(deed)
         except AlreadyExists:
             existing = await self.client.get(kind, name, namespace)
-            self.seen.saw(existing)
-            if (found := self._kept(existing.metadata)) is not Result.DONE:
+            self.sink.put(existing)
+            if (found := self._existing_child(existing.metadata)) is not Result.DONE:
                 return found
             # Metadata is merged: labels and annotations that others put there stay.
             guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
-            patch = without_old(existing.metadata, body)
+            patch = update_patch(existing.metadata, body)
             patch["metadata"] = {**_mapping(patch["metadata"]), **guard}
-            self.seen.saw(await self.client.patch(kind, name, patch, namespace))
+            self.sink.put(await self.client.patch(kind, name, patch, namespace))
         return Result.DONE
 
     async def _create_keys(self, action: EnsureKeys, deed: Deed) -> Result:
@@ -183,10 +183,12 @@ class Performer:
             self.deeds.append(deed)
         except AlreadyExists:
             # Whose it is says its metadata; what is in it is not read.
-            return self._kept((await self.client.get(SecretMetadata, action.name, namespace)).metadata)
+            return self._existing_child(
+                (await self.client.get(SecretMetadata, action.name, namespace)).metadata
+            )
         return Result.DONE
 
-    def _kept(self, metadata: ObjectMeta) -> Result:
+    def _existing_child(self, metadata: ObjectMeta) -> Result:
         """What comes of finding this under the name of a child: done if it is the job's and stays."""
         if metadata.deletion_timestamp is not None:
             return Result.LEAVING
@@ -209,10 +211,10 @@ class Performer:
         match action:
             case DeletePod():
                 deed = Deed("Delete", Pod.resource.kind, action.name, why=action.reason)
-                return await self._tried(deed, lambda: self._delete_pod(action, deed))
+                return await self._try(deed, lambda: self._delete_pod(action, deed))
             case ConfirmPod():
                 name = self.name(action.role, action.index, action.attempt, action.replacement)
-                return await self._tried(
+                return await self._try(
                     Deed("Create", Pod.resource.kind, name), lambda: self._confirm_pod(action, name)
                 )
 
@@ -221,20 +223,22 @@ class Performer:
         body = self.render(action, name)
         try:
             made = await self.client.create(Pod, body, namespace, strict=True, brief=True)
-            self.seen.saw(made, brief=True)
+            self.sink.put(made, brief=True)
             self.deeds.append(deed)
             return Result.DONE
         except AlreadyExists:
             existing = await self.client.get(Pod, name, namespace)
         except (Invalid, BadRequest) as error:
             template = self.workload.roles[action.role].template
-            if said := mistake(error, template, body, f"{self.workload.roles_path}.{action.role}.template"):
-                raise MistakeError(said) from error
+            if said := template_error(
+                error, template, body, f"{self.workload.roles_path}.{action.role}.template"
+            ):
+                raise SpecRejectedError(said) from error
             raise
         leaving = existing.metadata.deletion_timestamp is not None
         if _owner(existing.metadata) != self.workload.uid:
             return Result.LEAVING if leaving else Result.FOREIGN
-        self.seen.saw(existing)
+        self.sink.put(existing)
         written = existing.metadata.labels
         meant = (str(action.attempt), str(action.replacement))
         if leaving or (written.get(labels.ATTEMPT), written.get(labels.REPLACEMENT)) != meant:
@@ -257,7 +261,7 @@ class Performer:
         except Conflict:
             if await self._is_there(action):
                 raise  # it is another than it was seen to be: the next pass judges it anew
-        self.memory.deleted.add(action.uid)
+        self.memory.deleted_uids.add(action.uid)
         return Result.DONE
 
     async def _is_there(self, action: DeletePod) -> bool:
@@ -265,14 +269,14 @@ class Performer:
             existing = await self.client.get(Pod, action.name, self.workload.namespace)
         except NotFound:
             return False
-        self.seen.saw(existing)
+        self.sink.put(existing)
         return existing.metadata.uid == action.uid
 
     async def _confirm_pod(self, action: ConfirmPod, name: str) -> Result:
         try:
-            self.seen.saw(await self.client.get(Pod, name, self.workload.namespace))
+            self.sink.put(await self.client.get(Pod, name, self.workload.namespace))
         except NotFound:
-            self.memory.absent.add((action.role, action.index))
+            self.memory.confirmed_absent.add((action.role, action.index))
         return Result.DONE
 
     async def _remark(self, action: Remark) -> bool:
@@ -283,12 +287,12 @@ class Performer:
                 patched = await self.client.patch(
                     kind, action.name, {"metadata": metadata}, self.workload.namespace
                 )
-                self.seen.saw(patched)
+                self.sink.put(patched)
             except (NotFound, Conflict):
                 pass  # it is gone, or another has its name
             return Result.DONE
 
-        return await self._tried(Deed("Mark", action.kind, action.name), remark)
+        return await self._try(Deed("Mark", action.kind, action.name), remark)
 
     async def _delete_child(self, action: DeleteChild) -> bool:
         deed = Deed("Delete", action.kind, action.name)
@@ -304,7 +308,7 @@ class Performer:
                 pass
             return Result.DONE
 
-        return await self._tried(deed, delete)
+        return await self._try(deed, delete)
 
     async def _delete_job(self, action: DeleteJob) -> bool:
         workload = self.workload
@@ -320,9 +324,9 @@ class Performer:
                 pass
             return Result.DONE
 
-        return await self._tried(deed, delete)
+        return await self._try(deed, delete)
 
-    async def _tried(self, deed: Deed, step: Callable[[], Awaitable[Result]]) -> bool:
+    async def _try(self, deed: Deed, step: Callable[[], Awaitable[Result]]) -> bool:
         """Return True if it was done."""
         return await self._attempt(deed, step) is Result.DONE
 
@@ -335,7 +339,7 @@ class Performer:
         start of its job and not for itself: once one pod is let in, all are tried again.
         """
         kind, name = deed.kind, deed.name
-        if self.memory.held(kind, name, self.clock.monotonic()):
+        if self.memory.in_backoff(kind, name, self.clock.monotonic()):
             return None
         try:
             result, message = await step(), ""
@@ -347,17 +351,17 @@ class Performer:
             result, message = Result.INVALID, str(error)
         except FeatureOffError as error:
             result, message = Result.REFUSED, str(error)
-        except MistakeError as error:
+        except SpecRejectedError as error:
             result, message = Result.MISTAKE, str(error)
         if result is Result.DONE:
-            self.memory.succeed(kind, name)
+            self.memory.clear_failure(kind, name)
             return result
         message = shortened(message or _WHY[result].format(kind=kind, name=name), LONGEST_COMPLAINT)
         outcome = Outcome(kind, name, result, message, deed.role, index)
         if result in _REFUSALS and self.memory.outcomes.get((kind, name)) != outcome:
             self.deeds.append(replace(deed, refused=message))
         by_job = index is not None and result in slow_start.REFUSALS
-        self.memory.note(outcome, self.clock.monotonic(), hold=not by_job)
+        self.memory.record_failure(outcome, self.clock.monotonic(), hold=not by_job)
         return result
 
 

@@ -10,35 +10,35 @@ from argosy.engine.events import Recorder
 from argosy.engine.logs import Log
 from argosy.engine.objects import Fetchable
 from argosy.kinds.resource import Resource
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.job_state import JobState
 
 log = Log(__name__)
 
-PAUSES = (2.0, 5.0, 20.0, 60.0)
+RETRY_DELAYS_SECONDS = (2.0, 5.0, 20.0, 60.0)
 """Seconds until a job is tried again; a definition that was put right takes a moment to be in force."""
 
 
-class Unfit:
+class CrdCompatibility:
     def __init__(self, resource: Resource, clock: Clock, recorder: Recorder) -> None:
         self._resource = resource
         self._clock = clock
         self._recorder = recorder
 
-    def status_is_unwritable(self, job: Fetchable, why: str, memory: Memory) -> Wake:
+    def status_is_unwritable(self, job: Fetchable, why: str, memory: JobState) -> Wake:
         """Where status cannot be written, an event must tell."""
-        self._recorder.event(job, "Warning", "StatusUnwritable", self.definition(why))
-        return self.hold(memory)
+        self._recorder.event(job, "Warning", "StatusUnwritable", self.crd_message(why))
+        return self.block(memory)
 
-    def record_is_later(self, job: Fetchable, why: str, memory: Memory) -> Wake:
+    def record_is_later(self, job: Fetchable, why: str, memory: JobState) -> Wake:
         """Its status is another's: only an event can tell."""
         log.error("the Record is of a later operator", why=why)
         message = (
             f"status.argosy was written by a later operator and cannot be read ({why}); upgrade this one"
         )
         self._recorder.event(job, "Warning", "RecordTooNew", message)
-        return self.hold(memory)
+        return self.block(memory)
 
-    def definition(self, why: str) -> str:
+    def crd_message(self, why: str) -> str:
         """What to say of a definition that does not fit."""
         name = f"{self._resource.plural}.{self._resource.group}"
         log.error("the definition does not fit", crd=name, why=why)
@@ -47,9 +47,9 @@ class Unfit:
             "upgrade it (argosy crds | kubectl apply --server-side -f -)"
         )
 
-    def hold(self, memory: Memory) -> Wake:
+    def block(self, memory: JobState) -> Wake:
         """Try the job again after a while, or as soon as its definition changes."""
-        pause = PAUSES[min(memory.pruned_tries, len(PAUSES) - 1)]
-        memory.pruned_tries += 1
-        memory.pruned_until = self._clock.monotonic() + pause
+        pause = RETRY_DELAYS_SECONDS[min(memory.block_count, len(RETRY_DELAYS_SECONDS) - 1)]
+        memory.block_count += 1
+        memory.blocked_until = self._clock.monotonic() + pause
         return Wake(pause)

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from argosy.gotemplate import TemplateError, Templates
 
 CACHE_URI: Final = "CacheURI"
-WORDS: Final = (
+TEMPLATE_VARIABLES: Final = (
     *("Name", "Namespace", CACHE_URI, "Key", "Roles", "RolePhase"),
     *("MPIHostFile", "ReplicasPerNode", "MPIImplementation"),
 )
@@ -43,8 +43,8 @@ class ShellCommand:
     def __init__(self, source: str) -> None:
         self._templates = Templates({})
         self._templates.add(_COMMAND, source)
-        self.vector(dict.fromkeys(WORDS, ""))
-        marked = SimpleNamespace(**{name: f"{_MARK}{name}{_MARK}" for name in WORDS})
+        self.vector(dict.fromkeys(TEMPLATE_VARIABLES, ""))
+        marked = SimpleNamespace(**{name: f"{_MARK}{name}{_MARK}" for name in TEMPLATE_VARIABLES})
         if quoted := next(_quoted_variables(self._templates.render(_COMMAND, marked)), ""):
             raise TemplateError(
                 f"{{{{.{quoted}}}}} stands inside quotes, after a backslash or in an expansion; values are"
@@ -98,4 +98,4 @@ def _quoted_variables(text: str) -> Iterator[str]:
 
 
 def _listed() -> str:
-    return " ".join(f".{name}" for name in WORDS)
+    return " ".join(f".{name}" for name in TEMPLATE_VARIABLES)

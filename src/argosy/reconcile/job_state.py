@@ -11,8 +11,8 @@ from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Outcome
 from argosy.workload.record import Record
 
-FIRST_DELAY = 0.5
-LONGEST_DELAY = 30.0
+FIRST_RETRY_SECONDS = 0.5
+MAX_RETRY_SECONDS = 30.0
 
 
 class Retry(Struct):
@@ -33,7 +33,7 @@ class Deferred(Struct, frozen=True):
     """The version of the job on which it was decided. It says nothing about any other version."""
 
 
-class Memory(Struct):
+class JobState(Struct):
     uid: str
     """Of the job that this is about; a job made anew under an old name starts afresh."""
     lowered: tuple[tuple[int, bool, dict[str, str]], Workload | Problems] | None = None
@@ -43,9 +43,9 @@ class Memory(Struct):
     """Answers other than success, by kind and name, until the action is tried again."""
     retries: dict[tuple[str, str], Retry] = field(default_factory=dict)
     slow_start: SlowStart = field(default_factory=SlowStart)
-    absent: set[tuple[str, int]] = field(default_factory=set)
+    confirmed_absent: set[tuple[str, int]] = field(default_factory=set)
     """Places confirmed empty by the API; good for one pass."""
-    deleted: set[str] = field(default_factory=set)
+    deleted_uids: set[str] = field(default_factory=set)
     """Uids of pods that were asked to go, so that a cache which has not heard of it yet does not mislead."""
     written_at: float = float("-inf")
     """When the status was last written, on the monotonic clock."""
@@ -58,12 +58,12 @@ class Memory(Struct):
     """The cached job is known to show all that was written to it before this term of leadership."""
     record_first: bool = False
     """Somebody else writes to this job: its Records are no longer deferred."""
-    look_at: float | None = None
+    recheck_at: float | None = None
     """Something seen is in doubt; look again then."""
-    pruned_until: float = float("-inf")
+    blocked_until: float = float("-inf")
     """The CRD drops the Record: nothing is tried before this time."""
-    pruned_tries: int = 0
-    unfound: int = 0
+    block_count: int = 0
+    status_not_found: int = 0
     """Times in a row that there was no status to write to."""
 
     def drop_outdated(self, resource_version: str) -> None:
@@ -71,7 +71,7 @@ class Memory(Struct):
         if self.deferred is not None and self.deferred.resource_version != resource_version:
             self.deferred, self.record_first = None, True
 
-    def note(self, outcome: Outcome, now: float, *, hold: bool = True) -> None:
+    def record_failure(self, outcome: Outcome, now: float, *, hold: bool = True) -> None:
         """Remember an answer that was not success.
 
         Unless something else does so (`hold` is False), hold the next try back: twice as long each time.
@@ -82,22 +82,22 @@ class Memory(Struct):
             self.retries.pop(key, None)
             return
         failures = self.retries[key].failures + 1 if key in self.retries else 1
-        delay = min(FIRST_DELAY * 2.0 ** (failures - 1), LONGEST_DELAY)
+        delay = min(FIRST_RETRY_SECONDS * 2.0 ** (failures - 1), MAX_RETRY_SECONDS)
         self.retries[key] = Retry(failures, now + delay)
 
-    def succeed(self, kind: str, name: str) -> None:
+    def clear_failure(self, kind: str, name: str) -> None:
         self.outcomes.pop((kind, name), None)
         self.retries.pop((kind, name), None)
 
-    def forgive(self) -> None:
+    def reset_retries(self) -> None:
         """The definition changed: what was refused before may be right now."""
         self.outcomes.clear()
         self.retries.clear()
         self.slow_start = SlowStart()
 
-    def held(self, kind: str, name: str, now: float) -> bool:
+    def in_backoff(self, kind: str, name: str, now: float) -> bool:
         retry = self.retries.get((kind, name))
         return retry is not None and retry.at > now
 
-    def next_try(self) -> float | None:
+    def next_retry_at(self) -> float | None:
         return min((retry.at for retry in self.retries.values()), default=None)

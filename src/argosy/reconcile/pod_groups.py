@@ -18,11 +18,11 @@ from argosy.workload.gang_schedulers.base import Backend
 from argosy.workload.gang_schedulers.registry import candidates
 from argosy.workload.observed import ObservedGroup, marks_of
 
-Waiter = tuple[str, str, Key]
+WaitingJob = tuple[str, str, Key]
 """API group and kind of a job, and its key."""
 
 
-class Gangs:
+class PodGroups:
     def __init__(self, client: Client, choice: str, namespace: str | None, selector: str) -> None:
         self.choice = choice
         self.backends = candidates(choice)
@@ -30,7 +30,7 @@ class Gangs:
         """Whether the cluster has the definition of this name, `plural.group`."""
         self.handed_on: tuple[str, ...] = ()
         """Keys of labels and annotations that the dialects look at."""
-        self.waiting: set[Waiter] = set()
+        self.waiting: set[WaitingJob] = set()
         """The jobs that wait for room, or for a back end to be served."""
         self._read = {one.group.child: one.group.read for one in self.backends if one.group}
         self.caches: dict[str, Cache[Group]] = {
@@ -73,12 +73,14 @@ class Gangs:
             if cache.kind is type(group):
                 cache.put(group)
 
-    def when_changed(self, listener: Callable[[Group], None]) -> None:
+    def on_change(self, listener: Callable[[Group], None]) -> None:
         """Call for a group of which something else is told now, or that is gone."""
         for child, cache in self.caches.items():
-            cache.subscribe(self._telling(child, listener))
+            cache.subscribe(self._notify_if_changed(child, listener))
 
-    def _telling(self, child: str, listener: Callable[[Group], None]) -> Callable[[Change[Group]], None]:
+    def _notify_if_changed(
+        self, child: str, listener: Callable[[Group], None]
+    ) -> Callable[[Change[Group]], None]:
         def changed(change: Change[Group]) -> None:
             old, new = (self._observed(child, one) if one else None for one in (change.old, change.new))
             if (one := change.new or change.old) and old != new:

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.rejections import MistakeError
-from argosy.reconcile.render import Json, Mould, Place, mould
-from argosy.reconcile.render_context import Site
+from argosy.reconcile.rejections import SpecRejectedError
+from argosy.reconcile.render import Json, PodIdentity, RoleTemplate, render_role
+from argosy.reconcile.render_context import RenderContext
 from argosy.workload.children import account
 from argosy.workload.gang_schedulers.registry import BACKENDS
 from argosy.workload.model import Role, Workload
@@ -22,8 +22,8 @@ class UnrenderableError(Exception):
     """The framework's adapter failed on this workload; the message says how."""
 
 
-class PodMaker:
-    def __init__(self, site: Site, token: Callable[[str], str]) -> None:
+class PodRenderer:
+    def __init__(self, site: RenderContext, token: Callable[[str], str]) -> None:
         self.site = site
         self.token = token
         self.bodies = ByteBudget()
@@ -31,16 +31,16 @@ class PodMaker:
 
     def use_authority(self, authority: str) -> None:
         """Give pods that are made from now on this certificate authority."""
-        self.site = replace(self.site, authority=authority)
+        self.site = replace(self.site, ca_pem=authority)
 
-    def of(self, workload: Workload, inject: Inject, gang_backend: str = "") -> "JobPods":
-        return JobPods(self, workload, inject, gang_backend)
+    def for_job(self, workload: Workload, inject: Inject, gang_backend: str = "") -> "JobPodRenderer":
+        return JobPodRenderer(self, workload, inject, gang_backend)
 
-    def mould(self, workload: Workload, role: Role, injection: Injection, gang_backend: str) -> Mould:
+    def mould(self, workload: Workload, role: Role, injection: Injection, gang_backend: str) -> RoleTemplate:
         if injection.initializer:
             _check_volumes(workload, role, self.site.initializers.volumes)
         backend = BACKENDS.get(gang_backend) if workload.gang else None
-        return mould(
+        return render_role(
             self.site,
             workload,
             role,
@@ -65,7 +65,7 @@ def _check_volumes(workload: Workload, role: Role, reserved: Collection[str]) ->
             mounts = f"{path}.{part}[{index}].volumeMounts"
             named += [(f"{mounts}[{at}]", mount) for at, mount in _objects(container.get("volumeMounts"))]
     if wrong := [(where, one["name"]) for where, one in named if one.get("name") in reserved]:
-        raise MistakeError(
+        raise SpecRejectedError(
             "; ".join(
                 f'{where}.name: invalid value "{name}": reserved for the init container `initializer`'
                 for where, name in wrong
@@ -81,18 +81,18 @@ def _object(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-class JobPods:
+class JobPodRenderer:
     """The pods of one job, for one pass: what the framework asks for alike in a role is rendered once."""
 
-    def __init__(self, maker: PodMaker, workload: Workload, inject: Inject, gang_backend: str) -> None:
+    def __init__(self, maker: PodRenderer, workload: Workload, inject: Inject, gang_backend: str) -> None:
         self._maker = maker
         self._gang_backend = gang_backend
         self._workload = workload
         self._inject = inject
-        self._moulds: dict[str, tuple[Injection, Mould]] = {}
+        self._moulds: dict[str, tuple[Injection, RoleTemplate]] = {}
 
-    def body(self, action: CreatePod, name: str) -> Json:
-        place = Place(
+    def render(self, action: CreatePod, name: str) -> Json:
+        place = PodIdentity(
             name=name,
             index=action.index,
             attempt=action.attempt,
@@ -102,7 +102,7 @@ class JobPods:
         injection = self._injection(role, action.index)
         return self._mould(role, injection).pod(place, injection.env)
 
-    def _mould(self, role: Role, injection: Injection) -> Mould:
+    def _mould(self, role: Role, injection: Injection) -> RoleTemplate:
         """The one that served the pod before, unless this one differs in more than values of variables."""
         alike = replace(injection, env={})
         known = self._moulds.get(role.name)

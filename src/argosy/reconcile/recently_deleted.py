@@ -11,22 +11,22 @@ from msgspec.structs import replace
 from argosy.engine.clock import Clock
 from argosy.workload.observed import ObservedPod
 
-KEPT = 60.0
+KEEP_SECONDS = 60.0
 """Seconds that a pod is remembered whose place stays empty."""
 
 Place = tuple[str, int]
 
 
-class Departed:
+class RecentlyDeleted:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pods: dict[str, dict[Place, ObservedPod]] = {}
         """By the owner key of the job, then by place."""
         self._order: deque[tuple[float, str, ObservedPod]] = deque()
 
-    def went(self, job: str, pod: ObservedPod) -> None:
+    def add(self, job: str, pod: ObservedPod) -> None:
         now = self._clock.monotonic()
-        while self._order and self._order[0][0] < now - KEPT:
+        while self._order and self._order[0][0] < now - KEEP_SECONDS:
             _, owner, old = self._order.popleft()
             if self._pods.get(owner, {}).get((old.role, old.index)) is old:
                 self._drop(owner, old)
@@ -34,11 +34,11 @@ class Departed:
         self._pods.setdefault(job, {})[pod.role, pod.index] = kept
         self._order.append((now, job, kept))
 
-    def came(self, job: str, pod: ObservedPod) -> None:
+    def discard(self, job: str, pod: ObservedPod) -> None:
         if job in self._pods:
             self._drop(job, pod)
 
-    def of(self, job: str) -> tuple[ObservedPod, ...]:
+    def for_job(self, job: str) -> tuple[ObservedPod, ...]:
         return tuple(self._pods[job].values()) if job in self._pods else ()
 
     def _drop(self, job: str, pod: ObservedPod) -> None:

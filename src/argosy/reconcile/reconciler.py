@@ -23,18 +23,18 @@ from argosy.engine.events import Recorder
 from argosy.engine.logs import Log, also_about
 from argosy.engine.objects import Fetchable, Key, key_of
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.adoption import Takeover
+from argosy.reconcile.adoption import PodAdopter
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.crd_check import Proof
-from argosy.reconcile.executor import Performer
-from argosy.reconcile.incompatible_crd import Unfit
-from argosy.reconcile.job_state import Deferred, Memory
-from argosy.reconcile.pod_groups import Waiter
-from argosy.reconcile.pod_renderer import PodMaker
+from argosy.reconcile.crd_check import RecordSupport
+from argosy.reconcile.executor import ActionExecutor
+from argosy.reconcile.incompatible_crd import CrdCompatibility
+from argosy.reconcile.job_state import Deferred, JobState
+from argosy.reconcile.pod_groups import WaitingJob
+from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.status import status_body, write_interval
-from argosy.reconcile.status_deferral import Crowds
+from argosy.reconcile.status_deferral import BurstDetectors
 from argosy.reconcile.term import Term
-from argosy.reconcile.undecodable import Unreadable
+from argosy.reconcile.undecodable import UndecodableJobs
 from argosy.workload.decide import decide, end_invalid, refuse
 from argosy.workload.gang_schedulers.own import OWN
 from argosy.workload.gang_schedulers.registry import choose
@@ -74,13 +74,13 @@ class _UnwritableError(Exception):
     """The kind's definition is not one that a status of ours can be written under."""
 
 
-class Statistics(Protocol):
+class JobMetricsSink(Protocol):
     """Who counts what happens to jobs."""
 
-    def passed(
+    def record_pass(
         self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None: ...
-    def forgotten(self, dialect: str, key: Key) -> None: ...
+    def forget_job(self, dialect: str, key: Key) -> None: ...
 
 
 class Reconciler(Generic[T]):
@@ -94,8 +94,8 @@ class Reconciler(Generic[T]):
         client: Client,
         clock: Clock,
         recorder: Recorder,
-        pods: PodMaker,
-        statistics: Statistics,
+        pods: PodRenderer,
+        statistics: JobMetricsSink,
     ) -> None:
         self.dialect = dialect
         self.kind = dialect.resource.kind
@@ -106,24 +106,24 @@ class Reconciler(Generic[T]):
         self.recorder = recorder
         self.pods = pods
         self.statistics = statistics
-        self.memories: dict[Key, Memory] = {}
-        self.proof = Proof()
-        self.crowds = Crowds(self.proof)
+        self.memories: dict[Key, JobState] = {}
+        self.proof = RecordSupport()
+        self.crowds = BurstDetectors(self.proof)
         self.term = Term(client, jobs)
-        self.takeover = Takeover(client, clock, caches)
-        self.unreadable = Unreadable(dialect, client, clock, recorder)
-        self.unfit = Unfit(dialect.resource, clock, recorder)
+        self.takeover = PodAdopter(client, clock, caches)
+        self.unreadable = UndecodableJobs(dialect, client, clock, recorder)
+        self.unfit = CrdCompatibility(dialect.resource, clock, recorder)
         jobs.subscribe(self._readable)
-        jobs.when_undecodable(self.unreadable.note)
+        jobs.when_undecodable(self.unreadable.add)
         self.writing = False
         """True while the cache takes in what a pass itself wrote: no news to anybody who listens for
         changes."""
 
     async def reconcile(self, key: Key) -> Wake | None:
         if key in self.unreadable:
-            return await self.unreadable.tell(key)
+            return await self.unreadable.report(key)
         with self.crowds.of(key[0]):
-            await self.proof.first_written()
+            await self.proof.wait_for_first_write()
             job = self.jobs.get(*key)
             if job is None:
                 self._forget(key)
@@ -132,22 +132,22 @@ class Reconciler(Generic[T]):
                 return await self._pass(key, job)
             finally:
                 if self.jobs.get(*key) is None:
-                    self.gone(job)  # meanwhile: what was kept of it since goes too
+                    self.on_job_deleted(job)  # meanwhile: what was kept of it since goes too
 
     async def _pass(self, key: Key, job: T) -> Wake | None:
         memory = self._memory(key, job)
-        if memory.pruned_until > self.clock.monotonic():
-            return Wake(memory.pruned_until - self.clock.monotonic())
-        if (patch := self.dialect.upkeep(job)) is not None:
-            return await self._keep_up(job, patch)
+        if memory.blocked_until > self.clock.monotonic():
+            return Wake(memory.blocked_until - self.clock.monotonic())
+        if (patch := self.dialect.spec_patch(job)) is not None:
+            return await self._patch_spec(job, patch)
         now = self.clock.now()
         lowered = self._lower(job, memory)
         try:
-            stored = self.dialect.record(job)
+            stored = self.dialect.read_record(job)
         except LaterRecordError as error:
             return self.unfit.record_is_later(job, str(error), memory)
         if stored is not None:
-            self.proof.record_was_read()
+            self.proof.confirm_read()
         memory.drop_outdated(job.metadata.resource_version)
         deferred = memory.deferred.record if memory.deferred else None
         before = deferred or stored or await self._inherited(job, lowered)
@@ -166,7 +166,7 @@ class Reconciler(Generic[T]):
             memory.deferred = Deferred(plan.record, job.metadata.resource_version)
         else:
             try:
-                with self.proof.writing():
+                with self.proof.first_write():
                     written = await self._write(
                         job, workload, plan.record, expected(seen, plan.actions), memory
                     )
@@ -179,17 +179,17 @@ class Reconciler(Generic[T]):
             if not memory.current:
                 return Wake(1.0)  # decided on an old version: the watch brings what was written since
         if written is not job:
-            if self.dialect.record(written) != plan.record:
+            if self.dialect.read_record(written) != plan.record:
                 return await self._report_pruned(written, workload, plan.record, seen, memory)
-            self.proof.record_came_back()
-        self.statistics.passed(self.kind, key, workload, before, plan)
+            self.proof.confirm_write()
+        self.statistics.record_pass(self.kind, key, workload, before, plan)
         _log(before, plan.record)
-        for event in self.dialect.events(job, written, plan):
+        for event in self.dialect.status_events(job, written, plan):
             self.recorder.event(written, event.type, event.reason, event.message)
         if plan.actions:
-            remains = workload or self.dialect.remains(job)
+            remains = workload or self.dialect.minimal_workload(job)
             performer = self._performer(remains, memory, plan.record.gang_backend)
-            for event in self.dialect.deeds(written, await performer.perform(plan.actions)):
+            for event in self.dialect.action_events(written, await performer.execute(plan.actions)):
                 self.recorder.event(written, event.type, event.reason, event.message)
         settled = not unheard and (plan.record == before or _settled(workload, plan, seen, now))
         return self._next(key, plan, seen, memory, now, settled=settled)
@@ -203,43 +203,43 @@ class Reconciler(Generic[T]):
         self.memories.clear()
         self.term.end()
 
-    def pod_goes(self, key: Key, role: str) -> bool:
+    def on_pod_terminating(self, key: Key, role: str) -> bool:
         """A pod of this role is on its way out; whether it is merely replaced by itself, once it is gone."""
         memory = self.memories.get(key)
         lowered = memory.lowered[1] if memory is not None and memory.lowered is not None else None
         if memory is None or not isinstance(lowered, Workload) or role not in lowered.roles:
             return False
-        self.crowds.of(key[0]).notice(memory.uid, self.clock.monotonic())
+        self.crowds.of(key[0]).observe_job(memory.uid, self.clock.monotonic())
         return lowered.rules.restart_scope is Scope.POD and lowered.roles[role].restart is not Restart.NEVER
 
-    def definition_changed(self) -> list[Key]:
+    def on_crd_changed(self) -> list[Key]:
         """The kind's CRD is another now: the jobs to try again that were given up because of the old one."""
-        self.proof.definition_changed(jobs_were_read=self.jobs.synced)
-        waiting = [key for key, memory in self.memories.items() if memory.pruned_until > 0]
+        self.proof.on_crd_changed(jobs_were_read=self.jobs.synced)
+        waiting = [key for key, memory in self.memories.items() if memory.blocked_until > 0]
         for key in waiting:
-            self.memories[key].pruned_until = float("-inf")
-            self.memories[key].pruned_tries = 0
+            self.memories[key].blocked_until = float("-inf")
+            self.memories[key].block_count = 0
         return waiting
 
     def _readable(self, change: Change[T]) -> None:
         if change.new is not None:
-            self.unreadable.cured(key_of(change.new))
+            self.unreadable.clear(key_of(change.new))
 
-    def _lower(self, job: T, memory: Memory) -> Workload | Problems:
+    def _lower(self, job: T, memory: JobState) -> Workload | Problems:
         """Lowered once per generation: nothing but the definition, its deletion and annotations matter to
         it."""
         meta = job.metadata
         version = (meta.generation, meta.deletion_timestamp is not None, meta.annotations)
         if memory.lowered is None or memory.lowered[0] != version:
-            memory.lowered = (version, self._in_domain(self.dialect.lower(job)))
-            memory.forgive()
+            memory.lowered = (version, self._in_domain(self.dialect.to_workload(job)))
+            memory.reset_retries()
         return memory.lowered[1]
 
     async def _inherited(self, job: T, lowered: Workload | Problems) -> Record | None:
         """What another operator of the API has left of the job, after its pods were made ours."""
-        record = self.dialect.inherited(job)
+        record = self.dialect.adopted_record(job)
         if record is not None and isinstance(lowered, Workload):
-            await self.takeover.take(lowered, self.dialect.place)
+            await self.takeover.adopt(lowered, self.dialect.adopted_replica)
         return record
 
     def _needs_room(self, lowered: Workload | Problems, before: Record | None) -> bool:
@@ -248,20 +248,20 @@ class Reconciler(Generic[T]):
             return False
         chosen = before.gang_backend if before else ""
         begun = before is not None and (before.began is not None or before.finished is not None)
-        return not begun and (chosen == OWN.name or choose(*self.caches.gangs.choices) == OWN.name)
+        return not begun and (chosen == OWN.name or choose(*self.caches.pod_groups.choices) == OWN.name)
 
     def _note_gang(self, key: Key, workload: Workload, plan: Plan) -> None:
         """A gang that waits is to hear of room; others must count with pods that are made now."""
         waiting = plan.record.waiting
         if waiting and waiting.reason in ("Queued", "GangSchedulerMissing"):
-            self.caches.gangs.waiting.add(self._waiter(key))
+            self.caches.pod_groups.waiting.add(self._waiter(key))
         else:
-            self.caches.gangs.waiting.discard(self._waiter(key))
+            self.caches.pod_groups.waiting.discard(self._waiter(key))
         made = Counter(action.role for action in plan.actions if isinstance(action, CreatePod))
         if made and plan.record.gang_backend == OWN.name:
-            self.caches.room.expect(workload, made)
+            self.caches.capacity.reserve(workload, made)
 
-    def _waiter(self, key: Key) -> Waiter:
+    def _waiter(self, key: Key) -> WaitingJob:
         return self.dialect.resource.group, self.dialect.resource.kind, key
 
     def _in_domain(self, lowered: Workload | Problems) -> Workload | Problems:
@@ -276,7 +276,7 @@ class Reconciler(Generic[T]):
         before: Record | None,
         plan: Plan,
         seen: Observed,
-        memory: Memory,
+        memory: JobState,
     ) -> bool:
         """Return True if the Record may be written with a later pass, after the actions of this one."""
         monotonic = self.clock.monotonic()
@@ -290,10 +290,10 @@ class Reconciler(Generic[T]):
         return memory.current and self.jobs.get(*key_of(job)) is job
 
     async def _write(
-        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
+        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: JobState
     ) -> T | None:
         """The job with its status up to date, or None if somebody wrote in between."""
-        status = self.dialect.project(job, workload, record, seen)
+        status = self.dialect.to_status(job, workload, record, seen)
         if status == job.status:
             memory.flush_at = memory.deferred = None
             return job
@@ -307,13 +307,13 @@ class Reconciler(Generic[T]):
             memory.deferred, memory.record_first = None, True
             return None
         except NotFound:
-            memory.unfound += 1
-            if memory.unfound >= UNFOUND:
+            memory.status_not_found += 1
+            if memory.status_not_found >= UNFOUND:
                 raise _UnwritableError("has no status subresource") from None
             return None
         except Invalid as error:
             raise _UnwritableError(f"refuses the status ({error.message})") from None
-        memory.unfound = 0
+        memory.status_not_found = 0
         memory.deferred, memory.current = None, True
         memory.written_at = self.clock.monotonic()
         memory.flush_at = None
@@ -329,22 +329,22 @@ class Reconciler(Generic[T]):
         return written
 
     async def _report_pruned(
-        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: Memory
+        self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: JobState
     ) -> Wake:
-        message = self.unfit.definition("drops status.argosy")
-        status = self.dialect.project(
+        message = self.unfit.crd_message("drops status.argosy")
+        status = self.dialect.to_status(
             job, workload, replace(record, reason="RecordPruned", message=message), seen
         )
-        wake = self.unfit.hold(memory)
+        wake = self.unfit.block(memory)
         try:
             await self._replace_status(job, status)
         except (Conflict, NotFound):
-            memory.pruned_until = self.clock.monotonic() + 1.0
+            memory.blocked_until = self.clock.monotonic() + 1.0
             return Wake(1.0)
         self.recorder.event(job, "Warning", "RecordPruned", message)
         return wake
 
-    async def _keep_up(self, job: T, patch: Json) -> Wake:
+    async def _patch_spec(self, job: T, patch: Json) -> Wake:
         """Write into the object itself, unless somebody else does; the next pass looks at what came of it."""
         meta = job.metadata
         metadata = patch.get("metadata")
@@ -361,30 +361,30 @@ class Reconciler(Generic[T]):
     ) -> Plan:
         meta = job.metadata
         if self.dialect.invalid_ends and meta.deletion_timestamp is None:
-            return end_invalid(self.dialect.remains(job), before, problems, seen, now)
+            return end_invalid(self.dialect.minimal_workload(job), before, problems, seen, now)
         return refuse(before, problems, meta.generation, now)
 
-    def _performer(self, workload: Workload, memory: Memory, gang_backend: str) -> Performer:
-        return Performer(
+    def _performer(self, workload: Workload, memory: JobState, gang_backend: str) -> ActionExecutor:
+        return ActionExecutor(
             self.client,
             self.clock,
             self.caches,
             workload,
             self.dialect.kind,
             memory,
-            self.pods.of(workload, self.dialect.inject, gang_backend).body,
-            lambda *place: self.dialect.name(workload, *place),
+            self.pods.for_job(workload, self.dialect.inject, gang_backend).render,
+            lambda *place: self.dialect.pod_name(workload, *place),
             self.pods.bodies,
             self.pods.site.features,
         )
 
     def _next(
-        self, key: Key, plan: Plan, seen: Observed, memory: Memory, now: datetime, *, settled: bool
+        self, key: Key, plan: Plan, seen: Observed, memory: JobState, now: datetime, *, settled: bool
     ) -> Wake | None:
-        if memory.absent or tuple(memory.outcomes.values()) != seen.outcomes:
+        if memory.confirmed_absent or tuple(memory.outcomes.values()) != seen.outcomes:
             return Wake(0.0)  # answers that the next pass must hear
         monotonic = self.clock.monotonic()
-        times = (memory.flush_at, memory.look_at, memory.next_try())
+        times = (memory.flush_at, memory.recheck_at, memory.next_retry_at())
         delays = [at - monotonic for at in times if at is not None]
         if any(isinstance(action, CreatePod) for action in plan.actions):
             slow_start = memory.slow_start
@@ -398,21 +398,21 @@ class Reconciler(Generic[T]):
             self.memories.pop(key, None)
         return Wake(max(min(delays), 0.0)) if delays else None
 
-    def _memory(self, key: Key, job: T) -> Memory:
+    def _memory(self, key: Key, job: T) -> JobState:
         memory = self.memories.get(key)
         if memory is None or memory.uid != job.metadata.uid:
-            memory = self.memories[key] = Memory(uid=job.metadata.uid)
+            memory = self.memories[key] = JobState(uid=job.metadata.uid)
         return memory
 
-    def gone(self, job: T) -> None:
+    def on_job_deleted(self, job: T) -> None:
         """The job was deleted: nothing is kept of it."""
         self._forget(key_of(job))
         self.recorder.forget(job.metadata.uid)
 
     def _forget(self, key: Key) -> None:
         self.memories.pop(key, None)
-        self.caches.gangs.waiting.discard(self._waiter(key))
-        self.statistics.forgotten(self.kind, key)
+        self.caches.pod_groups.waiting.discard(self._waiter(key))
+        self.statistics.forget_job(self.kind, key)
 
 
 def _log(before: Record | None, after: Record) -> None:

@@ -21,11 +21,11 @@ _SEGMENT = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _UNKNOWN = re.compile(r'unknown field "([^"]+)"')
 
 
-class MistakeError(Exception):
+class SpecRejectedError(Exception):
     """The job's definition is what is refused; the message names its fields."""
 
 
-def mistake(error: ApiError, template: Json, body: Json, path: str) -> str:
+def template_error(error: ApiError, template: Json, body: Json, path: str) -> str:
     """What to mend in the template at `path`, of which the refused `body` was made; empty if that cannot be
     said."""
     told: list[str] = []

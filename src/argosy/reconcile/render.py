@@ -17,7 +17,7 @@ from msgspec import Struct
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Initializer, Injection
 from argosy.kinds import labels
 from argosy.reconcile.initializers import CACHE_URI
-from argosy.reconcile.render_context import Site, helper_container, helper_volumes
+from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
 from argosy.workload.children import keys
 from argosy.workload.gang_schedulers.base import Membership
@@ -31,7 +31,7 @@ _FILES_VOLUME = "argosy-files"
 _SSH_VOLUME = "argosy-ssh"
 
 
-class Place(Struct, frozen=True):
+class PodIdentity(Struct, frozen=True):
     """Which pod: the `index`-th of its role, in which attempt of the job, replaced how often in it."""
 
     name: str
@@ -40,7 +40,7 @@ class Place(Struct, frozen=True):
     replacement: int = 0
 
 
-class Mould(Struct, frozen=True):
+class RoleTemplate(Struct, frozen=True):
     """A role's pod but for its place: `pod` puts that in."""
 
     workload: Workload
@@ -53,17 +53,17 @@ class Mould(Struct, frozen=True):
     containers: tuple["_Container", ...]
     identity: bool = True
 
-    def pod(self, place: Place, env: Mapping[str, str]) -> Json:
+    def pod(self, place: PodIdentity, env: Mapping[str, str]) -> Json:
         """The body to POST; `env` is what the framework tells the pod in this place."""
         identity = _identity(self.workload, self.role, place) if self.identity else {}
         told = {**identity, **env}
         spec = {
             **self.spec,
             "hostname": self.workload.hostname(self.role, place.index),
-            "containers": [one.told(told if one.framework else identity) for one in self.containers],
+            "containers": [one.with_env(told if one.framework else identity) for one in self.containers],
         }
         if self.helpers or self.init_containers:
-            users = (one.told(told if one.framework else identity) for one in self.init_containers)
+            users = (one.with_env(told if one.framework else identity) for one in self.init_containers)
             spec["initContainers"] = [*self.helpers, *users]
         common = self.metadata["labels"]
         metadata = {
@@ -75,8 +75,8 @@ class Mould(Struct, frozen=True):
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def mould(
-    site: Site,
+def render_role(
+    site: RenderContext,
     workload: Workload,
     role: Role,
     injection: Injection,
@@ -84,7 +84,7 @@ def mould(
     token: str = "",
     membership: Membership | None = None,
     service_account: str = "",
-) -> Mould:
+) -> RoleTemplate:
     """What pods of a role share, for which the framework asks alike except for the values of variables.
 
     `membership` is what its gang's back end asks for, `service_account` that of remote exec.
@@ -108,7 +108,7 @@ def mould(
     if membership:
         _join(spec, workload, membership)
     metadata = _metadata(workload, role, membership or Membership(), files.annotations)
-    return Mould(
+    return RoleTemplate(
         workload, role.name, metadata, spec, helpers, init_containers, containers, injection.identity
     )
 
@@ -144,7 +144,7 @@ def role_labels(workload: Workload, role: str) -> dict[str, str]:
     return {**job_labels(workload), labels.ROLE: role, **theirs}
 
 
-def place_labels(workload: Workload, place: Place) -> dict[str, str]:
+def place_labels(workload: Workload, place: PodIdentity) -> dict[str, str]:
     """What a pod carries beside what all pods of its role do."""
     theirs = {workload.index_label: str(place.index)} if workload.index_label else {}
     return {
@@ -218,20 +218,20 @@ class _Container(Struct, frozen=True):
     """A container of the template, ready for its variables."""
 
     written: Json
-    kept: tuple[Mapping[str, object], ...]
+    user_env: tuple[Mapping[str, object], ...]
     """The user's variables. Ours come first, so that these may refer to them as $(NAME)."""
-    taken: frozenset[object]
+    env_names: frozenset[object]
     fields: Mapping[str, str]
     """Variables whose values are fields of the pod."""
     framework: bool = True
     """Whether the framework's variables are for this container."""
 
-    def told(self, variables: Mapping[str, str]) -> Json:
+    def with_env(self, variables: Mapping[str, str]) -> Json:
         added = [
-            {"name": name, "value": value} for name, value in variables.items() if name not in self.taken
+            {"name": name, "value": value} for name, value in variables.items() if name not in self.env_names
         ]
-        fields = {name: path for name, path in self.fields.items() if name not in self.taken}
-        env = [*_from_fields(fields), *added, *self.kept]
+        fields = {name: path for name, path in self.fields.items() if name not in self.env_names}
+        env = [*_from_fields(fields), *added, *self.user_env]
         return {**self.written, "env": env} if env else dict(self.written)
 
 
@@ -253,7 +253,7 @@ def _metadata(workload: Workload, role: Role, membership: Membership, annotation
     return metadata
 
 
-def _identity(workload: Workload, role: str, place: Place) -> dict[str, str]:
+def _identity(workload: Workload, role: str, place: PodIdentity) -> dict[str, str]:
     return {
         "ARGOSY_JOB": workload.name,
         "ARGOSY_NAMESPACE": workload.namespace,
@@ -329,7 +329,7 @@ def _with_ports(container: Json, injection: Injection) -> Json:
 
 
 def _helpers(
-    spec: Json, site: Site, workload: Workload, role: Role, injection: Injection, token: str
+    spec: Json, site: RenderContext, workload: Workload, role: Role, injection: Injection, token: str
 ) -> tuple[Json, ...]:
     """One init container, before the user's own, does everything the pod needs from the helper."""
     steps: list[list[str]] = []
@@ -351,17 +351,19 @@ def _helpers(
     return (helper_container(site, labels.HELPER, arguments, environment, mounts),)
 
 
-def _endpoint(site: Site, workload: Workload, token: str) -> dict[str, str]:
+def _endpoint(site: RenderContext, workload: Workload, token: str) -> dict[str, str]:
     return {
         "ARGOSY_URL": site.url,
         "ARGOSY_TOKEN": token,
         "ARGOSY_NAMESPACE": workload.namespace,
         "ARGOSY_JOB": workload.name,
-        "ARGOSY_CA": site.authority,
+        "ARGOSY_CA": site.ca_pem,
     }
 
 
-def _initializer(spec: Json, site: Site, workload: Workload, wanted: Initializer, token: str) -> Json:
+def _initializer(
+    spec: Json, site: RenderContext, workload: Workload, wanted: Initializer, token: str
+) -> Json:
     """The helper under another name. The folders that it fills are the user's own where he has some there."""
     first = _list(spec.get("containers"))[:1]
     written = [_object(one) for one in _list(_object(first[0] if first else None).get("volumeMounts"))]
@@ -369,10 +371,10 @@ def _initializer(spec: Json, site: Site, workload: Workload, wanted: Initializer
     mounts = [own.get(mount["mountPath"], mount) for mount in _shared(wanted)]
     made = [volume for path, volume in wanted.folders.items() if path not in own]
     empty: list[Json] = [{"name": name, "emptyDir": {}} for name in made]
-    chosen, asked = site.initializers, site.asked(bool(spec.get("hostNetwork")))
+    chosen, asked = site.initializers, site.observer_address(bool(spec.get("hostNetwork")))
     folders: list[Json] = [{"name": name, "hostPath": {"path": at}} for name, at in chosen.volumes.items()]
     _add_volumes(spec, [*empty, *folders, *helper_volumes(site)])
-    told = {"ARGOSY_URL": asked.uri, "ARGOSY_CA": site.authority if asked.tls else ""}
+    told = {"ARGOSY_URL": asked.uri, "ARGOSY_CA": site.ca_pem if asked.tls else ""}
     environment = {**_endpoint(site, workload, token), **told, **wanted.env, **chosen.env}
     seen: list[Json] = [{"name": name, "mountPath": at} for name, at in chosen.volumes.items()]
     given = [*(dict(one) for one in mounts), *seen]

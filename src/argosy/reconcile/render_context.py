@@ -34,30 +34,30 @@ class Features(Struct, frozen=True):
     """A Secret with a key pair for each job that starts processes by ssh."""
 
 
-class Asked(Struct, frozen=True):
+class ObserverAddress(Struct, frozen=True):
     """Where an initializer asks."""
 
     uri: str
     tls: bool = True
 
 
-class Site(Struct, frozen=True):
+class RenderContext(Struct, frozen=True):
     helper: Helper
     url: str
-    authority: str = ""
+    ca_pem: str = ""
     """The CA of the endpoint, in PEM."""
     cluster_domain: str = "cluster.local"
     features: Features = Features()
     initializers: Initializers = Initializers()
-    whereabouts: Callable[[bool], Asked] | None = None
+    whereabouts: Callable[[bool], ObserverAddress] | None = None
     """Where initializers ask, by whether their pod is in the network of its node; at `url` if None."""
 
-    def asked(self, host_network: bool) -> Asked:
-        return self.whereabouts(host_network) if self.whereabouts else Asked(self.url)
+    def observer_address(self, host_network: bool) -> ObserverAddress:
+        return self.whereabouts(host_network) if self.whereabouts else ObserverAddress(self.url)
 
 
 def helper_container(
-    site: Site,
+    site: RenderContext,
     name: str,
     arguments: Sequence[str],
     environment: dict[str, str],
@@ -93,7 +93,7 @@ def helper_container(
     }
 
 
-def helper_volumes(site: Site) -> list[dict[str, object]]:
+def helper_volumes(site: RenderContext) -> list[dict[str, object]]:
     return [
         {"name": volume_name(index), "hostPath": {"path": path}}
         for index, path in enumerate(site.helper.mounts)

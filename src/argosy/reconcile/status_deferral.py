@@ -10,8 +10,8 @@ wait for a status.
 
 from collections import deque
 
-from argosy.reconcile.crd_check import Proof
-from argosy.reconcile.job_state import Memory
+from argosy.reconcile.crd_check import RecordSupport
+from argosy.reconcile.job_state import JobState
 from argosy.workload.dependencies import releases_waiting
 from argosy.workload.model import Workload
 from argosy.workload.observed import Observed
@@ -19,65 +19,65 @@ from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 from argosy.workload.record_sync import told_by_pods
 
-MANY = 8
+BURST_JOBS = 8
 """Jobs that make a crowd: passes over them are under way together or, since many have nothing to wait for,
 were within a moment, or are about to come."""
 
-MOMENT = 0.1
+BURST_WINDOW_SECONDS = 0.1
 """Seconds within which so many jobs make a crowd."""
 
-LASTS = 1.0
+BURST_HOLD_SECONDS = 1.0
 """Seconds for which there is still a crowd after it was last seen."""
 
-TOLD_WITHIN = 5.0
+DEFER_SECONDS = 5.0
 """Seconds after which a job is told about that has no crowd around it any more."""
 
-TOLD_AT_LAST = 10.0
+MAX_DEFER_SECONDS = 10.0
 """Seconds after which every job is told about."""
 
 
-MAX_IDLE = 256
+MAX_IDLE_NAMESPACES = 256
 """Namespaces of which something is remembered though no pass over a job of theirs is under way."""
 
 
-class Crowds:
+class BurstDetectors:
     """The crowd of each namespace."""
 
-    def __init__(self, proof: Proof) -> None:
+    def __init__(self, proof: RecordSupport) -> None:
         self._proof = proof
-        self._of: dict[str, Crowd] = {}
+        self._of: dict[str, BurstDetector] = {}
 
-    def of(self, namespace: str) -> "Crowd":
+    def of(self, namespace: str) -> "BurstDetector":
         crowd = self._of.get(namespace)
         if crowd is None:
-            if len(self._of) >= MAX_IDLE:
-                self._of = {name: one for name, one in self._of.items() if one.passes}
-            crowd = self._of[namespace] = Crowd(self._proof)
+            if len(self._of) >= MAX_IDLE_NAMESPACES:
+                self._of = {name: one for name, one in self._of.items() if one.active}
+            crowd = self._of[namespace] = BurstDetector(self._proof)
         return crowd
 
 
-class Crowd:
+class BurstDetector:
     """The passes under way over the jobs of one kind in one namespace."""
 
-    def __init__(self, proof: Proof) -> None:
+    def __init__(self, proof: RecordSupport) -> None:
         self._proof = proof
-        self.passes = 0
-        self._recent: deque[tuple[float, str]] = deque(maxlen=MANY)
+        self.active = 0
+        self._recent: deque[tuple[float, str]] = deque(maxlen=BURST_JOBS)
         """Of which jobs was last heard, and when, on the monotonic clock."""
         self._lasts_until = float("-inf")
 
     def __enter__(self) -> None:
-        self.passes += 1
+        self.active += 1
 
     def __exit__(self, *_: object) -> None:
-        self.passes -= 1
+        self.active -= 1
 
-    def notice(self, uid: str, now: float) -> None:
+    def observe_job(self, uid: str, now: float) -> None:
         """A pass decides about this job, or one is about to come."""
         self._recent.append((now, uid))
-        jobs = {uid for at, uid in self._recent if now - at < MOMENT}
-        if max(self.passes, len(jobs)) >= MANY:
-            self._lasts_until = now + LASTS
+        jobs = {uid for at, uid in self._recent if now - at < BURST_WINDOW_SECONDS}
+        if max(self.active, len(jobs)) >= BURST_JOBS:
+            self._lasts_until = now + BURST_HOLD_SECONDS
 
     def puts_off(
         self,
@@ -85,27 +85,27 @@ class Crowd:
         before: Record | None,
         plan: Plan,
         seen: Observed,
-        memory: Memory,
+        memory: JobState,
         now: float,
     ) -> bool:
         """Whether this plan's Record is written with a later pass; `now` is on the monotonic clock."""
-        self.notice(memory.uid, now)
+        self.observe_job(memory.uid, now)
         if memory.record_first or not told_by_pods(workload, before, plan, seen):
             return False
         if releases_waiting(workload, before, plan.record):
             return False  # waiting pods are answered from what is written, by every replica
         runs_at_last = before is not None and before.ran is None and plan.record.ran is not None
         if memory.deferred is None:
-            if plan.record == before or runs_at_last or not self._proof.there or not self._there(now):
+            if plan.record == before or runs_at_last or not self._proof.confirmed or not self._in_burst(now):
                 return False
-            memory.flush_at, memory.flush_by = now + TOLD_WITHIN, now + TOLD_AT_LAST
+            memory.flush_at, memory.flush_by = now + DEFER_SECONDS, now + MAX_DEFER_SECONDS
         elif memory.flush_at is None or now >= memory.flush_at:
-            if now >= memory.flush_by or not self._there(now):
+            if now >= memory.flush_by or not self._in_burst(now):
                 return False
             memory.flush_at = memory.flush_by
         elif runs_at_last:
-            return self._there(now)
+            return self._in_burst(now)
         return True
 
-    def _there(self, now: float) -> bool:
+    def _in_burst(self, now: float) -> bool:
         return now < self._lasts_until

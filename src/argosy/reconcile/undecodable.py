@@ -32,43 +32,43 @@ log = Log(__name__)
 T = TypeVar("T", bound=Fetchable)
 
 
-class Unreadable(Generic[T]):
+class UndecodableJobs(Generic[T]):
     def __init__(self, dialect: Dialect[T], client: Client, clock: Clock, recorder: Recorder) -> None:
         self._dialect = dialect
         self._kind = dynamic(dialect.resource)
         self._client = client
         self._clock = clock
         self._recorder = recorder
-        self._found: dict[Key, _Found] = {}
+        self._found: dict[Key, _Entry] = {}
 
     def __contains__(self, key: Key) -> bool:
         return key in self._found
 
-    def note(self, bad: Undecodable) -> None:
+    def add(self, bad: Undecodable) -> None:
         key = Key(bad.metadata.namespace, bad.metadata.name)
         if bad.deleted:
             self._found.pop(key, None)
             self._recorder.forget(bad.metadata.uid)
             return
         last = self._found.get(key)
-        self._found[key] = _Found(bad, told=last is not None and last.told and _same(last.bad, bad))
+        self._found[key] = _Entry(bad, reported=last is not None and last.reported and _same(last.bad, bad))
 
-    def cured(self, key: Key) -> None:
+    def clear(self, key: Key) -> None:
         self._found.pop(key, None)
 
-    async def tell(self, key: Key) -> Wake | None:
+    async def report(self, key: Key) -> Wake | None:
         """Say in the object's status what is wrong with it, unless it says so already."""
         found = self._found[key]
         bad, meta = found.bad, found.bad.metadata
-        job = self._dialect.stand_in(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
+        job = self._dialect.placeholder(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
         try:
-            before = self._dialect.record(job)
+            before = self._dialect.read_record(job)
         except LaterRecordError:
             return None  # a later operator has told, or will
         problems = Problems((Problem(bad.path, bad.problem),))
         plan = refuse(before, problems, meta.generation, self._clock.now())
-        status = self._dialect.project(job, None, plan.record, Observed())
-        if found.told or plan.record == before:
+        status = self._dialect.to_status(job, None, plan.record, Observed())
+        if found.reported or plan.record == before:
             return None
         try:
             await self._client.replace(
@@ -81,16 +81,16 @@ class Unreadable(Generic[T]):
         except ApiError as error:
             if error.reason != UNDECODABLE:
                 raise  # else it was written, and came back as unreadable as it was
-        found.told = True  # also where the definition drops the Record: then it would be told for ever
+        found.reported = True  # also where the definition drops the Record: then it would be told for ever
         for action in plan.actions:
             if isinstance(action, Emit):
                 self._recorder.event(job, action.type, action.reason, action.message)
         return None
 
 
-class _Found(Struct):
+class _Entry(Struct):
     bad: Undecodable
-    told: bool = False
+    reported: bool = False
 
 
 class _OnlyStatus(Struct):

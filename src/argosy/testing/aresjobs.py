@@ -42,14 +42,14 @@ def job(framework: str = "custom", /, *, name: str = "job", **fields: object) ->
 
 
 def lowered(obj: AresJob) -> Workload:
-    found = DIALECT.lower(obj)
+    found = DIALECT.to_workload(obj)
     assert isinstance(found, Workload), str(found)
     return found
 
 
 def problems(obj: AresJob) -> str:
     """What is wrong with a job; empty if nothing."""
-    found = DIALECT.lower(obj)
+    found = DIALECT.to_workload(obj)
     return str(found) if isinstance(found, Problems) else ""
 
 
@@ -112,17 +112,17 @@ class Played(Struct, frozen=True):
         """The job after a pass that saw this, so many seconds after the last."""
         at = self.at + seconds
         obj = self._kept_up()
-        lower, before = DIALECT.lower(obj), DIALECT.record(obj) or DIALECT.inherited(obj)
+        lower, before = DIALECT.to_workload(obj), DIALECT.read_record(obj) or DIALECT.adopted_record(obj)
         if isinstance(lower, Problems):
-            plan = end_invalid(DIALECT.remains(obj), before, lower, observed, later(at))
+            plan = end_invalid(DIALECT.minimal_workload(obj), before, lower, observed, later(at))
         else:
             plan = decide(lower, before, observed, later(at))
         workload = None if isinstance(lower, Problems) else lower
-        status = DIALECT.project(obj, workload, plan.record, expected(observed, plan.actions))
+        status = DIALECT.to_status(obj, workload, plan.record, expected(observed, plan.actions))
         back = msgspec.json.decode(msgspec.json.encode(status), type=AresJobStatus)
         assert back == status, "a status comes back as it was written"
         after = replace(obj, status=back)
-        return Played(after, at, plan, tuple(DIALECT.events(obj, after, plan)))
+        return Played(after, at, plan, tuple(DIALECT.status_events(obj, after, plan)))
 
     def saw(self, *pods: ObservedPod, seconds: float = 1.0) -> "Played":
         return self.went(Observed(pods=pods), seconds)
@@ -139,7 +139,7 @@ class Played(Struct, frozen=True):
         return replace(self, obj=replace(self.obj, metadata=meta, spec=spec))
 
     def _kept_up(self) -> AresJob:
-        patch = DIALECT.upkeep(self.obj)
+        patch = DIALECT.spec_patch(self.obj)
         if patch is None:
             return self.obj
         spec = copy.deepcopy(dict(self.obj.spec))

@@ -12,8 +12,8 @@ from argosy.local.schema.definitions import CrdInfo, parse_crd
 from argosy.local.schema.model import Schema
 from argosy.local.schema.structural import prune
 from argosy.local.schema.validation import validate_status
-from argosy.reconcile.pod_renderer import Inject, PodMaker
-from argosy.reconcile.render_context import Helper, Site
+from argosy.reconcile.pod_renderer import Inject, PodRenderer
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.clock_skew import on_this_clock
 from argosy.workload.decide import decide
 from argosy.workload.model import Workload
@@ -69,10 +69,12 @@ def never_regresses(stored: Record, record: Record) -> None:
 
 def check_pods(workload: Workload, inject: Inject) -> None:
     """The first and last pod of every role can be rendered and sent."""
-    pods = PodMaker(Site(Helper("helper"), "https://x"), lambda uid: uid).of(workload, inject)
+    pods = PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid).for_job(
+        workload, inject
+    )
     for role in workload.roles.values():
         for index in {0, role.replicas - 1}:
-            sent = msgspec.json.encode(pods.body(CreatePod(role.name, index, 1, 0), "pod"))
+            sent = msgspec.json.encode(pods.render(CreatePod(role.name, index, 1, 0), "pod"))
             assert msgspec.json.decode(sent)["spec"]["containers"]
 
 

@@ -13,7 +13,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.reconcile.job_state import Deferred, Memory
+from argosy.reconcile.job_state import Deferred, JobState
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
 from argosy.testing import invariants
 from argosy.testing.manualclock import ManualClock
@@ -85,7 +85,7 @@ class Replica:
         self.absent: set[tuple[str, int]] = set()
         self.departed: dict[str, ObservedPod] = {}
         """Pods that the caches saw go, until there is another of their name."""
-        self.memory = Memory(uid="job")
+        self.memory = JobState(uid="job")
         self.term_began_at = 0
         """The version of the job when this replica began to lead."""
         self.losses = RecentLosses(clock)
@@ -101,7 +101,7 @@ class Replica:
         self._observed = pods
 
     def end_term(self) -> None:
-        self.memory = Memory(uid="job")
+        self.memory = JobState(uid="job")
 
 
 class World:

@@ -42,7 +42,7 @@ def problems(written: Written, old: Written | None = None) -> Problems | None:
     """Why it is to be refused; `old` is what it takes the place of."""
     if written.metadata.deletion_timestamp is not None or (old is not None and old.spec == written.spec):
         return None
-    lowered = AresJobDialect().lower(written.job)
+    lowered = AresJobDialect().to_workload(written.job)
     return lowered if isinstance(lowered, Problems) else None
 
 

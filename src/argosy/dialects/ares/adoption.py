@@ -19,7 +19,7 @@ LEGACY_ROLE, LEGACY_INDEX = "replica-type", "replica-index"
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def inherited(obj: AresJob) -> Record | None:
+def adopted_record(obj: AresJob) -> Record | None:
     """The Record of a job whose status is not ours; None if it has none, or ours."""
     status = obj.status
     phase = _phase(status.phase)
@@ -44,7 +44,7 @@ def inherited(obj: AresJob) -> Record | None:
     )
 
 
-def place(labels: Mapping[str, str]) -> tuple[str, int] | None:
+def adopted_replica(labels: Mapping[str, str]) -> tuple[str, int] | None:
     """Role and index of a pod of AresOperator's; None if its labels do not tell."""
     role = labels.get(ROLE_LABEL) or labels.get(LEGACY_ROLE)
     index = labels.get(INDEX_LABEL) or labels.get(LEGACY_INDEX) or ""

@@ -33,27 +33,27 @@ def conditions(
     record: Record,
     seen: Observed,
 ) -> list[AresCondition]:
-    told = _Told({one.type: one for one in stored}, record.since)
+    told = _ConditionSet({one.type: one for one in stored}, record.since)
     wrong = record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
     if told.is_true(FAILED) and not wrong:
         if phase == FAILED:
             return told.all()
-        told.say(FAILED, "False", "DefinitionChanged", "the definition was changed and is valid")
+        told.set(FAILED, "False", "DefinitionChanged", "the definition was changed and is valid")
     if wrong and record.waiting is not None:
-        told.say(FAILED, "True", INVALID_DEFINITION, record.waiting.message, record.waiting.since)
-        told.end(RUNNING, record.waiting.since)
+        told.set(FAILED, "True", INVALID_DEFINITION, record.waiting.message, record.waiting.since)
+        told.clear(RUNNING, record.waiting.since)
         return told.all()
     usual = f"AresJob {name} is {phase}."
     if phase in (Phase.PENDING.value, Phase.STARTING.value):
-        told.say(CREATED, "True", phase, usual)
+        told.set(CREATED, "True", phase, usual)
     elif phase == RUNNING:
-        told.say(RUNNING, "True", phase, usual)
+        told.set(RUNNING, "True", phase, usual)
     elif phase == SUCCEEDED:
-        told.say(SUCCEEDED, "True", phase, usual)
-        told.end(RUNNING)
+        told.set(SUCCEEDED, "True", phase, usual)
+        told.clear(RUNNING)
     elif phase == FAILED:
-        told.say(FAILED, "True", *_failure(workload, record, usual))
-        told.end(RUNNING)
+        told.set(FAILED, "True", *_failure(workload, record, usual))
+        told.clear(RUNNING)
     if workload is not None:
         _placed(told, workload, record, seen)
         _restarting(told, workload, record, usual)
@@ -61,7 +61,7 @@ def conditions(
     return told.all()
 
 
-def in_words(message: str) -> str:
+def with_ares_field_names(message: str) -> str:
     """The engine's sentence with the names of this API's fields."""
     for ours, theirs in _FIELDS.items():
         message = message.replace(ours, theirs)
@@ -70,43 +70,43 @@ def in_words(message: str) -> str:
 
 def _failure(workload: Workload | None, record: Record, usual: str) -> tuple[str, str]:
     if record.reason in (INVALID_DEFINITION, PREEMPTED):
-        return record.reason, in_words(record.message)
+        return record.reason, with_ares_field_names(record.message)
     if record.reason not in REASONS:
         return FAILED, usual
-    said, field = in_words(record.message), _FIELDS[_RESTARTS]
+    said, field = with_ares_field_names(record.message), _FIELDS[_RESTARTS]
     if record.reason == "RestartsExhausted" and field not in said and workload is not None:
         said += f" ({field}: {workload.limits.restarts})"
     return JOB_FAILED, said
 
 
-def _placed(told: "_Told", workload: Workload, record: Record, seen: Observed) -> None:
+def _placed(told: "_ConditionSet", workload: Workload, record: Record, seen: Observed) -> None:
     if workload.gang is None or record.finished:
         return
     waiting = record.waiting
     if waiting is not None and waiting.reason == MISSING:
-        told.say(SCHEDULED, "False", MISSING, in_words(waiting.message), waiting.since)
+        told.set(SCHEDULED, "False", MISSING, with_ares_field_names(waiting.message), waiting.since)
     elif record.placed and not told.is_true(SCHEDULED):
-        told.say(SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.placed)
+        told.set(SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.placed)
 
 
-def _restarting(told: "_Told", workload: Workload, record: Record, usual: str) -> None:
+def _restarting(told: "_ConditionSet", workload: Workload, record: Record, usual: str) -> None:
     if workload.rules.restart_scope is not Scope.JOB or record.finished or record.phase is Phase.SUSPENDED:
-        told.end(RESTARTING)
+        told.clear(RESTARTING)
     elif record.phase is Phase.RESTARTING:
-        told.say(RESTARTING, "True", RESTARTING, in_words(record.message))
+        told.set(RESTARTING, "True", RESTARTING, with_ares_field_names(record.message))
     elif record.phase is Phase.RUNNING and told.is_true(RESTARTING):
-        told.say(RESTARTING, "False", RUNNING, usual)
+        told.set(RESTARTING, "False", RUNNING, usual)
 
 
-def _suspended(told: "_Told", record: Record) -> None:
+def _suspended(told: "_ConditionSet", record: Record) -> None:
     if record.phase is Phase.SUSPENDED:
-        told.say(SUSPENDED, "True", SUSPENDED, "suspended by spec.runPolicy.suspend")
-        told.end(RUNNING)
+        told.set(SUSPENDED, "True", SUSPENDED, "suspended by spec.runPolicy.suspend")
+        told.clear(RUNNING)
     elif told.is_true(SUSPENDED):
-        told.say(SUSPENDED, "False", "Resumed", "the job is not suspended any more")
+        told.set(SUSPENDED, "False", "Resumed", "the job is not suspended any more")
 
 
-class _Told:
+class _ConditionSet:
     """The conditions so far; times change with what they are the times of."""
 
     def __init__(self, known: dict[str, AresCondition], since: datetime | None) -> None:
@@ -116,7 +116,7 @@ class _Told:
     def is_true(self, kind: str) -> bool:
         return kind in self._known and self._known[kind].status == "True"
 
-    def say(self, kind: str, status: str, reason: str, message: str, at: datetime | None = None) -> None:
+    def set(self, kind: str, status: str, reason: str, message: str, at: datetime | None = None) -> None:
         at = at or self._since
         old = self._known.get(kind)
         new = AresCondition(kind, status, reason, message, at, at)
@@ -126,11 +126,11 @@ class _Told:
                 new = old
         self._known[kind] = new
 
-    def end(self, kind: str, at: datetime | None = None) -> None:
+    def clear(self, kind: str, at: datetime | None = None) -> None:
         """It is so no longer, if it was."""
         if self.is_true(kind):
             old = self._known[kind]
-            self.say(kind, "False", old.reason, old.message, at)
+            self.set(kind, "False", old.reason, old.message, at)
 
     def all(self) -> list[AresCondition]:
         return list(self._known.values())

@@ -147,7 +147,7 @@ def _job_policy(
     succeeding = names if profile.succeeded is None else [n for n in profile.succeeded if n in present]
     failing = names if profile.failed is None else [n for n in profile.failed if n in present]
     succeeded = [succeeding] if succeeding else []
-    failed = [[name] for name in failing if name not in profile.spared]
+    failed = [[name] for name in failing if name not in profile.never_fails_job]
     return replace(
         written,
         failed=failed if written.failed is None else written.failed,

@@ -16,7 +16,7 @@ from argosy.dialects.ares import adoption, events, injection, spec, status, vali
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
 from argosy.dialects.ares.profiles import Profile, elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.templates import bare, default_container, ports
-from argosy.dialects.base import identity
+from argosy.dialects.base import bare_workload
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import (
     FINALIZER,
@@ -69,12 +69,12 @@ class AresJobDialect:
     kind = AresJob
     resource = AresJob.resource
     invalid_ends = True
-    handed_on = HANDED_ON
+    propagated_annotations = HANDED_ON
 
     def __init__(self, ttl_after_succeeded: float | None = None) -> None:
         self.ttl_after_succeeded = ttl_after_succeeded
 
-    def lower(self, obj: AresJob) -> Workload | Problems:
+    def to_workload(self, obj: AresJob) -> Workload | Problems:
         written = spec.read(obj.spec)
         if not isinstance(written, AresJobSpec):
             return Problems((written,))
@@ -84,42 +84,42 @@ class AresJobDialect:
             return Problems(tuple(problems))
         return self._workload(obj.metadata, full)
 
-    def upkeep(self, obj: AresJob) -> Json | None:
+    def spec_patch(self, obj: AresJob) -> Json | None:
         """Defaults are written into the spec, annotations that are handed on into labels; the original's
         finalizer is taken away."""
         patch: dict[str, object] = {}
         metadata: dict[str, object] = {}
         if FINALIZER in obj.metadata.finalizers:
             metadata["finalizers"] = [one for one in obj.metadata.finalizers if one != FINALIZER]
-        if changed := _unlabelled(obj):
+        if changed := _label_patch(obj):
             metadata["labels"] = changed
         if metadata:
             patch["metadata"] = metadata
-        if added := _unwritten(obj):
+        if added := _default_patch(obj):
             patch["spec"] = added
         return patch or None
 
-    def remains(self, obj: AresJob) -> Workload:
+    def minimal_workload(self, obj: AresJob) -> Workload:
         """What is wrong may be elsewhere in the spec; what can be read of these counts."""
         policy = obj.spec.get("runPolicy")
         run = policy if isinstance(policy, dict) else {}
         cleanup = run.get("cleanPodPolicy", Cleanup.NONE.value) or Cleanup.ALL.value
         gone, bare = run.get("ttlSecondsAfterFinished"), obj.spec.get("ttlSecondsAfterFailed")
         return replace(
-            identity(obj.metadata, self.resource),
+            bare_workload(obj.metadata, self.resource),
             limits=Limits(ttl=Ttl(_seconds(gone), _seconds(gone)), children_ttl=Ttl(None, _seconds(bare))),
             cleanup=Cleanup(cleanup) if cleanup in tuple(Cleanup) else Cleanup.NONE,
-            handed_on=_handed_on(obj.metadata),
+            handed_on=_propagated(obj.metadata),
         )
 
-    def stand_in(self, metadata: ObjectMeta, status: object) -> AresJob:
+    def placeholder(self, metadata: ObjectMeta, status: object) -> AresJob:
         try:
             told = msgspec.convert(status or {}, AresJobStatus)
         except msgspec.ValidationError:
             told = AresJobStatus()
         return AresJob(metadata, {}, told)
 
-    def shed(self, obj: AresJob) -> AresJob:
+    def compact_finished(self, obj: AresJob) -> AresJob:
         roles = obj.spec.get("roleSpecs")
         if obj.status.completion_time is None or not isinstance(roles, dict):
             return obj
@@ -130,21 +130,21 @@ class AresJobDialect:
         }
         return replace(obj, spec={**obj.spec, "roleSpecs": kept})
 
-    def project(
+    def to_status(
         self, obj: AresJob, workload: Workload | None, record: Record, seen: Observed
     ) -> AresJobStatus:
-        return status.project(obj, workload, record, seen)
+        return status.to_status(obj, workload, record, seen)
 
-    def record(self, obj: AresJob) -> Record | None:
+    def read_record(self, obj: AresJob) -> Record | None:
         return decode(obj.status.argosy)
 
-    def inherited(self, obj: AresJob) -> Record | None:
-        return adoption.inherited(obj)
+    def adopted_record(self, obj: AresJob) -> Record | None:
+        return adoption.adopted_record(obj)
 
-    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        return adoption.place(labels)
+    def adopted_replica(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        return adoption.adopted_replica(labels)
 
-    def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
+    def pod_name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
         host = workload.hostname(role, index)
         if not workload.roles[role].beside:
             return host
@@ -157,13 +157,13 @@ class AresJobDialect:
     def stamped(self, status: Struct, now: datetime) -> Struct:
         return replace(status, last_reconcile_time=now)
 
-    def events(self, before: AresJob, after: AresJob, plan: Plan) -> list[Emit]:
+    def status_events(self, before: AresJob, after: AresJob, plan: Plan) -> list[Emit]:
         fresh = after.status.observed_generation != before.status.observed_generation
-        lowered = self.lower(after) if fresh else None
-        return events.events(before, after, plan, lowered if isinstance(lowered, Workload) else None)
+        lowered = self.to_workload(after) if fresh else None
+        return events.status_events(before, after, plan, lowered if isinstance(lowered, Workload) else None)
 
-    def deeds(self, obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
-        return events.deeds(obj, done)
+    def action_events(self, obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
+        return events.action_events(obj, done)
 
     def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload | Problems:
         run = full.run_policy or RunPolicySpec()
@@ -194,7 +194,7 @@ class AresJobDialect:
             deleting=meta.deletion_timestamp is not None,
             annotations=meta.annotations,
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
-            handed_on=_handed_on(meta),
+            handed_on=_propagated(meta),
             roles_path="spec.roleSpecs",
             role_label=ROLE_LABEL,
             index_label=INDEX_LABEL,
@@ -208,13 +208,14 @@ class AresJobDialect:
         return replace(
             plain,
             roles={
-                name: replace(one, shape=_shape(plain, one, told[name])) for name, one in plain.roles.items()
+                name: replace(one, shape=_template_hash(plain, one, told[name]))
+                for name, one in plain.roles.items()
             },
             rules=replace(plain.rules, service_ports=_service_ports(full, told)),
         )
 
 
-def _unwritten(obj: AresJob) -> Json:
+def _default_patch(obj: AresJob) -> Json:
     """The defaults that the stored spec of a valid job lacks; looked for once per generation."""
     meta, last = obj.metadata, obj.status
     ended = last.completion_time is not None or (not last.argosy and last.phase in _ENDED)
@@ -228,17 +229,17 @@ def _unwritten(obj: AresJob) -> Json:
     return {} if validation.problems(meta.name, full) else spec.additions(obj.spec, full)
 
 
-def _handed_on(meta: ObjectMeta) -> HandedOn:
+def _propagated(meta: ObjectMeta) -> HandedOn:
     there = meta.annotations
     return HandedOn(HANDED_ON, {key: there[key] for key in HANDED_ON if key in there})
 
 
-def _unlabelled(obj: AresJob) -> dict[str, str | None]:
+def _label_patch(obj: AresJob) -> dict[str, str | None]:
     """Labels that the job lacks, and those that it has only because of an annotation that it has no more."""
     meta = obj.metadata
     if meta.deletion_timestamp is not None:
         return {}
-    wanted, given = _handed_on(meta).labels, obj.status.argosy.get("handed")
+    wanted, given = _propagated(meta).labels, obj.status.argosy.get("handed")
     ours = given if isinstance(given, dict) else {}
     over: dict[str, str | None] = {
         key: None for key, value in ours.items() if key not in wanted and meta.labels.get(key) == value
@@ -289,15 +290,15 @@ def _rules(full: AresJobSpec, whole: bool) -> Rules:
         resize=Resize.LIVE,
         services=services_of(full, profile),
         together=True,
-        idle=profile.idle,
-        ssh_among=_keyed(full, profile),
+        idle=profile.creates_no_pods,
+        ssh_among=_ssh_roles(full, profile),
     )
 
 
-def _keyed(full: AresJobSpec, profile: Profile) -> tuple[str, ...]:
+def _ssh_roles(full: AresJobSpec, profile: Profile) -> tuple[str, ...]:
     """The roles whose pods share keys for ssh."""
     wanted = mpi_of(full).ssh_keys
-    return tuple(name for name in profile.keys if name in roles_of(full)) if wanted else ()
+    return tuple(name for name in profile.ssh_roles if name in roles_of(full)) if wanted else ()
 
 
 def _service_ports(
@@ -311,11 +312,11 @@ def _service_ports(
         written = ports(default_container(roles[name].template, profile.container))
         added = [(port.name, port.number) for port in told[name].ports if told[name].ports_in]
         names = {one for one, _ in written}
-        found[name] = _once([*written, *(one for one in added if one[0] not in names)])
+        found[name] = _unique_ports([*written, *(one for one in added if one[0] not in names)])
     return found
 
 
-def _once(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+def _unique_ports(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     """Each number and name once; a service without a port gets one."""
     found: dict[int, str] = {}
     for name, number in listed:
@@ -326,7 +327,7 @@ def _once(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _shape(workload: Workload, role: Role, told: Injection) -> str:
+def _template_hash(workload: Workload, role: Role, told: Injection) -> str:
     """Changes with the definition of the role's pods, and with what they are told of the others."""
     waits = [(want.role, want.phase) for want in role.depends_on or ()]
     files = injection.options_of(workload).host_files.get(role.name, "")

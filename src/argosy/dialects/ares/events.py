@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 
 from argosy.dialects.ares import injection, spec
-from argosy.dialects.ares.conditions import in_words
+from argosy.dialects.ares.conditions import with_ares_field_names
 from argosy.dialects.ares.defaults import with_defaults
 from argosy.dialects.ares.profiles import roles_of
-from argosy.dialects.ares.status import CREATE_ERROR, told_of
+from argosy.dialects.ares.status import CREATE_ERROR, describe_failed_pod
 from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
 from argosy.workload import messages
@@ -24,7 +24,7 @@ _MOST = 10
 """Fields of one job that are told about."""
 
 
-def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | None) -> list[Emit]:
+def status_events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | None) -> list[Emit]:
     """What happened between two statuses of a job, and what its user should know of a new definition;
     `workload` is what that asks for, if it is new and valid."""
     told = [*_phases(before, after), *_roles(before, after), *_failures(plan.news), *_waits(before, after)]
@@ -38,7 +38,7 @@ def events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | Non
     return told
 
 
-def deeds(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
+def action_events(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
     """What was made and deleted, and what could not be: one event for all of a role, or of a reason."""
     told: list[Emit] = []
     worth = sorted((deed for deed in done if deed.kind in _TOLD and deed.verb != "Mark"), key=_alike)
@@ -87,7 +87,7 @@ def _failures(news: News) -> Iterator[Emit]:
     for role, group in groupby(news.failures, lambda pod: pod.role):
         first, *others = group
         more = f" (and {messages.listed([pod.name for pod in others])})" if others else ""
-        yield Emit("Warning", "PodFailed", f"role {role}: {told_of(first)}{more}")
+        yield Emit("Warning", "PodFailed", f"role {role}: {describe_failed_pod(first)}{more}")
 
 
 def _stale(role: str) -> Emit:
@@ -107,7 +107,7 @@ def _unfit(before: AresJob, after: AresJob) -> Iterator[Emit]:
 def _waits(before: AresJob, after: AresJob) -> Iterator[Emit]:
     old, new = _waiting(before), _waiting(after)
     if new is not None and old != new and new[0] in ("PodNameTaken", "ServiceNameTaken"):
-        yield Emit("Warning", "NameConflict", in_words(new[1]))
+        yield Emit("Warning", "NameConflict", with_ares_field_names(new[1]))
 
 
 def _waiting(obj: AresJob) -> tuple[str, str] | None:

@@ -23,7 +23,7 @@ class Profile(Struct, frozen=True):
 
     container: str = ""
     """The default container; if empty, the first."""
-    enforced: bool = False
+    container_required: bool = False
     """Whether a role with a service must have that container."""
     required: tuple[str, ...] = ()
     one_of: tuple[str, ...] = ()
@@ -46,11 +46,11 @@ class Profile(Struct, frozen=True):
     """The roles, as far as they are there, that make the job succeed together; None: all."""
     failed: tuple[str, ...] | None = None
     """The roles each of which makes the job fail; None: each."""
-    spared: tuple[str, ...] = ()
+    never_fails_job: tuple[str, ...] = ()
     """Roles that do not make the job fail."""
-    idle: bool = False
+    creates_no_pods: bool = False
     """Nothing is made for a job."""
-    keys: tuple[str, ...] = ()
+    ssh_roles: tuple[str, ...] = ()
     """Roles that share keys for ssh, if these are asked for."""
 
 
@@ -58,7 +58,7 @@ _USUAL = (ANY, ALL)
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "custom": Profile(),
-    "demo": Profile(policies={}, services=(), succeeded=(), failed=(), idle=True),
+    "demo": Profile(policies={}, services=(), succeeded=(), failed=(), creates_no_pods=True),
     "standalone": Profile(
         container="standalone",
         required=(WORKER,),
@@ -68,7 +68,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "pytorch": Profile(
         container="pytorch",
-        enforced=True,
+        container_required=True,
         required=(MASTER,),
         single=(MASTER,),
         policies={MASTER: _USUAL, WORKER: _USUAL},
@@ -86,18 +86,18 @@ PROFILES: Final[Mapping[str, Profile]] = {
         no_service=(LAUNCHER, WORKER),
         succeeded=(LAUNCHER,),
         failed=(LAUNCHER, WORKER),
-        keys=(LAUNCHER, WORKER),
+        ssh_roles=(LAUNCHER, WORKER),
     ),
     "tensorflow": Profile(
         container="tensorflow",
-        enforced=True,
+        container_required=True,
         one_of=(MASTER, CHIEF, WORKER),
         single=(CHIEF, MASTER),
         succeeded=(MASTER, CHIEF, WORKER),
     ),
     "dask": Profile(
         container="dask",
-        enforced=True,
+        container_required=True,
         required=(LAUNCHER, SCHEDULER),
         single=(LAUNCHER, SCHEDULER, LEADWORKER),
         policies=dict.fromkeys((SCHEDULER, LEADWORKER, WORKER, LAUNCHER), _USUAL),
@@ -113,7 +113,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "bagua": Profile(
         container="bagua",
-        enforced=True,
+        container_required=True,
         required=(MASTER,),
         single=(MASTER,),
         policies={MASTER: _USUAL, WORKER: _USUAL},
@@ -124,7 +124,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
 }
 _ELASTIC_BAGUA: Final = Profile(
     container="bagua",
-    enforced=True,
+    container_required=True,
     required=(WORKER, ETCD),
     single=(ETCD,),
     policies={WORKER: _USUAL, ETCD: _USUAL},
@@ -134,11 +134,11 @@ _ELASTIC_BAGUA: Final = Profile(
 )
 _WITH_CHIEF: Final = Profile(
     container="tensorflow",
-    enforced=True,
+    container_required=True,
     one_of=(MASTER, CHIEF, WORKER),
     single=(CHIEF, MASTER),
     succeeded=(MASTER, CHIEF, WORKER),
-    spared=(WORKER,),
+    never_fails_job=(WORKER,),
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from argosy.dialects.ares.conditions import conditions, in_words
+from argosy.dialects.ares.conditions import conditions, with_ares_field_names
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
@@ -28,7 +28,7 @@ _NAMED = 3
 """Terminating pods that a message names."""
 
 
-def project(obj: AresJob, workload: Workload | None, record: Record, seen: Observed) -> AresJobStatus:
+def to_status(obj: AresJob, workload: Workload | None, record: Record, seen: Observed) -> AresJobStatus:
     """The whole status; its time of writing is put in by `stamped`."""
     last = obj.status
     wanted = workload.roles if workload else {}
@@ -48,7 +48,7 @@ def project(obj: AresJob, workload: Workload | None, record: Record, seen: Obser
             name: ReplicaStatus(one.active, one.succeeded, one.failed) for name, one in roles.items()
         },
         role_statuses=roles,
-        message=last.message if over else in_words(sentence(workload, record, seen, counts)),
+        message=last.message if over else with_ares_field_names(sentence(workload, record, seen, counts)),
         restart_history=restart_history(record),
         argosy=encode(record),
     )
@@ -85,7 +85,7 @@ def _roles(
 def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: Counts) -> RoleStatus:
     remembered = record.role(role.name)
     numbers = _folded(counts, record)
-    reason, message = _why(role, last, remembered, record, seen)
+    reason, message = _role_reason(role, last, remembered, record, seen)
     return RoleStatus(
         phase=remembered.phase.value,
         reason=reason,
@@ -116,7 +116,7 @@ def _created(role: Role, last: RoleStatus, remembered: RoleRecord, record: Recor
     return min(max(highest, last.replicas), role.replicas)
 
 
-def _why(
+def _role_reason(
     role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed
 ) -> tuple[str, str]:
     """Why the role has failed, or why its pods cannot be made."""
@@ -137,7 +137,7 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
     failed = next((pod for pod in live if pod.phase == "Failed"), None)
     if failed is not None:
         reason = "MixedOutcome" if remembered.reason == "MixedOutcome" else "PodFailed"
-        return reason, told_of(failed)
+        return reason, describe_failed_pod(failed)
     down = seen.down(role.policy) if role.policy else frozenset()
     lost = next((pod for pod in live if pod.node in down), None)
     if lost is not None:
@@ -154,7 +154,7 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
     return remembered.reason, remembered.message
 
 
-def told_of(pod: ObservedPod) -> str:
+def describe_failed_pod(pod: ObservedPod) -> str:
     """A pod that failed: its name, its node, and how its first container to end did."""
     ended = pod.first_ended
     if ended is None:

@@ -62,7 +62,7 @@ def _roles(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
             yield Problem(path, "is null; write the role or take its name away")
             continue
         yield from _role(job, name, role, path)
-        wanted = profile.container if profile.enforced and name in served else ""
+        wanted = profile.container if profile.container_required and name in served else ""
         if wanted and containers(role.template) and container_named(role.template, wanted) is None:
             said = f"there must be a container {wanted!r} for {spec.framework_type}"
             yield Problem(f"{path}.template.spec.containers", said)

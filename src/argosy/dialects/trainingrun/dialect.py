@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.dialects.base import identity
+from argosy.dialects.base import bare_workload
 from argosy.dialects.restart_history import restart_history
 from argosy.dialects.trainingrun.conditions import conditions
 from argosy.frameworks.base import Framework, Injection, list_bytes
@@ -69,60 +69,65 @@ class TrainingRunDialect:
     kind = TrainingRun
     resource = TrainingRun.resource
     invalid_ends = False
-    handed_on: tuple[str, ...] = ()
+    propagated_annotations: tuple[str, ...] = ()
 
     def __init__(self, find: Callable[[str], Framework | None] = find_framework) -> None:
         self.find = find
 
-    def lower(self, obj: TrainingRun) -> Workload | Problems:
+    def to_workload(self, obj: TrainingRun) -> Workload | Problems:
         framework = self.find(obj.spec.framework)
         if framework is None:
             return _one("spec.framework", unknown_name("framework", obj.spec.framework, installed()))
         wrong = option_problems(framework.name, obj.spec.options, framework.Options, "spec.options")
         if wrong:
             return Problems(tuple(wrong))
-        workload = framework.defaults(_plain(obj))
+        workload = framework.defaults(_from_spec(obj))
         problems = _role_problems(workload) or _scope_problems(obj) or list(framework.check(workload))
         if problems:
             return Problems(tuple(problems))
         rules = framework.rules(workload)
-        workload = replace(workload, rules=_with_wishes(rules, obj.spec), gang=_gang(workload, obj.spec.gang))
+        workload = replace(
+            workload, rules=_with_user_rules(rules, obj.spec), gang=_gang(workload, obj.spec.gang)
+        )
         workload = pod_size.with_pod_bytes(workload, partial(list_bytes, framework))
         problems = _job_problems(workload) or list(pod_size.problems(workload))
         return Problems(tuple(problems)) if problems else workload
 
-    def upkeep(self, obj: TrainingRun) -> Json | None:
+    def spec_patch(self, obj: TrainingRun) -> Json | None:
         """The API server fills in defaults."""
         del obj
         return None
 
-    def remains(self, obj: TrainingRun) -> Workload:
-        return identity(obj.metadata, self.resource)
+    def minimal_workload(self, obj: TrainingRun) -> Workload:
+        return bare_workload(obj.metadata, self.resource)
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
         framework = self.find(workload.framework)
         return framework.inject(workload, role, index) if framework else None
 
-    def stand_in(self, metadata: ObjectMeta, status: object) -> TrainingRun:
+    def placeholder(self, metadata: ObjectMeta, status: object) -> TrainingRun:
         try:
             told = msgspec.convert(status or {}, TrainingRunStatus)
         except msgspec.ValidationError:
             told = TrainingRunStatus()
         return TrainingRun(metadata, TrainingRunSpec(framework="", roles={}), told)
 
-    def shed(self, obj: TrainingRun) -> TrainingRun:
+    def compact_finished(self, obj: TrainingRun) -> TrainingRun:
         if obj.status.completion_time is None:
             return obj
         roles = {name: replace(role, template=_BARE) for name, role in obj.spec.roles.items()}
         return replace(obj, spec=replace(obj.spec, roles=roles))
 
-    def project(
+    def to_status(
         self, obj: TrainingRun, workload: Workload | None, record: Record, seen: Observed
     ) -> TrainingRunStatus:
         phase = record.phase
         waiting = record.waiting
         roles = workload.roles if workload else {}
-        counts = {name: _settled(count(role, record, seen), record) for name, role in roles.items()}
+        counts = {
+            name: fold_running_into_succeeded(count(role, record, seen), record)
+            for name, role in roles.items()
+        }
         over = record.finished is not None and obj.status.completion_time is not None
         done, wanted = _workers(record, counts)
         return TrainingRunStatus(
@@ -149,33 +154,33 @@ class TrainingRunDialect:
         del now
         return status
 
-    def events(self, before: TrainingRun, after: TrainingRun, plan: Plan) -> Sequence[Emit]:
+    def status_events(self, before: TrainingRun, after: TrainingRun, plan: Plan) -> Sequence[Emit]:
         del before, after
         return [action for action in plan.actions if isinstance(action, Emit)]
 
-    def deeds(self, obj: TrainingRun, done: Sequence[Deed]) -> Sequence[Emit]:
+    def action_events(self, obj: TrainingRun, done: Sequence[Deed]) -> Sequence[Emit]:
         """Restarts and sizes are told by the plan; what else is done can be seen."""
         del obj, done
         return ()
 
-    def record(self, obj: TrainingRun) -> Record | None:
+    def read_record(self, obj: TrainingRun) -> Record | None:
         return decode(obj.status.argosy)
 
-    def inherited(self, obj: TrainingRun) -> Record | None:
+    def adopted_record(self, obj: TrainingRun) -> Record | None:
         """There is no other operator of this API."""
         del obj
         return None
 
-    def place(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+    def adopted_replica(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         del labels
         return None
 
-    def name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
+    def pod_name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
         del attempt, replacement
         return workload.hostname(role, index)
 
 
-def _plain(obj: TrainingRun) -> Workload:
+def _from_spec(obj: TrainingRun) -> Workload:
     """The workload as written, before the framework fills in what was left out."""
     spec, meta = obj.spec, obj.metadata
     limits = _limits(spec.limits)
@@ -246,7 +251,7 @@ def _gang(workload: Workload, spec: GangSpec | None) -> Gang | None:
     return Gang(spec.min_available or least, spec.queue, spec.priority_class, _seconds(spec.timeout))
 
 
-def _with_wishes(rules: Rules, spec: TrainingRunSpec) -> Rules:
+def _with_user_rules(rules: Rules, spec: TrainingRunSpec) -> Rules:
     """The framework's rules, where the user has not given his own."""
     if spec.restart_scope:
         rules = replace(rules, restart_scope=Scope(spec.restart_scope.value))
@@ -346,7 +351,7 @@ def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
     return done, sum(record.role(name).size for name in names)
 
 
-def _settled(numbers: Counts, record: Record) -> Counts:
+def fold_running_into_succeeded(numbers: Counts, record: Record) -> Counts:
     """What still ran when the run succeeded has done its part; the numbers then stay as they were."""
     if record.phase is not Phase.SUCCEEDED:
         return numbers
