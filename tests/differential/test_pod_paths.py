@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from argosy.local.schema.reading import part
+from argosy.local.schema.unstructured import part
 from argosy.testing.differential import GO_PRINTS, Step, patch, post
 from argosy.testing.manifests import DEPLOYMENTS, PODS, pod
 

@@ -2,7 +2,7 @@
 
 import json
 
-from argosy.local.schema.reading import parts
+from argosy.local.schema.unstructured import parts
 from argosy.testing.paths import dig
 
 from .conftest import Json, Planes

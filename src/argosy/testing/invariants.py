@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from argosy.kinds.crd import crd_for
 from argosy.kinds.crd_options import Defined
-from argosy.local.schema.definitions import CrdInfo, parse_crd
+from argosy.local.schema.crd.definition import CrdInfo, parse_crd
+from argosy.local.schema.crd.prune_default import prune
+from argosy.local.schema.crd.validate import validate_status
 from argosy.local.schema.model import Schema
-from argosy.local.schema.structural import prune
-from argosy.local.schema.validation import validate_status
 from argosy.reconcile.pod_renderer import Inject, PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.clock_skew import on_this_clock

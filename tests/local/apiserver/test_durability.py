@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from argosy.local.apiserver.pki import ensure_pki
-from argosy.local.schema.reading import parts, text
+from argosy.local.schema.unstructured import parts, text
 from argosy.testing.eventually import eventually
 from argosy.testing.plain import Plain, plain_client
 from argosy.testing.servers import Server, free_port, start_local

@@ -4,8 +4,8 @@ from typing import NamedTuple
 import pytest
 
 from argosy.local.apiserver.http import User
+from argosy.local.apiserver.policy_rules import Attributes, Rule, missing
 from argosy.local.apiserver.rbac import Authorizer
-from argosy.local.apiserver.rules import Attributes, Rule, missing
 from argosy.local.apiserver.store import Store
 
 GROUP = "rbac.authorization.k8s.io"

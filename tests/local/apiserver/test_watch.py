@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from argosy.local.schema.reading import text
+from argosy.local.schema.unstructured import text
 from argosy.testing.plain import Plain, Stream, plain_client
 from argosy.testing.servers import Server
 

@@ -1,16 +1,15 @@
 """What the server itself adds to, or holds against, objects on their way in."""
 
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.objects import ensure
-from argosy.local.apiserver.podadmission import add_tolerations, admit_pod, keep_priority, known_as
+from argosy.local.apiserver.pod_admission import add_tolerations, admit_pod, keep_priority, known_as
 from argosy.local.apiserver.rbac import asked_of, denied
 from argosy.local.apiserver.services import begin_create, begin_update
 from argosy.local.apiserver.status import forbidden, not_found
-from argosy.local.apiserver.times import now_text
-from argosy.local.schema.defaults import apply_defaults, prepare_for_create, prepare_for_update
+from argosy.local.apiserver.timestamps import now_text
+from argosy.local.schema.defaults.objects import apply_defaults, prepare_for_create, prepare_for_update
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, text
-from argosy.local.schema.servicechecks import drop_by_type
+from argosy.local.schema.unstructured import ensure, part, text
+from argosy.local.schema.validation.service import drop_by_type
 
 
 def admit(call: Call, obj: Json) -> None:

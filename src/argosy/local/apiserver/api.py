@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 
 from argosy.local.apiserver.http import Request
-from argosy.local.apiserver.objects import labels_of
 from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry, Served
+from argosy.local.apiserver.requestinfo import Target
 from argosy.local.apiserver.status import StatusError, internal
 from argosy.local.apiserver.store import NotDurableError, Store, Stored
-from argosy.local.apiserver.target import Target
 from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import labels_of
 
 SERVICE_RANGE = "10.96.0.0/16"
 

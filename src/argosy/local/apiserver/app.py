@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Awaitable, Callable
 
+from argosy.local.apiserver.access_reviews import KINDS as REVIEWS
+from argosy.local.apiserver.access_reviews import create_review
 from argosy.local.apiserver.api import Api, Call
 from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.create import create_object
@@ -11,14 +13,13 @@ from argosy.local.apiserver.discovery import discovery
 from argosy.local.apiserver.evictions import evict
 from argosy.local.apiserver.http import Request, finished, reply, reply_error
 from argosy.local.apiserver.impersonation import acting_user
+from argosy.local.apiserver.kubelet_proxy import pod_log, pod_stream
 from argosy.local.apiserver.openapi import Documents
-from argosy.local.apiserver.patching import patch_object
+from argosy.local.apiserver.patch import patch_object
 from argosy.local.apiserver.rbac import asked_of, denied
 from argosy.local.apiserver.read import get_object, list_objects
 from argosy.local.apiserver.registry import Served
-from argosy.local.apiserver.relay import pod_log, pod_stream
-from argosy.local.apiserver.reviews import KINDS as REVIEWS
-from argosy.local.apiserver.reviews import create_review
+from argosy.local.apiserver.requestinfo import Target, parse_target, verb_of
 from argosy.local.apiserver.scale import scale
 from argosy.local.apiserver.status import (
     StatusError,
@@ -30,9 +31,8 @@ from argosy.local.apiserver.status import (
     page_not_found,
 )
 from argosy.local.apiserver.subresources import bind, finalize_namespace, request_token
-from argosy.local.apiserver.target import Target, parse_target, verb_of
 from argosy.local.apiserver.tokens import Signer
-from argosy.local.apiserver.unserved import unserved
+from argosy.local.apiserver.unsupported import unserved
 from argosy.local.apiserver.update import update_object
 from argosy.local.apiserver.watch import Lines, watch_objects
 from argosy.wire import messages

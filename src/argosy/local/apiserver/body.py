@@ -6,7 +6,7 @@ import re
 import msgspec
 
 from argosy.local.apiserver.http import Request
-from argosy.local.apiserver.media import OFFERED, content_type
+from argosy.local.apiserver.negotiation import OFFERED, content_type
 from argosy.local.apiserver.status import StatusError, bad_request, unsupported_media_type
 from argosy.local.schema.model import Json
 
@@ -132,7 +132,7 @@ def parse_yaml(raw: bytes) -> Json:
             pass  # what is no JSON may still be YAML
     import yaml
 
-    from argosy.local.apiserver.yamlbody import load_first
+    from argosy.local.apiserver.yaml_body import load_first
 
     try:
         value = load_first(raw)

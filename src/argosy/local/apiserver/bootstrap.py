@@ -3,10 +3,9 @@
 import asyncio
 
 from argosy.local.apiserver.api import Api
-from argosy.local.apiserver.fresh import create_internally
-from argosy.local.apiserver.furnish import furnish
+from argosy.local.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
+from argosy.local.apiserver.new_object import create_internally, create_namespace_defaults
 from argosy.local.apiserver.registry import Served
-from argosy.local.apiserver.roles import cluster_role_bindings, cluster_roles
 from argosy.local.apiserver.services import KUBERNETES_ADDRESS
 from argosy.local.schema.model import Json
 
@@ -26,7 +25,10 @@ async def bootstrap(api: Api) -> None:
     wanted.append((api.registry.builtin("", "services"), _kubernetes_service()))
     await asyncio.gather(*[create_internally(api, served, obj) for served, obj in wanted])
     await asyncio.gather(
-        *[furnish(api, stored.name) for stored in api.store.collection("namespaces").listed("")]
+        *[
+            create_namespace_defaults(api, stored.name)
+            for stored in api.store.collection("namespaces").listed("")
+        ]
     )
 
 

@@ -6,14 +6,13 @@ again right after a restart.
 
 import asyncio
 
-from argosy.local.apiserver import shape
+from argosy.local.apiserver import object_schema
 from argosy.local.apiserver.api import Api
-from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.store import Event
-from argosy.local.apiserver.times import now_text
+from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, parts, strings, text
+from argosy.local.schema.unstructured import ensure, part, parts, strings, text
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -63,7 +62,7 @@ class Definitions:
         settled = self._accept(definition)
         before = head.decoded()
         if settled != before:
-            settled = shape.track_update(before, settled, served, "kube-apiserver", "status")
+            settled = object_schema.track_update(before, settled, served, "kube-apiserver", "status")
             await self._api.put(served, settled)
             definition = settled
         if established(definition):

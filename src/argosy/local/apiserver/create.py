@@ -2,26 +2,24 @@
 
 import msgspec
 
-from argosy.local.apiserver import forms, shape
+from argosy.local.apiserver import object_schema, representations
 from argosy.local.apiserver.admission import admit, begin, check_may_create, settle
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import duplicate_fields, read_object
 from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
-from argosy.local.apiserver.fresh import fresh_metadata, prepare
-from argosy.local.apiserver.furnish import furnish
 from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.media import content_type, wanted_form
-from argosy.local.apiserver.objects import ensure
+from argosy.local.apiserver.negotiation import content_type, wanted_form
+from argosy.local.apiserver.new_object import create_namespace_defaults, fresh_metadata, prepare
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.owners import name_owners_once
+from argosy.local.apiserver.ownerrefs import name_owners_once
 from argosy.local.apiserver.quotas import charges, write_charges
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
-from argosy.local.apiserver.times import generated_name
-from argosy.local.schema.decoding import DecodeError, decode
+from argosy.local.apiserver.timestamps import generated_name
+from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import text
+from argosy.local.schema.unstructured import ensure, text
 from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 _NAME_TRIES = 8
@@ -33,7 +31,7 @@ async def create_object(call: Call) -> Response:
     stored = await create(call, await read_admitted(call, options), options, admitted=True)
     if isinstance(stored, dict):
         return reply(stored, 201)
-    return Response(forms.render(stored, call.served, form) + b"\n", 201)
+    return Response(representations.render(stored, call.served, form) + b"\n", 201)
 
 
 async def create(
@@ -53,14 +51,16 @@ async def create(
     """
     served = call.served
     if not admitted:
-        obj = shape.admit_fields(obj, served, options.validation, call.request.warnings, applied=managed)
+        obj = object_schema.admit_fields(
+            obj, served, options.validation, call.request.warnings, applied=managed
+        )
     metadata = ensure(obj, "metadata")
     name_owners_once(obj, call.request)
     version = text(metadata, "resourceVersion")
     fresh_metadata(metadata)
     prepare(obj, served)
-    if not managed and not shape.is_foreign(obj, served):
-        obj = shape.track_update(None, obj, served, options.manager, "")
+    if not managed and not object_schema.is_foreign(obj, served):
+        obj = object_schema.track_update(None, obj, served, options.manager, "")
     admit(call, obj)
     if unasked:
         check_version_number(version)
@@ -71,8 +71,8 @@ async def create(
     obj = begin(call, obj, dry=options.dry_run)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
-    if errors := shape.validate(obj, served, None):
-        raise invalid_error(*shape.names_of(obj, served), name, errors)
+    if errors := object_schema.validate(obj, served, None):
+        raise invalid_error(*object_schema.names_of(obj, served), name, errors)
     settle(call, obj)
     call.request.warnings += warnings(served.group, served.kind, obj, created=True)
     if served.custom is not None:
@@ -91,13 +91,13 @@ async def create(
     if options.dry_run:
         if version:  # a dry run does not get as far as to drop it
             ensure(obj, "metadata")["resourceVersion"] = version
-        return forms.as_served(obj, served)
+        return representations.as_served(obj, served)
     writing = write_charges(call.api, charged) if charged else None
     stored = await call.api.put(served, obj)
     if writing is not None:
         await writing
     if served.storage == "namespaces":
-        await furnish(call.api, name)
+        await create_namespace_defaults(call.api, name)
     return stored
 
 
@@ -134,7 +134,7 @@ async def read_admitted(call: Call, options: WriteOptions) -> Json:
         raise bad_request(why)
     if served.group == "events.k8s.io":
         obj = to_core(obj)
-    obj = shape.admit_fields(obj, served, options.validation, call.request.warnings, doubled=doubled)
+    obj = object_schema.admit_fields(obj, served, options.validation, call.request.warnings, doubled=doubled)
     if served.custom is not None and (given := text(obj, "apiVersion")) != served.api_version:
         why = f"does not match the expected API version ({served.api_version})"
         raise bad_request(f"the API version in the data ({given}) {why}")

@@ -9,26 +9,25 @@ from collections.abc import Sequence
 
 import msgspec
 
-from argosy.local.apiserver import forms
+from argosy.local.apiserver import representations
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import parse_json, read_object
-from argosy.local.apiserver.facts import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
+from argosy.local.apiserver.continue_token import write_token
 from argosy.local.apiserver.http import Request, Response, reply
-from argosy.local.apiserver.media import content_type, wanted_form
-from argosy.local.apiserver.objects import ensure
+from argosy.local.apiserver.negotiation import content_type, wanted_form
 from argosy.local.apiserver.options import invalid_error
-from argosy.local.apiserver.pagetokens import write_token
 from argosy.local.apiserver.read import check_list
 from argosy.local.apiserver.selection import read_selection
 from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_found, success
 from argosy.local.apiserver.store import Stored
-from argosy.local.apiserver.times import now_text, parse_time, text_of
+from argosy.local.apiserver.strategies import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
+from argosy.local.apiserver.timestamps import now_text, parse_time, text_of
 from argosy.local.apiserver.update import storage_key
 from argosy.local.schema.builtin import definition
-from argosy.local.schema.decoding import DecodeError, decode
+from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.errors import FieldError, invalid, not_supported
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import number, parts, strings, text
+from argosy.local.schema.unstructured import ensure, number, parts, strings, text
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -71,7 +70,7 @@ async def delete_object(call: Call) -> Response:
     accepted = not gone and options.orphan_dependents is False
     if isinstance(left, bytes):
         return Response(left + b"\n")
-    return Response(forms.render(left, served, form) + b"\n", 202 if accepted else 200)
+    return Response(representations.render(left, served, form) + b"\n", 202 if accepted else 200)
 
 
 async def delete_collection(call: Call) -> Response:
@@ -103,8 +102,10 @@ def _listed(call: Call, objects: Sequence[Stored], more: Json) -> Response:
     metadata: Json = {"continue": ""} if call.served.custom is not None else {}
     metadata |= more
     metadata["resourceVersion"] = str(call.api.store.revision)
-    start = forms.list_start(call.served, metadata)
-    return Response(start + b",".join([forms.item(stored, call.served) for stored in objects]) + b"]}\n")
+    start = representations.list_start(call.served, metadata)
+    return Response(
+        start + b",".join([representations.item(stored, call.served) for stored in objects]) + b"]}\n"
+    )
 
 
 def _warn(call: Call, options: DeleteOptions) -> None:
@@ -144,7 +145,7 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     gone = not held and not graceful
     after = msgspec.json.encode(obj)
     if options.dry_run:
-        return gone, msgspec.json.encode(forms.as_served(obj, served))
+        return gone, msgspec.json.encode(representations.as_served(obj, served))
     if not gone and after == before:
         return False, head
     if gone and not marked and strings(head.decoded(), "metadata", "finalizers"):
@@ -172,7 +173,7 @@ async def _delete_definition(call: Call, obj: Json, options: DeleteOptions) -> t
     }
     status["conditions"] = [*conditions, condition]
     if options.dry_run:
-        return False, msgspec.json.encode(forms.as_served(obj, call.served))
+        return False, msgspec.json.encode(representations.as_served(obj, call.served))
     return False, await call.api.put(call.served, obj)
 
 

@@ -6,11 +6,11 @@ on a role, or `bind` on the role that is bound, may do more.
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import User
+from argosy.local.apiserver.policy_rules import EVERYTHING, Attributes, Rule, missing, quoted, rules_of
 from argosy.local.apiserver.rbac import GROUP, MASTERS, role_of, together
-from argosy.local.apiserver.rules import EVERYTHING, Attributes, Rule, missing, quoted, rules_of
 from argosy.local.apiserver.status import StatusError, forbidden, not_found
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, parts, text
+from argosy.local.schema.unstructured import part, parts, text
 
 
 def check_grant(call: Call, obj: Json, old: Json | None) -> None:

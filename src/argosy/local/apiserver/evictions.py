@@ -7,19 +7,18 @@ up one of the disruptions it allows and notes the pod, until the controller has 
 import msgspec
 
 from argosy.local.apiserver import delete as deletion
-from argosy.local.apiserver import shape
+from argosy.local.apiserver import object_schema
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.objects import ensure, labels_of
 from argosy.local.apiserver.options import write_options
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request, forbidden, not_found, too_many_requests
 from argosy.local.apiserver.store import Stored
-from argosy.local.apiserver.times import now_text
+from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import number, part, parts, text
 from argosy.local.schema.selectors import selector_from
+from argosy.local.schema.unstructured import ensure, labels_of, number, part, parts, text
 
 MAX_UNCONFIRMED_PODS = 2000
 RETRY_SECONDS = 10
@@ -76,7 +75,7 @@ async def _use_budget(call: Call, pod: Json, *, dry: bool) -> None:
     _check(before)
     budget = _with_disruption(before, text(pod, "metadata", "name"))
     if not dry:
-        await call.api.put(served, shape.track_update(before, budget, served, _MANAGER, "status"))
+        await call.api.put(served, object_schema.track_update(before, budget, served, _MANAGER, "status"))
 
 
 def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:

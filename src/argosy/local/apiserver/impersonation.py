@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from argosy.local.apiserver.http import Request, User
+from argosy.local.apiserver.policy_rules import Attributes
 from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
-from argosy.local.apiserver.rules import Attributes
+from argosy.local.apiserver.requestinfo import parse_target
 from argosy.local.apiserver.status import bad_request
-from argosy.local.apiserver.target import parse_target
 
 _ACCOUNT = "system:serviceaccount:"
 _AUTHENTICATION = "authentication.k8s.io"

@@ -13,9 +13,9 @@ from msgspec import Struct
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.schema.builtin import kubernetes_version
-from argosy.local.schema.definitions import CrdInfo, parse_crd
+from argosy.local.schema.crd.definition import CrdInfo, parse_crd
 from argosy.local.schema.model import Json
-from argosy.local.schema.openapi import PublishedKind, encode_document, published, published_custom
+from argosy.local.schema.openapi.v3 import PublishedKind, encode_document, published, published_custom
 
 _JSON = "application/json"
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -68,7 +68,7 @@ class Documents:
         if whole.etag in known or "*" in known:
             return Response(b"", 304, form.encode(), headers)
         if form not in whole.forms:
-            from argosy.local.schema.openapiproto import (
+            from argosy.local.schema.openapi.protobuf import (
                 encode_proto,
             )  # few ask: starting must not wait for it
 
@@ -79,7 +79,7 @@ class Documents:
         kinds = list(self._registry.all())
         stamp = _hash(kinds)
         if self._whole is None or self._whole.stamp != stamp:
-            from argosy.local.schema.openapiv2 import document_v2  # as above
+            from argosy.local.schema.openapi.v2 import document_v2  # as above
 
             shown = [kind for served in kinds if (kind := _published(served))]
             body = msgspec.json.encode(document_v2(shown, kubernetes_version()))

@@ -8,15 +8,15 @@ and writes at the version of the quota that it read, cannot count wrong.
 import asyncio
 from collections.abc import Sequence
 
-from argosy.local.apiserver import shape
+from argosy.local.apiserver import object_schema
 from argosy.local.apiserver.api import Api, Call
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, forbidden, qualified
 from argosy.local.apiserver.store import Stored
+from argosy.local.schema.codec.quantity import canonical, value_of
 from argosy.local.schema.model import Json
-from argosy.local.schema.quantities import canonical, value_of
-from argosy.local.schema.quotachecks import COUNT, COUNTED
-from argosy.local.schema.reading import part
+from argosy.local.schema.unstructured import part
+from argosy.local.schema.validation.quota import COUNT, COUNTED
 
 _QUOTAS = "resourcequotas"
 _MANAGER = "kube-apiserver"
@@ -66,7 +66,7 @@ def _charged(call: Call, name: str, quota: Json, quota_name: str, wanted: list[s
     new: Json = {**quota, "metadata": dict(part(quota, "metadata"))}
     new["status"] = {**part(quota, "status"), "used": {**used, **after}}
     served = call.api.registry.builtin("", _QUOTAS)
-    return shape.track_update(quota, new, served, _MANAGER, "status")
+    return object_schema.track_update(quota, new, served, _MANAGER, "status")
 
 
 def _refused(call: Call, name: str, why: str) -> StatusError:

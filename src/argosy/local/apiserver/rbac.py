@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from argosy.local.apiserver.http import Request, User
-from argosy.local.apiserver.rules import Attributes, Rule, rules_of
+from argosy.local.apiserver.policy_rules import Attributes, Rule, rules_of
+from argosy.local.apiserver.requestinfo import Target
 from argosy.local.apiserver.status import StatusError
 from argosy.local.apiserver.store import Store
-from argosy.local.apiserver.target import Target
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import parts, text
 from argosy.local.schema.selectors import SelectorError, parse_fields, parse_labels
+from argosy.local.schema.unstructured import parts, text
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"

@@ -8,12 +8,12 @@ blocks the loop nor doubles the memory.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from argosy.local.apiserver import forms
+from argosy.local.apiserver import representations
 from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.continue_token import NOW, read_token, write_token
 from argosy.local.apiserver.http import Request, Response, reply
-from argosy.local.apiserver.media import wanted_form
+from argosy.local.apiserver.negotiation import wanted_form
 from argosy.local.apiserver.options import invalid_error
-from argosy.local.apiserver.pagetokens import NOW, read_token, write_token
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.selection import read_selection, read_selectors
 from argosy.local.apiserver.status import StatusError, bad_request, expired, not_found
@@ -31,7 +31,10 @@ async def get_object(call: Call) -> Response:
     await wait_for_version(call.api.store, rv)
     stored = find(call)
     return Response(
-        forms.render(stored, call.served, form, call.request.parameter("includeObject") or "Metadata") + b"\n"
+        representations.render(
+            stored, call.served, form, call.request.parameter("includeObject") or "Metadata"
+        )
+        + b"\n"
     )
 
 
@@ -86,9 +89,9 @@ async def list_objects(call: Call) -> Response:
         objects = objects[:limit]
     if form == "table":
         include = request.parameter("includeObject") or "Metadata"
-        return reply(forms.table(objects, served, metadata, include))
+        return reply(representations.table(objects, served, metadata, include))
     if form == "metadata":
-        return reply(forms.metadata_list(objects, metadata))
+        return reply(representations.metadata_list(objects, metadata))
     return _list_response(objects, served, metadata)
 
 
@@ -102,9 +105,11 @@ def check_list(request: Request) -> int:
 
 
 def _list_response(objects: Sequence[Stored], served: Served, metadata: Json) -> Response:
-    start = forms.list_start(served, metadata)
+    start = representations.list_start(served, metadata)
     if sum(len(stored.data) for stored in objects) < 2 * _PIECE:
-        return Response(start + b",".join([forms.item(stored, served) for stored in objects]) + b"]}\n")
+        return Response(
+            start + b",".join([representations.item(stored, served) for stored in objects]) + b"]}\n"
+        )
     return Response(_pieces(start, objects, served))
 
 
@@ -112,7 +117,7 @@ async def _pieces(start: bytes, objects: Sequence[Stored], served: Served) -> As
     piece, size = [start], len(start)
     last = len(objects) - 1
     for index, stored in enumerate(objects):
-        data = forms.item(stored, served)
+        data = representations.item(stored, served)
         piece.append(data)
         if index < last:
             piece.append(b",")

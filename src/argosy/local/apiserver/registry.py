@@ -11,11 +11,11 @@ import msgspec
 
 from argosy.local.apiserver.status import qualified
 from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds
-from argosy.local.schema.decoding import decode
-from argosy.local.schema.definitions import object_schema
+from argosy.local.schema.codec.decode import decode
+from argosy.local.schema.crd.definition import object_schema
+from argosy.local.schema.fieldselectors import SELECTABLE_FIELDS, Reader, reader_of
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.reading import part, parts, strings, text
-from argosy.local.schema.selectable import SELECTABLE_FIELDS, Reader, reader_of
+from argosy.local.schema.unstructured import part, parts, strings, text
 
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ELSEWHERE = {("events.k8s.io", "events"): "events"}  # one storage under two groups

@@ -4,25 +4,24 @@ from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import parse_yaml, read_object
 from argosy.local.apiserver.create import check_place
 from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.objects import ensure
+from argosy.local.apiserver.object_schema import apply_refusals
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.patchbody import patch_json, read_patch
-from argosy.local.apiserver.patching import APPLY_PATCH, check_applied, check_patch_type
+from argosy.local.apiserver.patch import APPLY_PATCH, check_applied, check_patch_type
+from argosy.local.apiserver.patch_body import patch_json, read_patch
 from argosy.local.apiserver.read import find
-from argosy.local.apiserver.shape import apply_refusals
 from argosy.local.apiserver.status import bad_request, internal, not_found
-from argosy.local.apiserver.times import now_text
+from argosy.local.apiserver.timestamps import now_text
 from argosy.local.apiserver.update import check_name, check_uid, update
-from argosy.local.schema.apply import apply
 from argosy.local.schema.builtin import definition
-from argosy.local.schema.decoding import DecodeError, decode
+from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
-from argosy.local.schema.ownership import update_managed_fields
-from argosy.local.schema.printing import selector_text
-from argosy.local.schema.reading import is_integer, number, part, text
-from argosy.local.schema.scaleowners import SCALE_VERSION, owners_after_scaling, owners_of_scale
-from argosy.local.schema.strategic import go_map
+from argosy.local.schema.ssa.apply import apply
+from argosy.local.schema.ssa.scale import SCALE_VERSION, owners_after_scaling, owners_of_scale
+from argosy.local.schema.ssa.update import update_managed_fields
+from argosy.local.schema.strategic_merge import go_map
+from argosy.local.schema.tables.cells import selector_text
+from argosy.local.schema.unstructured import ensure, is_integer, number, part, text
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _NO_REPLICAS = -(1 << 31)

@@ -15,7 +15,7 @@ from argosy.local.apiserver.app import App
 from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.bootstrap import bootstrap
 from argosy.local.apiserver.crds import Definitions
-from argosy.local.apiserver.expiry import forget_events
+from argosy.local.apiserver.event_ttl import forget_events
 from argosy.local.apiserver.http import reply_error
 from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry

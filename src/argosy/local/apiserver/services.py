@@ -5,13 +5,12 @@ import secrets
 from collections.abc import Iterable, Iterator
 
 from argosy.local.apiserver.api import SERVICE_RANGE, Call
-from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.status import internal
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, parts, strings, text
-from argosy.local.schema.servicechecks import address_errors, has_node_ports, node_ports
+from argosy.local.schema.unstructured import ensure, part, parts, strings, text
+from argosy.local.schema.validation.service import address_errors, has_node_ports, node_ports
 
 KUBERNETES_ADDRESS = "10.96.0.1"
 _NODE_PORTS = range(30000, 32768)

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from argosy.local.apiserver.log import Log, Row
-from argosy.local.apiserver.writer import Writer
+from argosy.local.apiserver.group_commit import Writer
+from argosy.local.apiserver.wal import Log, Row
 from argosy.local.schema.model import Json
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]

@@ -4,9 +4,8 @@ from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.create import read_admitted
 from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.objects import ensure
 from argosy.local.apiserver.options import invalid_error, write_options
-from argosy.local.apiserver.podadmission import bind_pod, gated
+from argosy.local.apiserver.pod_admission import bind_pod, gated
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.status import (
     MODIFIED,
@@ -16,12 +15,12 @@ from argosy.local.apiserver.status import (
     not_found,
 )
 from argosy.local.apiserver.store import Stored
-from argosy.local.apiserver.times import now_text, text_of
+from argosy.local.apiserver.timestamps import now_text, text_of
 from argosy.local.apiserver.tokens import ISSUER, Signer
 from argosy.local.apiserver.update import answer, update
 from argosy.local.schema.errors import FieldError, invalid, not_supported, required
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, text
+from argosy.local.schema.unstructured import ensure, part, text
 
 _CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 

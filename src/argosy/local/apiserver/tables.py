@@ -7,7 +7,7 @@ from typing import cast
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import bad_request
 from argosy.local.schema.model import Json
-from argosy.local.schema.table import Columns, Include, builtin_columns, custom_columns, table_for
+from argosy.local.schema.tables.table import Columns, Include, builtin_columns, custom_columns, table_for
 
 
 def table_of(served: Served, objects: Sequence[Json], metadata: Json, include: str, columns: bool) -> Json:

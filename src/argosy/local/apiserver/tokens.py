@@ -14,9 +14,9 @@ import msgspec
 
 from argosy.local.apiserver.http import User
 from argosy.local.apiserver.store import Store
-from argosy.local.apiserver.times import new_uid
+from argosy.local.apiserver.timestamps import new_uid
 from argosy.local.schema.model import Json
-from argosy.local.schema.reading import part, text
+from argosy.local.schema.unstructured import part, text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

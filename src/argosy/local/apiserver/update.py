@@ -6,30 +6,29 @@ stored and nobody hears of it.
 
 import msgspec
 
-from argosy.local.apiserver import forms, shape
+from argosy.local.apiserver import object_schema, representations
 from argosy.local.apiserver.admission import admit_update, settle
 from argosy.local.apiserver.api import Call, arranged
 from argosy.local.apiserver.create import check_version_number, create, read_admitted
 from argosy.local.apiserver.escalation import check_grant
 from argosy.local.apiserver.events import to_core
-from argosy.local.apiserver.facts import (
+from argosy.local.apiserver.http import Response, reply
+from argosy.local.apiserver.negotiation import Form, wanted_form
+from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.ownerrefs import name_owners_once
+from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, internal, not_found
+from argosy.local.apiserver.store import Stored
+from argosy.local.apiserver.strategies import (
     COUNTS_ANNOTATIONS,
     COUNTS_GENERATIONS,
     CREATED_BY_UPDATE,
     NEEDS_VERSION,
     STATUS_KEEPS_LABELS,
 )
-from argosy.local.apiserver.http import Response, reply
-from argosy.local.apiserver.media import Form, wanted_form
-from argosy.local.apiserver.objects import ensure
-from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.owners import name_owners_once
-from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, internal, not_found
-from argosy.local.apiserver.store import Stored
 from argosy.local.schema.errors import FieldError, forbidden, invalid
 from argosy.local.schema.model import Json
-from argosy.local.schema.ownership import without_entries
-from argosy.local.schema.reading import part, strings, text
+from argosy.local.schema.ssa.update import without_entries
+from argosy.local.schema.unstructured import ensure, part, strings, text
 from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 
@@ -54,7 +53,7 @@ async def update_object(call: Call) -> Response:
 def answer(written: Stored | Json, call: Call, form: Form, status: int = 200) -> Response:
     if isinstance(written, dict):
         return reply(written, status)
-    return Response(forms.render(written, call.served, form) + b"\n", status)
+    return Response(representations.render(written, call.served, form) + b"\n", status)
 
 
 def check_name(obj: Json, call: Call) -> None:
@@ -89,34 +88,35 @@ async def update(
     if not admitted:
         if served.group == "events.k8s.io":
             obj = to_core(obj)
-        obj = shape.admit_fields(
+        obj = object_schema.admit_fields(
             obj, served, options.validation, call.request.warnings, patched=patched, applied=managed
         )
     name_owners_once(obj, call.request)
     _check_version(call, head, obj)
     owned = managed or (
-        not shape.is_foreign(obj, served) and shape.typed_where_dropped(obj, served, subresource)
+        not object_schema.is_foreign(obj, served)
+        and object_schema.typed_where_dropped(obj, served, subresource)
     )
     _keep(obj, old, call)
     if not owned:
         # Kubernetes cannot tell who owns what in an object of wrong types, even where it drops them.
         ensure(obj, "metadata").pop("managedFields", None)
     elif not managed:
-        obj = shape.track_update(old, obj, served, options.manager, subresource)
+        obj = object_schema.track_update(old, obj, served, options.manager, subresource)
     _keep_deletion(obj, old)
     obj = admit_update(call, obj, old, dry=options.dry_run)
     _count_generation(obj, old, call)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, old)
-    if errors := [*_finalizer_errors(obj, old), *shape.validate(obj, served, old, subresource)]:
-        raise invalid_error(*shape.names_of(obj, served), head.name, errors)
+    if errors := [*_finalizer_errors(obj, old), *object_schema.validate(obj, served, old, subresource)]:
+        raise invalid_error(*object_schema.names_of(obj, served), head.name, errors)
     settle(call, obj)
     if not subresource:
         call.request.warnings += _new_warnings(call, obj, old)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
     unchanged = obj == old or _same_but_for_times(obj, old)
     if options.dry_run:
-        return forms.as_served(old if unchanged else obj, served)
+        return representations.as_served(old if unchanged else obj, served)
     if _finished(obj, old):
         # Watchers see the object as it was stored; the one who took the last finalizer away, what it wrote.
         gone = await call.api.put(served, old, delete=True)
@@ -170,7 +170,7 @@ def _check_version(call: Call, head: Stored, obj: Json) -> None:
     elif version != str(head.rv):
         check_version_number(version)
         raise conflict(served.group, served.plural, head.name, MODIFIED)
-    if shape.is_foreign(obj, served) and not text(obj, "apiVersion").rpartition("/")[2]:
+    if object_schema.is_foreign(obj, served) and not text(obj, "apiVersion").rpartition("/")[2]:
         raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
 
 

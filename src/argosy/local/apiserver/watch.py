@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
-from argosy.local.apiserver import forms
+from argosy.local.apiserver import representations
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Response
-from argosy.local.apiserver.media import Form, wanted_form
+from argosy.local.apiserver.negotiation import Form, wanted_form
 from argosy.local.apiserver.read import check_list, parse_version
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.selection import Selection, read_selection
@@ -169,7 +169,7 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
         if self.form == "table" and not self.columns_sent:
             self.columns_sent = True
             served = self.call.served
-            return event_line(event_type, forms.render(stored, served, self.form, self.include))
+            return event_line(event_type, representations.render(stored, served, self.form, self.include))
         return self.lines.line(event_type, stored, rv, self.call.served, self.form, self.include)
 
     def _bookmark(self, rv: int, *, ended: bool = False) -> bytes:
@@ -180,7 +180,9 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
         obj: Json = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
         mark = Stored("", "", rv, msgspec.json.encode(obj), {}, ())
         columns, self.columns_sent = not self.columns_sent, True
-        return event_line("BOOKMARK", forms.render(mark, served, self.form, self.include, columns=columns))
+        return event_line(
+            "BOOKMARK", representations.render(mark, served, self.form, self.include, columns=columns)
+        )
 
 
 def _shown(stored: Stored, rv: int, served: Served, form: Form, include: str) -> bytes:
@@ -190,7 +192,7 @@ def _shown(stored: Stored, rv: int, served: Served, form: Form, include: str) ->
         assert isinstance(metadata, dict)
         metadata["resourceVersion"] = str(rv)
         stored = msgspec.structs.replace(stored, rv=rv, data=msgspec.json.encode(obj))
-    return forms.render(stored, served, form, include, columns=False)
+    return representations.render(stored, served, form, include, columns=False)
 
 
 def _too_old(version: int, compacted: int) -> StatusError:

@@ -4,7 +4,7 @@ from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import AlreadyExists, Forbidden, NotFound
 from argosy.kinds.kubernetes import ConfigMap, ServiceAccount
-from argosy.local import furnishings
+from argosy.local import namespace_defaults
 from argosy.local.controllers.kinds import Namespace
 from argosy.local.controllers.shared import Shared
 
@@ -44,19 +44,21 @@ class AccountsController:
         return None
 
     async def _account(self, namespace: str) -> None:
-        if self._shared.accounts.get(namespace, furnishings.ACCOUNT) is None:
-            body = furnishings.account(namespace)
+        if self._shared.accounts.get(namespace, namespace_defaults.ACCOUNT) is None:
+            body = namespace_defaults.account(namespace)
             self._shared.accounts.put(await self._shared.client.create(ServiceAccount, body, namespace))
 
     async def _bundle(self, namespace: str) -> None:
-        known = self._shared.authorities.get(namespace, furnishings.AUTHORITY)
-        data = furnishings.certificate_data(self._authority)
+        known = self._shared.authorities.get(namespace, namespace_defaults.AUTHORITY)
+        data = namespace_defaults.certificate_data(self._authority)
         if known is None:
-            body = furnishings.authority(namespace, self._authority)
+            body = namespace_defaults.authority(namespace, self._authority)
             written = await self._shared.client.create(ConfigMap, body, namespace)
         elif known.data != data:
             change = {"data": dict.fromkeys(known.data, None) | data}
-            written = await self._shared.client.patch(ConfigMap, furnishings.AUTHORITY, change, namespace)
+            written = await self._shared.client.patch(
+                ConfigMap, namespace_defaults.AUTHORITY, change, namespace
+            )
         else:
             return
         self._shared.authorities.put(written)

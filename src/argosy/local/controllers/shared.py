@@ -19,7 +19,7 @@ from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
 from argosy.kinds.labels import POD_GROUP_ANNOTATION
 from argosy.kinds.meta import ObjectMeta
-from argosy.local import furnishings
+from argosy.local import namespace_defaults
 from argosy.local.controllers.kinds import (
     ClusterRole,
     Job,
@@ -82,8 +82,8 @@ class Shared:
         self.cluster_roles = Cache(client, ClusterRole)
         self.leases = Cache(client, Lease, namespace="kube-node-lease")
         self.claims = Cache(client, PersistentVolumeClaim)
-        self.accounts = Cache(client, ServiceAccount, fields=f"metadata.name={furnishings.ACCOUNT}")
-        self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={furnishings.AUTHORITY}")
+        self.accounts = Cache(client, ServiceAccount, fields=f"metadata.name={namespace_defaults.ACCOUNT}")
+        self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={namespace_defaults.AUTHORITY}")
         # The kind may come with a CRD at any time: asked for often, and not waited for.
         timings = WatchTimings(backoff=Backoff(first=0.2, most=2.0))
         self.groups = Cache(client, PodGroup, timings=timings)

@@ -16,7 +16,7 @@ import msgspec
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.local import furnishings
+from argosy.local import namespace_defaults
 from argosy.local.networking import Service
 from argosy.local.node.environment import Sources
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
@@ -75,7 +75,7 @@ class Content:
             held = self._config_maps.get(namespace, name) or await self._fetch(ConfigMap, namespace, name)
             if held is not None:
                 config_maps[name] = held.content()
-            elif name == furnishings.AUTHORITY and self._authority.exists():
+            elif name == namespace_defaults.AUTHORITY and self._authority.exists():
                 config_maps[name] = {"ca.crt": self._authority.read_bytes()}
         for name in _secrets_of(pod):
             found = self._secrets.get(namespace, name) or await self._fetch(Secret, namespace, name)

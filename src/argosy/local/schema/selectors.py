@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from argosy.local.schema.names import label_value_problems, qualified_name_problems
+from argosy.local.schema.validation.names import label_value_problems, qualified_name_problems
 
 
 class SelectorError(ValueError):

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from argosy.local.schema.metachecks import STANDARD_FINALIZERS
 from argosy.local.schema.model import Json
-from argosy.local.schema.names import label_problems
-from argosy.local.schema.reading import part, parts, strings, text
+from argosy.local.schema.unstructured import part, parts, strings, text
+from argosy.local.schema.validation.metadata import STANDARD_FINALIZERS
+from argosy.local.schema.validation.names import label_problems
 
 
 def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str]:

@@ -1,0 +1,196 @@
+"""Logs, exec and attach: relayed to the node agent over its Unix socket, byte for byte.
+
+A WebSocket to the agent is opened first, with the subprotocols that the client offers, so that client and
+agent agree with each other and the server only carries messages.
+
+Beside what Kubernetes has, `…/pods/NAME/log/UID` is the log of that very pod and of no other that has its
+name by now: the agent keeps the log of a deleted pod for a while, so that who followed it still gets its last
+lines. There `run=N` asks for the N-th run of a container, from 0, and 410 says that there is none any more.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from urllib.parse import urlencode
+
+from argosy.local.agenttoken import agent_token
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.http import Request
+from argosy.local.apiserver.read import find
+from argosy.local.apiserver.status import StatusError, bad_request, expired, internal
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import parts, text
+from argosy.wire.client import Client, Streamed
+from argosy.wire.errors import RefusedError
+from argosy.wire.messages import Response, Upgrade
+from argosy.wire.origin import Origin
+from argosy.wire.websocket import WebSocket
+
+_PLAIN = b"text/plain"
+_LOG_PARAMETERS = (
+    "follow",
+    "previous",
+    "tailLines",
+    "timestamps",
+    "sinceSeconds",
+    "sinceTime",
+    "limitBytes",
+    "stream",
+    "run",
+)
+_REASONS = {400: "BadRequest", 404: "NotFound", 403: "Forbidden", 409: "Conflict", 500: "InternalError"}
+_CONNECT_SECONDS = 10.0
+_LARGEST_REFUSAL = 1 << 20
+
+
+async def pod_log(call: Call) -> Response:
+    """The log of a container, as a stream."""
+    asked, name = call.target.rest, call.target.name
+    pod = _found(call) if asked else find(call).decoded()
+    uid = text(pod, "metadata", "uid")
+    if asked and asked != uid:  # it is gone, and another may have its name
+        pod, uid, container = {}, asked, call.request.parameter("container")
+    else:
+        container = choose_container(call.request, pod)
+        if not text(pod, "spec", "nodeName"):
+            return Response(b"", 204)
+    query = {key: call.request.parameter(key) for key in _LOG_PARAMETERS if key in call.request.query}
+    query["uid"] = uid
+    path = f"/containerLogs/{call.namespace}/{name}/{container}?{urlencode(query)}"
+    stack = AsyncExitStack()
+    try:
+        agent = await stack.enter_async_context(_agent(call))
+        answer = await stack.enter_async_context(
+            agent.stream("GET", path, _credentials(call), timeout=_CONNECT_SECONDS)
+        )
+        if answer.status != 200:
+            message = (await answer.read(_LARGEST_REFUSAL)).decode(errors="replace").strip()
+            if asked and answer.status == 404:  # not 404: that is a server that knows no logs by uid
+                raise expired(message)
+            raise StatusError(answer.status, _REASONS.get(answer.status, "Unknown"), message)
+    except OSError as error:
+        await stack.aclose()
+        raise unreachable(pod, error) from error
+    except BaseException:
+        await stack.aclose()
+        raise
+    return Response(_chunks(stack, answer), content_type=_PLAIN)
+
+
+def _found(call: Call) -> Json:
+    stored = call.api.store.collection(call.served.storage).get(call.namespace, call.target.name)
+    return stored.decoded() if stored is not None else {}
+
+
+async def _chunks(stack: AsyncExitStack, answer: Streamed) -> AsyncIterator[bytes]:
+    async with stack:
+        yield b""
+        while chunk := await answer.chunk():
+            yield chunk
+
+
+def choose_container(request: Request, pod: Json) -> str:
+    """The container that is asked for, or the only one."""
+    name = request.parameter("container")
+    pod_name, spec = text(pod, "metadata", "name"), pod.get("spec")
+    assert isinstance(spec, dict)
+    regular = [text(c, "name") for c in parts(spec, "containers")]
+    initial = [text(c, "name") for c in parts(spec, "initContainers")]
+    ephemeral = [text(c, "name") for c in parts(spec, "ephemeralContainers")]
+    if not name:
+        if len(regular) == 1:
+            return regular[0]
+        message = (
+            f"a container name must be specified for pod {pod_name}, choose one of: [{' '.join(regular)}]"
+        )
+        if initial:
+            message += f" or one of the init containers: [{' '.join(initial)}]"
+        raise bad_request(message)
+    if name not in [*regular, *initial, *ephemeral]:
+        raise bad_request(f"container {name} is not valid for pod {pod_name}")
+    return name
+
+
+async def pod_stream(call: Call) -> Upgrade:
+    """Exec or attach over a WebSocket."""
+    pod = find(call).decoded()
+    container = choose_container(call.request, pod)
+    if text(pod, "status", "phase") in ("Succeeded", "Failed"):
+        phase = text(pod, "status", "phase")
+        raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
+    if not text(pod, "spec", "nodeName"):
+        raise bad_request(f"pod {call.target.name} does not have a host assigned")
+    query = [
+        (key, value)
+        for key, values in call.request.query.items()
+        for value in values
+        if key not in ("container", "uid")
+    ]
+    query.append(("uid", text(pod, "metadata", "uid")))
+    path = f"/{call.target.subresource}/{call.namespace}/{call.target.name}/{container}?{urlencode(query)}"
+    stack = AsyncExitStack()
+    try:
+        client = await stack.enter_async_context(_agent(call))
+        offered = call.request.wire.subprotocols
+        agent = await stack.enter_async_context(
+            client.websocket(path, _credentials(call), offered, timeout=_CONNECT_SECONDS)
+        )
+    except RefusedError as error:
+        await stack.aclose()
+        message = error.body[:_LARGEST_REFUSAL].decode(errors="replace").strip()
+        raise StatusError(error.status, _REASONS.get(error.status, "Unknown"), message) from error
+    except OSError as error:
+        await stack.aclose()
+        raise unreachable(pod, error) from error
+    except BaseException:
+        await stack.aclose()
+        raise
+
+    async def converse(socket: WebSocket) -> None:
+        async with stack:
+            await _carry(agent, socket)
+
+    return Upgrade(agent.subprotocol, converse)
+
+
+async def _carry(agent: WebSocket, client: WebSocket) -> None:
+    """Messages both ways until either side closes; who is left is told why."""
+    outward = asyncio.ensure_future(_pass_on(agent, client))
+    inward = asyncio.ensure_future(_pass_on(client, agent))
+    try:
+        await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
+        if outward.done():
+            await client.close(_code(agent))
+    finally:
+        for task in (outward, inward):
+            task.cancel()
+        await asyncio.gather(outward, inward, return_exceptions=True)
+
+
+async def _pass_on(source: WebSocket, sink: WebSocket) -> None:
+    with suppress(ConnectionError):
+        while (message := await source.receive()) is not None:
+            await sink.send(message)
+
+
+def _code(ended: WebSocket) -> int:
+    """What may be said of an end: that there was no code, or no end, is not among it."""
+    return ended.close_code if ended.close_code not in (None, 1005, 1006) else 1000
+
+
+def unreachable(pod: Json, error: Exception) -> StatusError:
+    node = text(pod, "spec", "nodeName")
+    return internal(f"error dialing backend of node {node}: {error}")
+
+
+def _credentials(call: Call) -> dict[str, str]:
+    return {"Authorization": f"Bearer {agent_token(call.api.state)}"}
+
+
+@asynccontextmanager
+async def _agent(call: Call) -> AsyncIterator[Client]:
+    client = Client(Origin.from_url("http://agent", unix_socket=str(call.api.state / "agent.sock")))
+    try:
+        yield client
+    finally:
+        await client.close()

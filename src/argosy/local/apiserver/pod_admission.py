@@ -1,0 +1,147 @@
+"""Pods on their way in: service account and its token, priority, tolerations."""
+
+from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.status import forbidden
+from argosy.local.apiserver.timestamps import generated_name, now_text
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import ensure, number, parts, text
+
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
+_VOLUME = "kube-api-access-"
+_TOKEN_SECONDS = 3607
+_WAIT_SECONDS = 300
+_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def admit_pod(call: Call, pod: Json) -> None:
+    """Add to a new pod what Kubernetes' admission adds."""
+    spec = ensure(pod, "spec")
+    _service_account(call, pod, spec)
+    _priority(call, pod, spec)
+    add_tolerations(spec)
+
+
+def known_as(obj: Json) -> str:
+    """What admission calls a new object, whose name may not be made up yet."""
+    return text(obj, "metadata", "name") or text(obj, "metadata", "generateName") or "Unknown"
+
+
+def _service_account(call: Call, pod: Json, spec: Json) -> None:
+    name = text(spec, "serviceAccountName") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    stored = call.api.store.head("serviceaccounts", call.namespace, name)
+    if stored is None:
+        why = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden("", "pods", known_as(pod), why)
+    account = stored.decoded()
+    wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
+    if wanted is not False:
+        _mount_token(spec)
+    secrets = parts(account, "imagePullSecrets")
+    if secrets and not parts(spec, "imagePullSecrets"):
+        spec["imagePullSecrets"] = [{"name": text(secret, "name")} for secret in secrets]
+
+
+def _mount_token(spec: Json) -> None:
+    volumes = parts(spec, "volumes")
+    there = next((text(v, "name") for v in volumes if text(v, "name").startswith(_VOLUME)), "")
+    name = there or generated_name(_VOLUME)
+    needed = False
+    for field in ("initContainers", "containers"):
+        for container in parts(spec, field):
+            mounts = parts(container, "volumeMounts")
+            if all(text(mount, "mountPath") != _TOKEN_PATH for mount in mounts):
+                container["volumeMounts"] = [
+                    *mounts,
+                    {"name": name, "readOnly": True, "mountPath": _TOKEN_PATH},
+                ]
+                needed = True
+    if needed and not there:
+        spec["volumes"] = [*volumes, _token_volume(name)]
+
+
+def _token_volume(name: str) -> Json:
+    sources: list[Json] = [
+        {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [
+                    {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                ]
+            }
+        },
+    ]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": 420}}
+
+
+def _priority(call: Call, pod: Json, spec: Json) -> None:
+    name, value, policy = text(spec, "priorityClassName"), 0, "PreemptLowerPriority"
+    collection = call.api.store.collection("priorityclasses.scheduling.k8s.io")
+    if name in _PRIORITIES:
+        value = _PRIORITIES[name]
+    elif name:
+        stored = collection.get("", name)
+        if stored is None:
+            why = f"no PriorityClass with name {name} was found"
+            raise forbidden("", "pods", known_as(pod), why)
+        found = stored.decoded()
+        value, policy = number(found, "value"), text(found, "preemptionPolicy") or policy
+    elif len(collection):
+        for stored in collection.listed(""):
+            found = stored.decoded()
+            if found.get("globalDefault") is True:
+                spec["priorityClassName"] = stored.name
+                value, policy = number(found, "value"), text(found, "preemptionPolicy") or policy
+    given = spec.get("priority")
+    if isinstance(given, int) and given != value:
+        why = (
+            f"the integer value of priority ({given}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        raise forbidden("", "pods", known_as(pod), why)
+    spec["priority"] = value
+    spec.setdefault("preemptionPolicy", policy)
+
+
+def keep_priority(spec: Json, before: Json) -> None:
+    """A changed pod that does not say its priority keeps it."""
+    for field in ("priority", "preemptionPolicy"):
+        if spec.get(field) is None and before.get(field) is not None:
+            spec[field] = before[field]
+
+
+def add_tolerations(spec: Json) -> None:
+    """A pod waits five minutes for a node that went silent, unless it says otherwise."""
+    tolerations = parts(spec, "tolerations")
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(
+            text(t, "key") in (key, "") and text(t, "effect") in ("NoExecute", "") for t in tolerations
+        ):
+            tolerations.append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _WAIT_SECONDS}
+            )
+    spec["tolerations"] = tolerations
+
+
+def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:
+    """Assign a pod to a node, as the scheduler asks."""
+    ensure(pod, "spec")["nodeName"] = node
+    if annotations:
+        ensure(pod, "metadata", "annotations").update(annotations)
+    if labels:
+        ensure(pod, "metadata", "labels").update(labels)
+    status = ensure(pod, "status")
+    status.pop("nominatedNodeName", None)
+    conditions = [c for c in parts(status, "conditions") if text(c, "type") != "PodScheduled"]
+    condition: Json = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": now_text(),
+    }
+    status["conditions"] = [*conditions, condition]
+
+
+def gated(pod: Json) -> bool:
+    return bool(parts(pod, "spec", "schedulingGates"))

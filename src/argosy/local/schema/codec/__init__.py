@@ -1,0 +1,1 @@
+"""Decoding of built-in objects: types, zero values, quantities, times."""

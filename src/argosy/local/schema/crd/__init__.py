@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions: structural schemas, pruning, defaulting, validation, CEL."""

@@ -1,0 +1,355 @@
+"""CustomResourceDefinitions: what they define, or everything that is wrong with them.
+
+Paths in errors follow kube-apiserver, which reports what all versions share at `spec.validation`,
+`spec.subresources` and so on, and only what differs at `spec.versions[i]`.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from argosy.local.schema.builtin import definition
+from argosy.local.schema.crd.structural import schema_errors
+from argosy.local.schema.errors import (
+    FieldError,
+    Ordered,
+    invalid,
+    not_supported,
+    required,
+)
+from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.unstructured import part, parts, strings, text
+from argosy.local.schema.validation.names import service_problems, subdomain_problems
+
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+
+
+class ScalePaths(Struct, frozen=True):
+    spec_replicas: str
+    status_replicas: str
+    label_selector: str = ""
+
+
+class CrdVersion(Struct, frozen=True, kw_only=True):
+    name: str
+    served: bool
+    storage: bool
+    schema: Schema
+    """The declared schema with the type and metadata that every object has."""
+    declared: Json
+    columns: tuple[Json, ...] = ()
+    has_status: bool = False
+    scale: ScalePaths | None = None
+    selectable: tuple[str, ...] = ()
+    deprecated: bool = False
+    warning: str = ""
+
+
+class CrdInfo(Struct, frozen=True, kw_only=True):
+    group: str
+    kind: str
+    list_kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    versions: tuple[CrdVersion, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def storage_version(self) -> str:
+        return next(version.name for version in self.versions if version.storage)
+
+
+def parse_crd(crd: Json) -> CrdInfo | list[FieldError]:
+    """The kind that a (decoded and defaulted) definition defines, or what is wrong with it."""
+    errors = list(_errors(crd))
+    if errors:
+        return errors
+    spec = part(crd, "spec")
+    names = part(spec, "names")
+    return CrdInfo(
+        group=text(spec, "group"),
+        kind=text(names, "kind"),
+        list_kind=text(names, "listKind") or f"{text(names, 'kind')}List",
+        plural=text(names, "plural"),
+        singular=text(names, "singular") or text(names, "kind").lower(),
+        namespaced=text(spec, "scope") == "Namespaced",
+        versions=tuple(_version(raw) for raw in parts(spec, "versions")),
+        short_names=tuple(_texts(names, "shortNames")),
+        categories=tuple(_texts(names, "categories")),
+    )
+
+
+def object_schema(declared: Json) -> Schema:
+    """A declared schema with apiVersion, kind and metadata as every object has them, nested ones too."""
+    return Schema(_with_metadata(declared, root=True), definition)
+
+
+def _version(raw: Json) -> CrdVersion:
+    declared = part(raw, "schema", "openAPIV3Schema")
+    scale = part(raw, "subresources").get("scale")
+    paths = None
+    if isinstance(scale, dict):
+        paths = ScalePaths(
+            text(scale, "specReplicasPath"),
+            text(scale, "statusReplicasPath"),
+            text(scale, "labelSelectorPath"),
+        )
+    return CrdVersion(
+        name=text(raw, "name"),
+        served=raw.get("served") is True,
+        storage=raw.get("storage") is True,
+        schema=object_schema(declared),
+        declared=declared,
+        columns=tuple(parts(raw, "additionalPrinterColumns")),
+        has_status="status" in part(raw, "subresources"),
+        scale=paths,
+        selectable=tuple(text(f, "jsonPath").removeprefix(".") for f in parts(raw, "selectableFields")),
+        deprecated=raw.get("deprecated") is True,
+        warning=text(raw, "deprecationWarning"),
+    )
+
+
+def _with_metadata(raw: Mapping[str, object], *, root: bool = False) -> Json:
+    result = dict(raw)
+    properties = raw.get("properties")
+    if isinstance(properties, Mapping):
+        result["properties"] = {
+            name: _with_metadata(child) if isinstance(child, Mapping) else child
+            for name, child in properties.items()
+        }
+    for keyword in ("items", "additionalProperties"):
+        child = raw.get(keyword)
+        if isinstance(child, Mapping):
+            result[keyword] = _with_metadata(child)
+    if root or raw.get("x-kubernetes-embedded-resource") is True:
+        declared = part(result, "properties")
+        meta = part(declared, "metadata")
+        result["properties"] = {
+            **declared,
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {**meta, "type": "object", "properties": _metadata_fields(meta)},
+        }
+    return result
+
+
+def _metadata_fields(declared: Json) -> Json:
+    """The fields of metadata; a definition may narrow names."""
+    fields: Json = dict(part(dict(definition(OBJECT_META).raw), "properties"))
+    for name, child in part(declared, "properties").items():
+        if isinstance(child, dict):
+            fields[name] = {**part(fields, name), **child}
+    return fields
+
+
+def _errors(crd: Json) -> Iterator[FieldError]:
+    spec = part(crd, "spec")
+    names = part(spec, "names")
+    group, plural = text(spec, "group"), text(names, "plural")
+    name = text(crd, "metadata", "name")
+    if name != f"{plural}.{group}":
+        yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    yield from _group_errors(crd, group)
+    scope = text(spec, "scope")
+    if not scope:
+        yield required("spec.scope")
+    if scope not in ("Cluster", "Namespaced"):
+        yield not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
+    yield from _version_errors(spec)
+    yield from _name_errors(names)
+    if spec.get("preserveUnknownFields") is True:
+        yield invalid(
+            "spec.preserveUnknownFields",
+            True,
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema "
+            "instead",
+        )
+    yield from _conversion_errors(part(spec, "conversion"))
+    yield from _contents_errors(spec)
+    yield from _stored_errors(crd)
+
+
+def _conversion_errors(conversion: Json) -> Iterator[FieldError]:
+    strategy, path = text(conversion, "strategy"), "spec.conversion.strategy"
+    if conversion and not strategy:
+        yield required(path)
+    elif conversion and strategy not in ("None", "Webhook"):
+        yield not_supported(path, strategy, ("None", "Webhook"))
+
+
+def _group_errors(crd: Json, group: str) -> Iterator[FieldError]:
+    if not group:
+        yield required("spec.group")
+        return
+    for problem in subdomain_problems(group):
+        yield invalid("spec.group", group, problem)
+    if "." not in group:
+        yield invalid("spec.group", group, "should be a domain with at least one dot")
+    if group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io"):
+        annotation = "api-approved.kubernetes.io"
+        if annotation not in part(crd, "metadata", "annotations"):
+            yield required(
+                f"metadata.annotations[{annotation}]",
+                'protected groups must have approval annotation "api-approved.kubernetes.io", see '
+                "https://github.com/kubernetes/enhancements/pull/1111",
+            )
+
+
+def _version_errors(spec: Json) -> Iterator[FieldError]:
+    versions = parts(spec, "versions")
+    shown = [_internal(version) for version in versions]
+    seen = [text(version, "name") for version in versions]
+    for index, version in enumerate(versions):
+        for problem in service_problems(text(version, "name")):
+            yield invalid(f"spec.versions[{index}].name", text(version, "name"), problem)
+    if len(set(seen)) != len(seen):
+        yield invalid("spec.versions", shown, "must contain unique version names")
+    if sum(version.get("storage") is True for version in versions) != 1:
+        yield invalid("spec.versions", shown, "must have exactly one version marked as storage version")
+    if versions:
+        for problem in service_problems(seen[0]):
+            yield invalid("spec.version", seen[0], problem)
+
+
+def _internal(version: Json) -> Json:
+    """A version as the server's own types print it."""
+    return Ordered(
+        Name=text(version, "name"),
+        Served=version.get("served") is True,
+        Storage=version.get("storage") is True,
+        Deprecated=version.get("deprecated") is True,
+        DeprecationWarning=version.get("deprecationWarning"),
+        Schema=None,
+        Subresources=None,
+        AdditionalPrinterColumns=None,
+        SelectableFields=None,
+    )
+
+
+def _name_errors(names: Json) -> Iterator[FieldError]:
+    for field in ("plural", "singular"):
+        yield from _word(f"spec.names.{field}", text(names, field), lower=False)
+    yield from _word("spec.names.kind", text(names, "kind"), lower=True)
+    yield from _word("spec.names.listKind", text(names, "listKind"), lower=True)
+    if text(names, "kind") and text(names, "kind") == text(names, "listKind"):
+        yield invalid("spec.names.listKind", text(names, "listKind"), "kind and listKind may not be the same")
+    for field in ("shortNames", "categories"):
+        for index, word in enumerate(_texts(names, field)):
+            for problem in service_problems(word):
+                yield invalid(f"spec.names.{field}[{index}]", word, problem)
+
+
+def _word(path: str, value: str, *, lower: bool) -> Iterator[FieldError]:
+    if not value:
+        yield required(path)
+        return
+    for problem in service_problems(value.lower() if lower else value):
+        if lower:
+            problem = "may have mixed case, but should otherwise match: " + problem
+        yield invalid(path, value, problem)
+
+
+def _contents_errors(spec: Json) -> Iterator[FieldError]:
+    """Schemas, columns, subresources and selectable fields of all versions."""
+    versions = parts(spec, "versions")
+    for field, top in (
+        ("schema", "spec.validation"),
+        ("subresources", "spec.subresources"),
+        ("additionalPrinterColumns", "spec.additionalPrinterColumns"),
+        ("selectableFields", "spec.selectableFields"),
+    ):
+        shared = all(version.get(field) == versions[0].get(field) for version in versions)
+        for index, version in enumerate(versions[:1] if shared else versions):
+            where = top if shared else f"spec.versions[{index}].{field}"
+            if field == "schema" and not part(version, "schema", "openAPIV3Schema"):
+                yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
+            elif field == "schema":
+                yield from schema_errors(
+                    part(version, "schema", "openAPIV3Schema"),
+                    f"{where}.openAPIV3Schema",
+                    has_status="status" in part(version, "subresources"),
+                )
+            elif field == "subresources":
+                yield from _scale_errors(version, where)
+            elif field == "additionalPrinterColumns":
+                yield from _column_errors(version, where)
+            else:
+                yield from _selectable_errors(version, where)
+
+
+def _scale_errors(version: Json, path: str) -> Iterator[FieldError]:
+    scale = part(version, "subresources").get("scale")
+    if not isinstance(scale, dict):
+        return
+    for field, roots, told in (
+        ("specReplicasPath", (".spec.",), "should be a json path under .spec"),
+        ("statusReplicasPath", (".status.",), "should be a json path under .status"),
+        (
+            "labelSelectorPath",
+            (".spec.", ".status."),
+            "should be a json path under either .spec or .status",
+        ),
+    ):
+        value = text(scale, field)
+        if not value:
+            if field != "labelSelectorPath":
+                yield required(f"{path}.scale.{field}")
+        elif not value.startswith(roots):
+            yield invalid(f"{path}.scale.{field}", value, told)
+
+
+def _column_errors(version: Json, path: str) -> Iterator[FieldError]:
+    for index, column in enumerate(parts(version, "additionalPrinterColumns")):
+        where = f"{path}[{index}]"
+        if not text(column, "name"):
+            yield required(f"{where}.name")
+        kind, json_path = text(column, "type"), text(column, "jsonPath")
+        if not kind:
+            yield required(f"{where}.type", f"must be one of {','.join(COLUMN_TYPES)}")
+        elif kind not in COLUMN_TYPES:
+            yield invalid(f"{where}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}")
+        if not json_path:
+            yield required(f"{where}.JSONPath")
+        elif not json_path.startswith("."):
+            yield invalid(f"{where}.JSONPath", json_path, "must be a simple json path starting with .")
+
+
+def _selectable_errors(version: Json, path: str) -> Iterator[FieldError]:
+    declared = Schema(part(version, "schema", "openAPIV3Schema"))
+    for index, field in enumerate(parts(version, "selectableFields")):
+        value = text(field, "jsonPath")
+        node = declared.at(*value.split(".")[1:])
+        if node is None:
+            told = "is an invalid path: does not refer to a valid field"
+            yield invalid(f"{path}[{index}].jsonPath", value, told)
+
+
+def _stored_errors(crd: Json) -> Iterator[FieldError]:
+    if "status" not in crd:
+        return
+    stored = strings(crd, "status", "storedVersions")
+    if not stored:
+        yield invalid("status.storedVersions", None, "must have at least one stored version")
+        return
+    unmet = dict.fromkeys(stored)
+    for version in parts(crd, "spec", "versions"):
+        name = text(version, "name")
+        if version.get("storage") is True and name not in unmet:
+            yield invalid("status.storedVersions", stored, f"must have the storage version {name}")
+        unmet.pop(name, None)
+    for index, name in enumerate(stored):
+        if name in unmet:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                "spec.versions until a storage migration ensures no data remains persisted in "
+                f"{name} and removes {name} from status.storedVersions"
+            )
+            yield invalid(f"status.storedVersions[{index}]", name, why)
+
+
+def _texts(raw: Json, field: str) -> list[str]:
+    values = raw.get(field)
+    return [str(value) for value in values] if isinstance(values, list) else []

@@ -1,0 +1,338 @@
+"""Validation of custom resources against their schema, with the messages of kube-apiserver.
+
+`validate` runs the OpenAPI part, then list invariants, then CEL rules (unless errors above would make them
+meaningless). With an old object, parts that did not change are not complained about again, so that a schema
+may become stricter without locking out objects that exist.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from argosy.local.schema.crd.cel import below, has_rules, run_rules
+from argosy.local.schema.crd.formats import format_holds
+from argosy.local.schema.errors import (
+    NO_PATH,
+    ErrorType,
+    FieldError,
+    duplicate,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
+from argosy.local.schema.model import Json, Schema
+
+NOT_CHECKED = FieldError(
+    ErrorType.INVALID,
+    NO_PATH,
+    None,
+    "some validation rules were not checked because the object was invalid; correct the existing errors to "
+    "complete validation",
+)
+_BLOCKING = {
+    ErrorType.NOT_SUPPORTED,
+    ErrorType.REQUIRED,
+    ErrorType.TOO_LONG,
+    ErrorType.TOO_MANY,
+    ErrorType.TYPE_INVALID,
+}
+_GO_FORMATS = {"integer": "int64", "number": "float64"}
+_MISSING = object()
+
+
+def validate(
+    obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
+) -> list[FieldError]:
+    """Everything that is wrong with an object by its schema; other errors are told before those of rules."""
+    errors: list[FieldError] = []
+    _check(obj, schema, "", errors, old if old is not None else _MISSING)
+    errors += also
+    return errors + _further_errors(obj, schema, old, errors)
+
+
+def _further_errors(
+    obj: Json, schema: Schema, old: Json | None, before: list[FieldError]
+) -> list[FieldError]:
+    """List invariants and rules, which look at the whole object."""
+    errors: list[FieldError] = []
+    if old is None or not list(_list_errors(old, schema, "")):
+        errors += _list_errors(obj, schema, "")
+    if has_rules(schema):
+        if any(error.type in _BLOCKING for error in (*before, *errors)):
+            errors.append(NOT_CHECKED)
+        else:
+            errors += run_rules(obj, schema, old)
+    return errors
+
+
+def validate_status(
+    obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
+) -> list[FieldError]:
+    """What is wrong with what a write to the status subresource brings; paths in details start there."""
+    declared = schema.properties.get("status")
+    found: list[FieldError] = []
+    if declared is not None and "status" in obj:
+        before = old.get("status", _MISSING) if old is not None else _MISSING
+        _check(obj["status"], declared, "", found, before)
+    errors = [
+        FieldError(e.type, "status" if e.path in ("", NO_PATH) else f"status.{e.path}", e.bad_value, e.detail)
+        for e in found
+    ]
+    errors += also
+    return errors + _further_errors(obj, schema, old, errors)
+
+
+def check_schema(value: object, schema: Schema, path: str = "") -> list[FieldError]:
+    """The OpenAPI part alone, for a value at a path."""
+    errors: list[FieldError] = []
+    _check(value, schema, path, errors, _MISSING)
+    return errors
+
+
+def _check(value: object, schema: Schema, path: str, errors: list[FieldError], old: object) -> None:
+    if old is not _MISSING and old == value:
+        return
+    _check_type(value, schema, path, errors)
+    _check_combined(value, schema, path, errors)
+    if isinstance(value, str):
+        _check_text(value, schema, path, errors)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        _check_number(value, schema, path, errors)
+    elif isinstance(value, list):
+        _check_list(value, schema, path, errors, old)
+    if schema.enum is not None and not any(_equal(value, allowed) for allowed in schema.enum):
+        errors.append(not_supported(path, value, schema.enum))
+    if isinstance(value, dict):
+        _check_object(value, schema, path, errors, old)
+
+
+def _check_type(value: object, schema: Schema, path: str, errors: list[FieldError]) -> None:
+    wanted = "integer,string" if schema.int_or_string else schema.type
+    if not wanted:
+        return
+    found = type_name(value)
+    if value is None:
+        if not schema.nullable:
+            errors.append(_wrong_type(path, wanted, found))
+        return
+    integral = isinstance(value, float) and value.is_integer()
+    if found == wanted or (found == "integer" and wanted == "number") or (integral and "integer" in wanted):
+        return
+    if schema.int_or_string and found in ("integer", "string"):
+        return
+    formatted = schema.format in ("int32", "int64") if wanted == "integer" else _is_checked(schema)
+    if formatted and found in _GO_FORMATS:
+        wanted, found = schema.format, _GO_FORMATS[found]
+    errors.append(_wrong_type(path, wanted, found))
+
+
+def _is_checked(schema: Schema) -> bool:
+    return bool(schema.format) and format_holds(schema.format, "") is not None
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+    return type_invalid(path, found, _in_body(path, f'must be of type {wanted}: "{found}"'))
+
+
+def type_name(value: object) -> str:
+    """The JSON Schema type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    for kind, name in ((int, "integer"), (float, "number"), (str, "string"), (list, "array")):
+        if isinstance(value, kind):
+            return name
+    return "object"
+
+
+def _check_combined(value: object, schema: Schema, path: str, errors: list[FieldError]) -> None:
+    if schema.any_of:
+        results = [check_schema(value, option, path) for option in schema.any_of]
+        if all(results):
+            errors.append(_composed(f'"{path}" must validate at least one schema (anyOf)'))
+            errors += results[0]
+    if schema.one_of:
+        results = [check_schema(value, option, path) for option in schema.one_of]
+        valid = results.count([])
+        if valid != 1:
+            found = "Found none valid" if not valid else f"Found {valid} valid alternatives"
+            errors.append(_composed(f'"{path}" must validate one and only one schema (oneOf). {found}'))
+            if not valid:
+                errors += results[0]
+    if schema.all_of:
+        results = [check_schema(value, option, path) for option in schema.all_of]
+        for result in results:
+            errors += result
+        if any(results):
+            none = ". None validated" if all(results) else ""
+            errors.append(_composed(f'"{path}" must validate all the schemas (allOf){none}'))
+    if schema.not_ is not None and not check_schema(value, schema.not_, path):
+        errors.append(_composed(f'"{path}" must not validate the schema (not)'))
+
+
+def _composed(message: str) -> FieldError:
+    return invalid(NO_PATH, "", message)
+
+
+def _check_text(value: str, schema: Schema, path: str, errors: list[FieldError]) -> None:
+    if schema.max_length is not None and len(value) > schema.max_length:
+        errors.append(too_long(path, schema.max_length))
+    elif schema.min_length is not None and len(value) < schema.min_length:
+        detail = _in_body(path, f"should be at least {schema.min_length} chars long")
+        errors.append(invalid(path, value, detail))
+    elif schema.pattern and not _pattern(schema).search(value):
+        errors.append(invalid(path, value, _in_body(path, f"should match '{schema.pattern}'")))
+    if schema.format and schema.type in ("", "string") and format_holds(schema.format, value) is False:
+        detail = _in_body(path, f'must be of type {schema.format}: "{value}"')
+        errors.append(type_invalid(path, value, detail))
+
+
+def _pattern(schema: Schema) -> re.Pattern[str]:
+    found = schema.compiled.get("pattern")
+    if found is None:
+        found = schema.compiled["pattern"] = re.compile(schema.pattern)
+    assert isinstance(found, re.Pattern)
+    return found
+
+
+def _check_number(value: int | float, schema: Schema, path: str, errors: list[FieldError]) -> None:
+    if schema.type == "integer":
+        problem = _integer_problem(value, schema.format, path)
+        if problem:
+            errors.append(invalid(NO_PATH, "", problem))
+    if schema.multiple_of is not None:
+        _check_multiple(value, schema.multiple_of, path, errors)
+    low, high = schema.minimum, schema.maximum
+    if high is not None and (value >= high if schema.exclusive_maximum else value > high):
+        word = "less than" if schema.exclusive_maximum else "less than or equal to"
+        errors.append(invalid(path, value, _in_body(path, f"should be {word} {_number(high)}")))
+    if low is not None and (value <= low if schema.exclusive_minimum else value < low):
+        word = "greater than" if schema.exclusive_minimum else "greater than or equal to"
+        errors.append(invalid(path, value, _in_body(path, f"should be {word} {_number(low)}")))
+
+
+def _integer_problem(value: int | float, format: str, path: str) -> str:
+    known = format if format in ("int32", "int64") else ""
+    told = f"with format {known}" if known else "(default format)"
+    bits = 31 if known == "int32" else 63
+    if isinstance(value, float) and not value.is_integer():
+        return f"Checked value must be of type integer {told} in {path}"
+    if not -(2**bits) <= value < 2**bits:
+        return f"Checked value must be of type integer {told} in {path}"
+    return ""
+
+
+def _check_multiple(value: int | float, factor: int | float, path: str, errors: list[FieldError]) -> None:
+    if isinstance(value, int):
+        # Kubernetes compares integers with the factor's integral part, even when that is nothing.
+        whole = int(factor)
+        if whole <= 0:
+            text = f"factor MultipleOf declared for {path} must be positive: {whole}"
+            errors.append(invalid(path, whole, text))
+            return
+        holds = value % whole == 0
+    else:
+        holds = (value / factor).is_integer()
+    if not holds:
+        errors.append(invalid(path, value, _in_body(path, f"should be a multiple of {_number(factor)}")))
+
+
+def _check_list(
+    value: list[object], schema: Schema, path: str, errors: list[FieldError], old: object
+) -> None:
+    items = schema.items
+    if items is not None:
+        known = _by_keys(old, schema)
+        for index, item in enumerate(value):
+            before = known.get(_key(item, schema), _MISSING) if known else _MISSING
+            _check(item, items, f"{path}[{index}]", errors, before)
+    if schema.min_items is not None and len(value) < schema.min_items:
+        detail = _in_body(path, f"should have at least {schema.min_items} items")
+        errors.append(invalid(path, len(value), detail))
+    if schema.max_items is not None and len(value) > schema.max_items:
+        errors.append(too_many(path, len(value), schema.max_items))
+
+
+def _by_keys(old: object, schema: Schema) -> dict[object, object]:
+    if schema.list_type != "map" or not isinstance(old, list):
+        return {}
+    return {_key(item, schema): item for item in old}
+
+
+def _key(item: object, schema: Schema) -> object:
+    if not isinstance(item, Mapping):
+        return repr(item)
+    return tuple(repr(item.get(key)) for key in schema.list_map_keys)
+
+
+def _check_object(value: Json, schema: Schema, path: str, errors: list[FieldError], old: object) -> None:
+    if schema.min_properties is not None and len(value) < schema.min_properties:
+        detail = _in_body(path, f"should have at least {schema.min_properties} properties")
+        errors.append(invalid(path, len(value), detail))
+    if schema.max_properties is not None and len(value) > schema.max_properties:
+        errors.append(too_many(path, len(value), schema.max_properties))
+    before: Mapping[str, object] = old if isinstance(old, Mapping) else {}
+    properties, additional = schema.properties, schema.additional
+    for key, item in value.items():
+        child = properties.get(key) or additional
+        if child is not None:
+            _check(item, child, f"{path}.{key}" if path else key, errors, before.get(key, _MISSING))
+    missing = [name for name in _required(schema) if name not in value]
+    errors += [required(f"{path}.{name}" if path else name) for name in missing]
+
+
+def _required(schema: Schema) -> tuple[str, ...]:
+    if not schema.embedded_resource:
+        return schema.required
+    return (*schema.required, *(n for n in ("apiVersion", "kind") if n not in schema.required))
+
+
+def _list_errors(value: object, schema: Schema, path: str) -> Iterable[FieldError]:
+    """Items of sets and maps that stand twice."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            child = schema.properties.get(key) or schema.additional
+            if path in ("", "<nil>") and key == "metadata":
+                continue  # it has checks of its own, and these are none of them
+            if child is not None and isinstance(item, dict | list):
+                yield from _list_errors(item, child, below(path, key, schema))
+    elif isinstance(value, list):
+        if schema.list_type in ("set", "map"):
+            yield from _repeated(value, schema, path)
+        if schema.items is not None:
+            for index, item in enumerate(value):
+                if isinstance(item, dict | list):
+                    yield from _list_errors(item, schema.items, f"{path}[{index}]")
+
+
+def _repeated(value: list[object], schema: Schema, path: str) -> Iterable[FieldError]:
+    seen: set[object] = set()
+    for index, item in enumerate(value):
+        if schema.list_type == "map" and not isinstance(item, dict):
+            yield invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")
+            continue
+        if isinstance(item, dict) and schema.list_type == "map":
+            key: object = _key(item, schema)
+            shown: object = {name: item[name] for name in schema.list_map_keys if name in item}
+        else:
+            key, shown = repr(item), item
+        if key in seen:
+            yield duplicate(f"{path}[{index}]", shown)
+        seen.add(key)
+
+
+def _equal(left: object, right: object) -> bool:
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return left == right
+
+
+def _in_body(path: str, text: str) -> str:
+    return f"{path} in body {text}"
+
+
+def _number(value: int | float) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)

@@ -1,0 +1,1 @@
+"""Defaults of built-in objects, and what the server sets when they are created or updated."""

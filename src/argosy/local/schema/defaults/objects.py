@@ -1,0 +1,347 @@
+"""What the server fills into built-in objects beyond what OpenAPI says, and the state of new objects.
+
+`apply_defaults` runs on every write, in place and after decoding; `prepare_for_create` only when an object
+is made. Values that come from allocation (addresses, node ports) or admission (service accounts,
+priorities) are not here.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+
+from argosy.local.schema.codec.quantity import value_of
+from argosy.local.schema.defaults.pod import default_pod
+from argosy.local.schema.defaults.workloads import (
+    claim_defaults,
+    cron_job_defaults,
+    daemon_set_defaults,
+    deployment_defaults,
+    job_defaults,
+    replica_set_defaults,
+    replication_controller_defaults,
+    stateful_set_defaults,
+    template_defaults,
+)
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, parts, strings, text
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def apply_defaults(group: str, kind: str, obj: Json) -> None:
+    """Fill in the defaults of a built-in kind, in place."""
+    defaulter = _DEFAULTERS.get((group, kind))
+    if defaulter is not None:
+        defaulter(obj)
+
+
+def prepare_for_create(group: str, kind: str, obj: Json, *, time: str = "") -> None:
+    """Give a new object of a built-in kind the state that it starts in, in place; `time` is the present."""
+    prepare = _PREPARERS.get((group, kind))
+    if prepare is not None:
+        prepare(obj)
+    if kind == "Pod" and part(obj, "spec").get("schedulingGates"):
+        part(obj, "status")["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": time or None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+
+
+def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
+    """Keep what an update of a built-in kind cannot take away, in place."""
+    if (group, kind) == ("", "Pod"):
+        status, before = part(new, "status"), part(old, "status")
+        if before.get("qosClass") and not status.get("qosClass"):
+            new["status"] = {**status, "qosClass": before["qosClass"]}
+    elif group == RBAC and kind in ("Role", "ClusterRole"):
+        _stored_role(new)
+    elif kind == "CustomResourceDefinition":
+        _note_stored_version(new)
+
+
+def _note_stored_version(definition: Json) -> None:
+    """A definition remembers in which versions its objects were ever stored."""
+    stores = [text(v, "name") for v in parts(definition, "spec", "versions") if v.get("storage") is True]
+    known = strings(definition, "status", "storedVersions")
+    if stores and stores[0] not in known and "status" in definition:
+        definition["status"] = {**part(definition, "status"), "storedVersions": [*known, stores[0]]}
+
+
+def quality_of_service(spec: Json) -> str:
+    """A pod's class by its requests and limits: Guaranteed, Burstable or BestEffort."""
+    guaranteed, any_amount = True, False
+    for kind in ("containers", "initContainers"):
+        for container in parts(spec, kind):
+            resources = part(container, "resources")
+            requests, limits = part(resources, "requests"), part(resources, "limits")
+            for name in ("cpu", "memory"):
+                request, limit = _positive(requests, name), _positive(limits, name)
+                any_amount = any_amount or bool(request or limit)
+                if not limit or (request or limit) != limit:
+                    guaranteed = False
+    if not any_amount:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(amounts: Json, name: str) -> object:
+    amount = amounts.get(name)
+    return value_of(amount) if isinstance(amount, str) and value_of(amount) > 0 else None
+
+
+def _service(obj: Json) -> None:
+    spec = part(obj, "spec")
+    spec.setdefault("sessionAffinity", "None")
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif part(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds") is None:
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+    spec.setdefault("type", "ClusterIP")
+    for port in parts(spec, "ports"):
+        port.setdefault("protocol", "TCP")
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.get("port", 0)
+    outside = spec["type"] in ("NodePort", "LoadBalancer")
+    if outside or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if outside or spec["type"] == "ClusterIP":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        for ingress in parts(obj, "status", "loadBalancer", "ingress"):
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+
+def _secret(obj: Json) -> None:
+    obj.setdefault("type", "Opaque")
+    # What is written as text is stored as data.
+    plain = obj.pop("stringData", None)
+    if isinstance(plain, dict) and plain:
+        data = dict(part(obj, "data"))
+        data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
+        obj["data"] = data
+
+
+def _volume(obj: Json) -> None:
+    spec = part(obj, "spec")
+    part(obj, "status").setdefault("phase", "Pending")
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+    host = spec.get("hostPath")
+    if isinstance(host, dict):
+        host.setdefault("type", "")
+
+
+def _namespace(obj: Json) -> None:
+    metadata = part(obj, "metadata")
+    if metadata.get("name"):
+        metadata["labels"] = {**part(metadata, "labels"), "kubernetes.io/metadata.name": metadata["name"]}
+    part(obj, "status").setdefault("phase", "Active")
+
+
+def _node(obj: Json) -> None:
+    status = part(obj, "status")
+    if "capacity" in status:
+        status.setdefault("allocatable", dict(part(status, "capacity")))
+
+
+def _endpoints(obj: Json) -> None:
+    for subset in parts(obj, "subsets"):
+        for port in parts(subset, "ports"):
+            port.setdefault("protocol", "TCP")
+
+
+def _endpoint_slice(obj: Json) -> None:
+    for port in parts(obj, "ports"):
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _stored_role(obj: Json) -> None:
+    """Kubernetes' store does not tell an empty list of rules from none."""
+    obj["rules"] = obj.get("rules") or None
+
+
+def _role_binding(obj: Json) -> None:
+    role = part(obj, "roleRef")
+    if not role.get("apiGroup"):
+        role["apiGroup"] = RBAC
+    for subject in parts(obj, "subjects"):
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", RBAC)
+
+
+def _storage_class(obj: Json) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def _network_policy(obj: Json) -> None:
+    spec = part(obj, "spec")
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for rule in parts(spec, "ingress") + parts(spec, "egress"):
+        for port in parts(rule, "ports"):
+            port.setdefault("protocol", "TCP")
+
+
+def _ingress_class(obj: Json) -> None:
+    parameters = part(obj, "spec", "parameters")
+    if parameters and parameters.get("scope") is None:
+        parameters["scope"] = "Cluster"
+
+
+def _priority_class(obj: Json) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _limit_range(obj: Json) -> None:
+    for item in parts(obj, "spec", "limits"):
+        if item.get("type") != "Container":
+            continue
+        default = {**part(item, "max"), **part(item, "default")}
+        request = {**part(item, "min"), **default, **part(item, "defaultRequest")}
+        for name, amounts in (("default", default), ("defaultRequest", request)):
+            if amounts:
+                item[name] = amounts
+
+
+def _definition(obj: Json) -> None:
+    spec = part(obj, "spec")
+    names = part(spec, "names")
+    kind = text(names, "kind")
+    if kind:
+        names.setdefault("singular", kind.lower())
+        names.setdefault("listKind", f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+    service = part(spec, "conversion", "webhook", "clientConfig", "service")
+    if service:
+        service.setdefault("port", 443)
+    status = obj.get("status")
+    if isinstance(status, dict) and not status.get("storedVersions"):
+        stored = [v.get("name") for v in parts(spec, "versions") if v.get("storage") is True]
+        if stored:
+            status["storedVersions"] = stored[:1]
+
+
+def _webhooks(obj: Json) -> None:
+    for webhook in parts(obj, "webhooks"):
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook.setdefault("timeoutSeconds", 10)
+        if obj.get("kind") == "MutatingWebhookConfiguration":
+            webhook.setdefault("reinvocationPolicy", "Never")
+        for rule in parts(webhook, "rules"):
+            rule.setdefault("scope", "*")
+        service = part(webhook, "clientConfig", "service")
+        if service:
+            service.setdefault("port", 443)
+
+
+def _autoscaler(obj: Json) -> None:
+    part(obj, "spec").setdefault("minReplicas", 1)
+
+
+def _pod_template(obj: Json) -> None:
+    template_defaults(obj)
+
+
+def _new_pod(obj: Json) -> None:
+    obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(part(obj, "spec"))}
+
+
+def _new_namespace(obj: Json) -> None:
+    finalizers = part(obj, "spec").get("finalizers")
+    kept = [f for f in finalizers if f != "kubernetes"] if isinstance(finalizers, list) else []
+    obj["spec"] = {**part(obj, "spec"), "finalizers": [*kept, "kubernetes"]}
+    obj["status"] = {"phase": "Active"}
+
+
+def _new_job(obj: Json) -> None:
+    """A job that does not choose pods itself gets a selector and labels that no other job has."""
+    spec, metadata = part(obj, "spec"), part(obj, "metadata")
+    obj["status"] = {}
+    if spec.get("manualSelector") is True:
+        return
+    template = part(spec, "template")
+    uid, name = text(metadata, "uid"), text(metadata, "name")
+    own = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    inner = template.setdefault("metadata", {})
+    if isinstance(inner, dict):
+        labels = part(inner, "labels")
+        # A job without labels of its own shows those of its template, which have just grown.
+        if not metadata.get("labels") or metadata["labels"] == labels:
+            metadata["labels"] = {**labels, **own}
+        inner["labels"] = {**labels, **own}
+    selector = part(spec, "selector")
+    matched = {**part(selector, "matchLabels"), "batch.kubernetes.io/controller-uid": uid}
+    spec["selector"] = {**selector, "matchLabels": matched}
+
+
+def _new_volume(obj: Json) -> None:
+    obj["status"] = {"phase": "Pending"}
+
+
+def _new_definition(obj: Json) -> None:
+    stored = [v.get("name") for v in parts(obj, "spec", "versions") if v.get("storage") is True]
+    obj["status"] = {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": stored[:1],
+    }
+
+
+_DEFAULTERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
+    ("", "Pod"): default_pod,
+    ("", "PodTemplate"): _pod_template,
+    ("", "Service"): _service,
+    ("", "Secret"): _secret,
+    ("", "PersistentVolume"): _volume,
+    ("", "PersistentVolumeClaim"): claim_defaults,
+    ("", "Namespace"): _namespace,
+    ("", "Node"): _node,
+    ("", "Endpoints"): _endpoints,
+    ("", "LimitRange"): _limit_range,
+    ("", "ReplicationController"): replication_controller_defaults,
+    ("apps", "Deployment"): deployment_defaults,
+    ("apps", "DaemonSet"): daemon_set_defaults,
+    ("apps", "StatefulSet"): stateful_set_defaults,
+    ("apps", "ReplicaSet"): replica_set_defaults,
+    ("batch", "Job"): job_defaults,
+    ("batch", "CronJob"): cron_job_defaults,
+    ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
+    (RBAC, "RoleBinding"): _role_binding,
+    (RBAC, "ClusterRoleBinding"): _role_binding,
+    ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("networking.k8s.io", "NetworkPolicy"): _network_policy,
+    ("networking.k8s.io", "IngressClass"): _ingress_class,
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _webhooks,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _webhooks,
+}
+
+_PREPARERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
+    ("", "Pod"): _new_pod,
+    ("", "Namespace"): _new_namespace,
+    ("", "PersistentVolume"): _new_volume,
+    ("", "PersistentVolumeClaim"): _new_volume,
+    ("batch", "Job"): _new_job,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _new_definition,
+    (RBAC, "Role"): _stored_role,
+    (RBAC, "ClusterRole"): _stored_role,
+}

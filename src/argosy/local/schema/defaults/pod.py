@@ -1,0 +1,145 @@
+"""Defaults of pod specs, wherever they stand: in a Pod, or as the template of something that makes pods."""
+
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, parts
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
+_MODES = ("configMap", "secret", "projected", "downwardAPI")
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+
+
+def default_pod(pod: Json) -> None:
+    """Defaults of a Pod itself, in place."""
+    spec = part(pod, "spec")
+    default_pod_spec(spec)
+    for kind in ("containers", "initContainers"):
+        for container in parts(spec, kind):
+            _default_requests(part(container, "resources"))
+            if spec.get("hostNetwork") is True:
+                for port in parts(container, "ports"):
+                    port.setdefault("hostPort", port.get("containerPort", 0))
+    resources = part(spec, "resources")
+    if resources:
+        _default_requests(resources)
+    spec.setdefault("enableServiceLinks", True)
+    grace = spec.get("terminationGracePeriodSeconds")
+    if isinstance(grace, int) and grace < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    _default_addresses(part(pod, "status"))
+
+
+def _default_addresses(status: Json) -> None:
+    """One address and the list of addresses tell the same; where they differ, the one is meant."""
+    addresses, address = parts(status, "podIPs"), status.get("podIP")
+    if address and (not addresses or address != addresses[0].get("ip")):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses:
+        status["podIP"] = addresses[0].get("ip", "")
+
+
+def default_pod_spec(spec: Json) -> None:
+    """Defaults that templates get as well, in place."""
+    setdefault = spec.setdefault
+    setdefault("restartPolicy", "Always")
+    setdefault("terminationGracePeriodSeconds", 30)
+    setdefault("dnsPolicy", "ClusterFirst")
+    setdefault("securityContext", {})
+    setdefault("schedulerName", "default-scheduler")
+    # The old name of the field is always kept equal to the new one.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for kind in _CONTAINERS:
+        if kind in spec:
+            for container in parts(spec, kind):
+                _default_container(container)
+    if "volumes" in spec:
+        for volume in parts(spec, "volumes"):
+            _default_volume(volume)
+
+
+def _default_container(container: Json) -> None:
+    if "imagePullPolicy" not in container:
+        container["imagePullPolicy"] = _pull_policy(container.get("image"))
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    for name in _PROBES:
+        if name in container:
+            _default_probe(part(container, name))
+    if "lifecycle" in container:
+        for hook in _HOOKS:
+            _default_http(part(container, "lifecycle", hook))
+    if "env" in container:
+        for variable in parts(container, "env"):
+            if "valueFrom" in variable:
+                reference = part(variable, "valueFrom", "fieldRef")
+                if reference:
+                    reference.setdefault("apiVersion", "v1")
+
+
+def _pull_policy(image: object) -> str:
+    """Always for `latest`, said or meant; a digest or another tag need not be pulled again."""
+    name = image if isinstance(image, str) else ""
+    if "@" in name:
+        return "IfNotPresent"
+    _, colon, tag = name.rpartition("/")[2].partition(":")
+    return "Always" if name and (not colon or tag == "latest") else "IfNotPresent"
+
+
+def _default_probe(probe: Json) -> None:
+    for name, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        if not probe.get(name):
+            probe[name] = value
+    _default_http(probe)
+    grpc = probe.get("grpc")
+    if isinstance(grpc, dict) and grpc.get("service") is None:
+        grpc["service"] = ""
+
+
+def _default_http(handler: Json) -> None:
+    action = handler.get("httpGet")
+    if isinstance(action, dict):
+        action.setdefault("path", "/")
+        action.setdefault("scheme", "HTTP")
+
+
+def _default_requests(resources: Json) -> None:
+    limits = part(resources, "limits")
+    if limits:
+        requests = part(resources, "requests")
+        resources["requests"] = {**requests, **{k: v for k, v in limits.items() if k not in requests}}
+
+
+def _default_volume(volume: Json) -> None:
+    if len(volume) == 1:
+        volume["emptyDir"] = {}
+        return
+    for kind in _MODES:
+        source = volume.get(kind)
+        if isinstance(source, dict):
+            source.setdefault("defaultMode", 420)
+    host = volume.get("hostPath")
+    if isinstance(host, dict):
+        host.setdefault("type", "")
+    items = [*parts(volume, "downwardAPI", "items")]
+    for source in parts(volume, "projected", "sources"):
+        token = source.get("serviceAccountToken")
+        if isinstance(token, dict):
+            token.setdefault("expirationSeconds", 3600)
+        items += parts(source, "downwardAPI", "items")
+    for item in items:
+        reference = part(item, "fieldRef")
+        if reference:
+            reference.setdefault("apiVersion", "v1")
+    image = volume.get("image")
+    if isinstance(image, dict):
+        image.setdefault("pullPolicy", _pull_policy(image.get("reference")))
+    claim = part(volume, "ephemeral", "volumeClaimTemplate", "spec")
+    if claim:
+        claim.setdefault("volumeMode", "Filesystem")

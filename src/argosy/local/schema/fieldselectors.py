@@ -1,0 +1,87 @@
+"""By which fields the objects of a built-in kind can be selected, and what each holds for an object.
+
+Readers are made once per kind, because every write reads all of them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from argosy.local.schema.model import Json
+from argosy.local.schema.selectors import field_value
+from argosy.local.schema.unstructured import part, parts, text
+
+Reader: TypeAlias = Callable[[Json], str]
+
+SELECTABLE_FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
+    ("", "Pod"): frozenset(
+        {
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        }
+    ),
+    ("", "Event"): frozenset(
+        {
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        }
+    ),
+    ("", "Namespace"): frozenset({"status.phase", "name"}),
+    ("", "Node"): frozenset({"spec.unschedulable"}),
+    ("", "Secret"): frozenset({"type"}),
+    ("", "Service"): frozenset({"spec.clusterIP", "spec.type"}),
+    ("", "ReplicationController"): frozenset({"status.replicas"}),
+    ("", "PersistentVolume"): frozenset({"name"}),
+    ("", "PersistentVolumeClaim"): frozenset({"name"}),
+    ("apps", "ReplicaSet"): frozenset({"status.replicas"}),
+    ("batch", "Job"): frozenset({"status.successful"}),
+}
+
+
+def reader_of(group: str, kind: str, field: str) -> Reader:
+    """What tells the value of a selectable field as text."""
+    special = _SPECIAL.get((group, kind, field))
+    if special is not None:
+        return special
+    return _plain("metadata.name" if field == "name" else field)
+
+
+def _plain(field: str, otherwise: str = "") -> Reader:
+    steps = tuple(field.split("."))
+    return lambda obj: field_value(obj, steps) or otherwise
+
+
+def _addresses(pod: Json) -> str:
+    if "podIPs" not in part(pod, "status"):
+        return ""
+    return ",".join(str(entry.get("ip")) for entry in parts(pod, "status", "podIPs"))
+
+
+def _source(event: Json) -> str:
+    return text(event, "source", "component") or text(event, "reportingComponent")
+
+
+_SPECIAL: Mapping[tuple[str, str, str], Reader] = {
+    ("", "Pod", "spec.hostNetwork"): _plain("spec.hostNetwork", "false"),
+    ("", "Pod", "status.podIPs"): _addresses,
+    ("", "Node", "spec.unschedulable"): _plain("spec.unschedulable", "false"),
+    ("", "Event", "source"): _source,
+    ("", "ReplicationController", "status.replicas"): _plain("status.replicas", "0"),
+    ("apps", "ReplicaSet", "status.replicas"): _plain("status.replicas", "0"),
+    ("batch", "Job", "status.successful"): _plain("status.succeeded", "0"),
+}

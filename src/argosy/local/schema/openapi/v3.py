@@ -1,0 +1,291 @@
+"""OpenAPI v3 documents, one per group version, for `kubectl explain`, `apply` and validation by clients.
+
+A document holds the schemas of its kinds with everything they refer to, and for each kind the paths and
+parameters by which kubectl finds out what the server can do (`fieldValidation` above all). Callers keep the
+encoded documents; they change only when definitions do.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds, definition_json
+from argosy.local.schema.crd.definition import CrdInfo, CrdVersion
+from argosy.local.schema.model import Json
+
+PREFIX = "#/components/schemas/"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+SCALE = "io.k8s.api.autoscaling.v1.Scale"
+_OWN_KEYWORDS = ("omit", "null", "go")
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_METHODS = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
+_PATCHES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+)
+_STRATEGIC = "application/strategic-merge-patch+json"
+"""For built-in kinds only: how a custom resource's lists merge is known to apply alone."""
+_TYPE_FIELDS: Json = {
+    "apiVersion": {
+        "type": "string",
+        "description": "The version of the schema that this object follows, as group/version.",
+    },
+    "kind": {"type": "string", "description": "The kind of object that this is."},
+}
+
+
+class PublishedKind(Struct, frozen=True, kw_only=True):
+    """A kind as documents show it; made by `published` and `published_custom`."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    subresources: tuple[Subresource, ...]
+    component: str
+    list_component: str
+    declared: Json | None = None
+    selectable: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Json:
+        return _place(self.group, self.version, self.kind)
+
+
+def published(info: KindInfo) -> PublishedKind:
+    """A built-in kind."""
+    return PublishedKind(
+        group=info.group,
+        version=info.version,
+        kind=info.kind,
+        plural=info.plural,
+        namespaced=info.namespaced,
+        verbs=info.verbs,
+        subresources=tuple(sub for sub in info.subresources if sub.definition),
+        component=info.definition,
+        list_component=f"{info.definition}List",
+    )
+
+
+def published_custom(info: CrdInfo, version: CrdVersion) -> PublishedKind:
+    """A version of a custom resource."""
+    prefix = ".".join([*reversed(info.group.split(".")), version.name])
+    component = f"{prefix}.{info.kind}"
+    shown = {"status": component if version.has_status else "", "scale": SCALE if version.scale else ""}
+    return PublishedKind(
+        group=info.group,
+        version=version.name,
+        kind=info.kind,
+        plural=info.plural,
+        namespaced=info.namespaced,
+        verbs=("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"),
+        subresources=tuple(
+            Subresource(
+                name=name,
+                group=info.group,
+                version=version.name,
+                kind=info.kind,
+                verbs=("get", "patch", "update"),
+                definition=definition,
+            )
+            for name, definition in shown.items()
+            if definition
+        ),
+        component=component,
+        list_component=f"{prefix}.{info.list_kind}",
+        declared=version.declared,
+        selectable=version.selectable,
+    )
+
+
+def document(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
+    """The document of these kinds: those of one group version, or all for the one document of v2."""
+    listed = sorted(kinds, key=lambda kind: kind.plural)
+    schemas: Json = {}
+    needed = [META + "DeleteOptions", META + "Status", META + "ListMeta", META + "ObjectMeta"]
+    needed += [sub.definition for kind in listed for sub in kind.subresources]
+    for kind in listed:
+        if kind.declared is None:
+            needed.append(kind.component)
+        else:
+            schemas[kind.component] = _custom(kind)
+        if "list" in kind.verbs:
+            schemas[kind.list_component] = _list_of(kind)
+    _collect(needed, schemas)
+    for name, places in _places(listed).items():
+        if isinstance(component := schemas.get(name), dict):
+            schemas[name] = {**component, "x-kubernetes-group-version-kind": places}
+    paths: Json = {path: item for kind in listed for path, item in _paths(kind)}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": kubernetes},
+        "paths": paths,
+        "components": {"schemas": dict(sorted(schemas.items()))},
+    }
+
+
+def encode_document(kinds: Iterable[PublishedKind], kubernetes: str) -> bytes:
+    return msgspec.json.encode(document(kinds, kubernetes))
+
+
+def index(documents: Mapping[str, bytes]) -> Json:
+    """The reply of /openapi/v3; keys are as in `api/v1` and `apis/apps/v1`. The hash lets clients cache."""
+    return {
+        "paths": {
+            key: {"serverRelativeURL": f"/openapi/v3/{key}?hash={document_hash(body)}"}
+            for key, body in sorted(documents.items())
+        }
+    }
+
+
+def document_hash(body: bytes) -> str:
+    return hashlib.sha512(body).hexdigest().upper()
+
+
+def _place(group: str, version: str, kind: str) -> Json:
+    return {"group": group, "version": version, "kind": kind}
+
+
+def _places(listed: Iterable[PublishedKind]) -> dict[str, list[Json]]:
+    """Which definitions are kinds, and which: also those that only subresources and errors speak."""
+    builtin = builtin_kinds()
+    spoken: list[KindInfo | Subresource] = [*builtin, *(sub for info in builtin for sub in info.subresources)]
+    found = {each.definition: [_place(each.group, each.version, each.kind)] for each in spoken}
+    found |= {kind.component: [kind.place] for kind in listed}
+    served = sorted({("", "v1")} | {(kind.group, kind.version) for kind in listed if kind.declared is None})
+    found[META + "DeleteOptions"] = [_place(group, version, "DeleteOptions") for group, version in served]
+    found[META + "Status"] = [_place("", "v1", "Status")]
+    return found
+
+
+def _collect(names: list[str], schemas: Json) -> None:
+    """Add the built-in definitions that these names lead to."""
+    table = definition_json()
+    while names:
+        name = names.pop()
+        if name not in schemas and name in table:
+            schemas[name] = _expand(table[name], names)
+
+
+def _expand(raw: Mapping[str, object], names: list[str]) -> Json:
+    """A definition of the table as OpenAPI writes it."""
+    result: Json = {}
+    for key, value in raw.items():
+        if key in _OWN_KEYWORDS or key == "$ref":
+            continue
+        if key == "properties" and isinstance(value, dict):
+            result[key] = {name: _expand(child, names) for name, child in value.items()}
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            result[key] = _expand(value, names)
+        else:
+            result[key] = value
+    reference = raw.get("$ref")
+    if isinstance(reference, str):
+        names.append(reference)
+        target: Json = {"$ref": PREFIX + reference}
+        return {**result, "allOf": [target]} if result else target
+    return result
+
+
+def _custom(kind: PublishedKind) -> Json:
+    declared = kind.declared or {}
+    properties = declared.get("properties")
+    metadata: Json = {"allOf": [{"$ref": f"{PREFIX}{META}ObjectMeta"}], "default": {}}
+    fields = properties if isinstance(properties, dict) else {}
+    properties = {**fields, **_TYPE_FIELDS, "metadata": metadata}
+    return {**declared, "type": "object", "properties": properties, **_selectable(kind)}
+
+
+def _selectable(kind: PublishedKind) -> Json:
+    fields = [{"fieldPath": path} for path in kind.selectable]
+    return {"x-kubernetes-selectable-fields": fields} if fields else {}
+
+
+def _list_of(kind: PublishedKind) -> Json:
+    item = {"allOf": [{"$ref": PREFIX + kind.component}], "default": {}}
+    place = {**kind.place, "kind": kind.list_component.rpartition(".")[2]}
+    return {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            **_TYPE_FIELDS,
+            "items": {"type": "array", "items": item},
+            "metadata": {"allOf": [{"$ref": f"{PREFIX}{META}ListMeta"}], "default": {}},
+        },
+        "x-kubernetes-group-version-kind": [place],
+        **_selectable(kind),
+    }
+
+
+def _paths(kind: PublishedKind) -> Iterator[tuple[str, Json]]:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    base = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
+    collection: Json = {}
+    if "list" in kind.verbs:
+        collection["get"] = _operation(kind, "list", kind.list_component)
+    if "create" in kind.verbs:
+        collection["post"] = _operation(kind, "post", kind.component, write=True)
+    yield f"{base}/{kind.plural}", {**collection, **_path_parameters(kind, named=False)}
+    item: Json = {
+        method: _operation(kind, verb, kind.component, write=verb in ("update", "patch"))
+        for verb, method in _METHODS.items()
+        if verb in kind.verbs
+    }
+    if item:
+        yield f"{base}/{kind.plural}/{{name}}", {**item, **_path_parameters(kind, named=True)}
+    for sub in kind.subresources:
+        place = _place(sub.group, sub.version, sub.kind)
+        operations: Json = {
+            method: {
+                **_operation(kind, verb, sub.definition, write=verb != "get", suffix=sub.name.title()),
+                "x-kubernetes-group-version-kind": place,
+            }
+            for verb, method in _METHODS.items()
+            if verb in sub.verbs and "patch" in sub.verbs
+        }
+        path = f"{base}/{kind.plural}/{{name}}/{sub.name}"
+        if operations:
+            yield path, {**operations, **_path_parameters(kind, named=True)}
+
+
+def _operation(
+    kind: PublishedKind, verb: str, component: str, *, write: bool = False, suffix: str = ""
+) -> Json:
+    reply = {"content": {"application/json": {"schema": {"$ref": PREFIX + component}}}, "description": "OK"}
+    operation: Json = {
+        "tags": [f"{kind.group.split('.')[0] or 'core'}_{kind.version}"],
+        "operationId": f"{verb}{kind.version}{kind.kind}{suffix}",
+        "responses": {"200": reply},
+        "x-kubernetes-action": "put" if verb == "update" else verb,
+        "x-kubernetes-group-version-kind": kind.place,
+    }
+    if write:
+        operation["parameters"] = [_parameter(name) for name in _WRITE]
+        if verb == "patch":
+            operation["parameters"] = [*map(_parameter, _WRITE), _parameter("force", "boolean")]
+        types = _patches(kind) if verb == "patch" else ("application/json",)
+        body: Json = {"$ref": PREFIX + component} if verb != "patch" else {"type": "object"}
+        operation["requestBody"] = {"content": {name: {"schema": body} for name in types}, "required": True}
+    return operation
+
+
+def _patches(kind: PublishedKind) -> tuple[str, ...]:
+    return _PATCHES if kind.declared is not None else (*_PATCHES, _STRATEGIC)
+
+
+def _parameter(name: str, type: str = "string") -> Json:
+    return {"name": name, "in": "query", "schema": {"type": type, "uniqueItems": True}}
+
+
+def _path_parameters(kind: PublishedKind, *, named: bool) -> Json:
+    names = (["name"] if named else []) + (["namespace"] if kind.namespaced else [])
+    return {
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+        ]
+    }

@@ -1,0 +1,1 @@
+"""Server-side apply: field sets, managed fields, merging. Names follow structured-merge-diff."""

@@ -1,0 +1,252 @@
+"""Server-side apply: a manager's configuration merged into the live object.
+
+What the manager applied before and leaves out now goes away unless someone else owns it; what others own and
+the configuration changes is a conflict unless forced. The entries of managedFields come out exactly as
+kube-apiserver writes them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.ssa import fieldpath, managedfields
+from argosy.local.schema.ssa.fieldpath import FieldSet
+from argosy.local.schema.ssa.managedfields import APPLY, Entry, Identity
+from argosy.local.schema.ssa.merge import compare, field_set, merge, remove, with_named_fields
+from argosy.local.schema.ssa.typecheck import typed_problems
+from argosy.local.schema.ssa.typed_shape import MergeError, Shape, shape_of, shown
+from argosy.local.schema.ssa.update import (
+    Filter,
+    attribute,
+    changes,
+    empty_object,
+    metadata_of,
+    owned_part,
+    strip,
+    with_entries,
+    without_entries,
+    without_fields,
+)
+from argosy.local.schema.unstructured import text
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class Conflict(Struct, frozen=True):
+    """One path that another manager owns."""
+
+    owner: Entry
+    path: tuple[str, ...]
+
+    @property
+    def field(self) -> str:
+        return "".join(shown(step) for step in self.path)
+
+
+class Conflicts(Exception):  # noqa: N818 - the word Kubernetes uses for it
+    """An apply that would take fields from others; the text is the message of the 409."""
+
+    def __init__(self, conflicts: list[Conflict]) -> None:
+        self.conflicts = conflicts
+        super().__init__(_message(conflicts))
+
+    def causes(self) -> list[Json]:
+        """The entries of the Status' `details.causes`."""
+        return [
+            {
+                "reason": "FieldManagerConflict",
+                "message": f"conflict with {c.owner.shown}",
+                "field": c.field,
+            }
+            for c in self.conflicts
+        ]
+
+
+class ApplyError(Exception):
+    """A configuration that cannot be merged; the text is for the client."""
+
+
+def apply(
+    live: Json | None,
+    config: Json,
+    *,
+    manager: str,
+    api_version: str,
+    time: str,
+    schema: Schema,
+    force: bool = False,
+    subresource: str = "",
+    resets: Filter | None = None,
+    known: Iterable[str] | None = None,
+) -> Json:
+    """The live object (None: there is none yet) with the configuration applied.
+
+    Raises `Conflicts` when others own what would change and `force` is not given. Defaults, pruning and
+    validation are the caller's, afterwards. `known` are the versions that are served; entries of others are
+    dropped.
+    """
+    problems = typed_problems(config, schema)
+    if problems:
+        raise ApplyError(f"failed to create typed patch object ({_named(config)}): {problems}")
+    before: Json = live if live is not None else {}
+    entries = managedfields.decode_or_empty(metadata_of(before).get("managedFields"))
+    if known is not None:
+        served = set(known)
+        entries = {key: entry for key, entry in entries.items() if entry.api_version in served}
+    if live is not None and not entries:
+        first, nothing = "before-first-apply", empty_object(schema)
+        entries = attribute(nothing, live, {}, first, api_version, time, schema, subresource, resets)
+    try:
+        return _apply(before, config, entries, manager, api_version, time, schema, force, subresource, resets)
+    except Conflicts as conflicts:
+        allowed = _allowed_by_last_applied(before, schema) if manager == "kubectl" else None
+        if allowed is None:
+            raise
+        rest = [c for c in conflicts.conflicts if not fieldpath.has(allowed, c.path)]
+        if rest:
+            raise Conflicts(rest) from None
+        return _apply(before, config, entries, manager, api_version, time, schema, True, subresource, resets)
+
+
+def _apply(
+    live: Json,
+    config: Json,
+    entries: dict[Identity, Entry],
+    manager: str,
+    api_version: str,
+    time: str,
+    schema: Schema,
+    force: bool,
+    subresource: str,
+    resets: Filter | None,
+) -> Json:
+    shape = shape_of(schema)
+    try:
+        claimed = field_set(config, shape)
+        base = without_entries(live)
+        merged = cast("Json", merge(base, config, shape))
+    except MergeError as error:
+        raise ApplyError(str(error)) from None
+    if resets is not None:
+        claimed = resets(claimed)
+    mine = Entry(manager, APPLY, api_version, claimed, None, subresource)
+    last = entries.get(mine.identity)
+    owned = {**entries, mine.identity: mine}
+    if last is not None:
+        merged = _prune(merged, shape, last.fields, owned)
+    owned = _settle(base, merged, owned, mine, shape, force, resets)
+    changed = merged != base
+    stripped = strip(claimed)
+    owned.pop(mine.identity, None)
+    if stripped:
+        kept = last.time if last is not None else None
+        owned[mine.identity] = Entry(
+            manager, APPLY, api_version, stripped, time if changed else kept, subresource
+        )
+    result = with_entries(merged, owned)
+    if manager == "kubectl" and LAST_APPLIED in _annotations(result):
+        return _with_last_applied(result, config)
+    return result
+
+
+def _settle(
+    live: Json,
+    merged: Json,
+    entries: dict[Identity, Entry],
+    mine: Entry,
+    shape: Shape,
+    force: bool,
+    resets: Filter | None,
+) -> dict[Identity, Entry]:
+    """Take from the others what the merge changed, or refuse."""
+    change = changes(owned_part(live), owned_part(merged), shape, resets)
+    taken = fieldpath.union(change.modified, change.added)
+    others = {key: entry for key, entry in entries.items() if key != mine.identity}
+    if not force:
+        found = [
+            Conflict(entry, path)
+            for entry in others.values()
+            for path in fieldpath.paths(fieldpath.intersection(entry.fields, taken))
+        ]
+        if found:
+            raise Conflicts(found)
+    return without_fields(others, (taken, change.removed))
+
+
+def _prune(merged: Json, shape: Shape, last: FieldSet, entries: Mapping[Identity, Entry]) -> Json:
+    """Take away what the manager applied last time, does not apply now, and nobody owns."""
+    named_last = with_named_fields(last, shape)
+    pruned = cast("Json", remove(merged, named_last, shape) or {})
+    everything = with_named_fields(field_set(merged, shape), shape)
+    owned: FieldSet = {}
+    for entry in entries.values():
+        owned = fieldpath.union(owned, entry.fields)
+    kept = fieldpath.union(
+        with_named_fields(field_set(pruned, shape), shape), with_named_fields(owned, shape)
+    )
+    pruned = cast("Json", remove(merged, fieldpath.difference(everything, kept), shape) or {})
+    remaining = with_named_fields(field_set(pruned, shape), shape)
+    gone = fieldpath.intersection(fieldpath.difference(everything, remaining), named_last)
+    return cast("Json", remove(merged, gone, shape) or {})
+
+
+def _allowed_by_last_applied(live: Json, schema: Schema) -> FieldSet | None:
+    """What `kubectl apply` owned before the object moved to server-side apply, by its annotation."""
+    text = _annotations(live).get(LAST_APPLIED)
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        last = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(last, dict) or last.get("apiVersion") != live.get("apiVersion"):
+        return None
+    shape = shape_of(schema)
+    change = compare(last, live, shape)
+    allowed = field_set(last, shape)
+    for changed in (change.modified, change.added, change.removed):
+        allowed = fieldpath.difference(allowed, changed)
+    return allowed
+
+
+def _with_last_applied(obj: Json, config: Json) -> Json:
+    metadata = dict(metadata_of(config))
+    annotations = {k: v for k, v in _annotations(config).items() if k != LAST_APPLIED}
+    if "annotations" in metadata:
+        metadata["annotations"] = annotations
+    text = msgspec.json.encode({**config, "metadata": metadata}, order="sorted").decode() + "\n"
+    return {
+        **obj,
+        "metadata": {**metadata_of(obj), "annotations": {**_annotations(obj), LAST_APPLIED: text}},
+    }
+
+
+def _named(obj: Json) -> str:
+    """An object as Go's errors name it: namespace/name; group/version, Kind=kind."""
+    metadata = metadata_of(obj)
+    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    place = f"{group}/{version}, Kind={obj.get('kind', '')}"
+    return f"{text(metadata, 'namespace')}/{text(metadata, 'name')}; {place}"
+
+
+def _annotations(obj: Json) -> Json:
+    annotations = metadata_of(obj).get("annotations")
+    return annotations if isinstance(annotations, dict) else {}
+
+
+def _message(conflicts: list[Conflict]) -> str:
+    if len(conflicts) == 1:
+        only_one = conflicts[0]
+        return f"Apply failed with 1 conflict: conflict with {only_one.owner.shown}: {only_one.field}"
+    lines: list[str] = []
+    by_owner: dict[Identity, list[Conflict]] = {}
+    for conflict in conflicts:
+        by_owner.setdefault(conflict.owner.identity, []).append(conflict)
+    for identity in sorted(by_owner):
+        found = by_owner[identity]
+        lines.append(f"conflicts with {found[0].owner.shown}:")
+        lines += [f"- {conflict.field}" for conflict in found]
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

@@ -1,0 +1,213 @@
+"""Who owns which field of an object after a create, an update or a patch.
+
+A writer owns what it changed; what it took or removed is no longer anyone else's. `changes` is what such a
+write and a server-side apply are both judged by.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, cast
+
+from msgspec import UNSET
+
+from argosy.local.schema.model import Json, Schema
+from argosy.local.schema.ssa import fieldpath, managedfields
+from argosy.local.schema.ssa.fieldpath import FieldSet
+from argosy.local.schema.ssa.managedfields import UPDATE, Entry, Identity
+from argosy.local.schema.ssa.merge import Comparison, compare
+from argosy.local.schema.ssa.typed_shape import Shape, shape_of
+
+# Fields that nobody owns.
+_UNOWNED_METADATA = frozenset(
+    {
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    }
+)
+
+Filter: TypeAlias = Callable[[FieldSet], FieldSet]
+
+
+def excluding(*paths: str) -> Filter:
+    """A filter that gives no ownership of these fields, such as `status` on the main endpoint."""
+    excluded: FieldSet = {}
+    for path in paths:
+        inner = excluded
+        for name in path.split("."):
+            inner = cast("FieldSet", inner.setdefault(f"f:{name}", {}))
+    return lambda fields: fieldpath.without(fields, excluded)
+
+
+def only(top_level: str) -> Filter:
+    """A filter that gives ownership of one top-level field alone, such as a custom resource's `status`."""
+    key = f"f:{top_level}"
+    return lambda fields: {key: fields[key]} if key in fields else {}
+
+
+def update_managed_fields(
+    old: Json | None,
+    new: Json,
+    *,
+    manager: str,
+    api_version: str,
+    time: str,
+    schema: Schema,
+    subresource: str = "",
+    resets: Filter | None = None,
+) -> Json:
+    """New with its managedFields brought up to date; `old` is None for a create.
+
+    Neither argument is changed. `time` is the present in RFC 3339 with whole seconds.
+    """
+    entries = _known_entries(old, new, subresource)
+    if not entries and old is not None:
+        return with_entries(new, entries)
+    before = empty_object(schema) if old is None else old
+    entries = attribute(
+        before, new, entries, manager or "unknown", api_version, time, schema, subresource, resets
+    )
+    return with_entries(new, managedfields.capped(entries))
+
+
+def attribute(
+    old: Json,
+    new: Json,
+    entries: dict[Identity, Entry],
+    manager: str,
+    api_version: str,
+    time: str,
+    schema: Schema,
+    subresource: str,
+    resets: Filter | None,
+) -> dict[Identity, Entry]:
+    """The entries after `manager` changed old into new."""
+    before = _empty_part(schema) if old is empty_object(schema) else owned_part(old)
+    change = changes(before, owned_part(new), shape_of(schema), resets)
+    taken = strip(fieldpath.union(change.added, change.modified))
+    if taken or change.removed:
+        entries = without_fields(entries, (taken, change.removed))
+    if taken:
+        mine = Entry(manager, UPDATE, api_version, taken, time, subresource)
+        previous = entries.get(mine.identity)
+        if previous is not None:
+            mine = Entry(
+                manager, UPDATE, api_version, fieldpath.union(taken, previous.fields), time, subresource
+            )
+        entries[mine.identity] = mine
+    return entries
+
+
+def changes(old: Json, new: Json, shape: Shape, resets: Filter | None) -> Comparison:
+    """What changed of that which can be owned; `resets` tells what a write gives no ownership of."""
+    change = compare(old, new, shape)
+    if resets is not None:
+        change.added, change.modified = resets(change.added), resets(change.modified)
+        change.removed = resets(change.removed)
+    return change
+
+
+def empty_object(schema: Schema) -> Json:
+    """What a new object of this kind holds before anything is set: the structs and lists Go always writes."""
+    made = schema.compiled.get("empty")
+    if made is None:
+        made = schema.compiled["empty"] = _zero(schema, ())
+    return cast("Json", made)
+
+
+def _empty_part(schema: Schema) -> Json:
+    made = schema.compiled.get("empty_part")
+    if made is None:
+        made = schema.compiled["empty_part"] = owned_part(empty_object(schema))
+    return cast("Json", made)
+
+
+def _zero(schema: Schema, above: tuple[str, ...]) -> Json:
+    reference = schema.structure.reference
+    if not reference or reference in above:
+        return {}
+    result: Json = {}
+    for name, field in schema.properties.items():
+        if isinstance(field.default, dict):
+            result[name] = _zero(field, (*above, reference))
+        elif field.default is not UNSET and not field.default:
+            result[name] = field.default
+        elif name in schema.structure.null:
+            result[name] = None
+    return result
+
+
+def with_entries(obj: Json, entries: Mapping[Identity, Entry]) -> Json:
+    """The object with these entries in place of its own."""
+    metadata = {key: value for key, value in metadata_of(obj).items() if key != "managedFields"}
+    if entries:
+        metadata["managedFields"] = managedfields.encode(entries.values())
+    return {**obj, "metadata": metadata}
+
+
+def without_entries(obj: Json) -> Json:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return obj
+    return {**obj, "metadata": {k: v for k, v in metadata.items() if k != "managedFields"}}
+
+
+def _known_entries(old: Json | None, new: Json, subresource: str) -> dict[Identity, Entry]:
+    live = metadata_of(old).get("managedFields") if old is not None else None
+    if subresource:
+        return managedfields.decode_or_empty(live)
+    given = metadata_of(new).get("managedFields")
+    if given is not None and managedfields.is_reset(given):
+        return {}
+    if given is None or given is live:
+        return managedfields.decode_or_empty(live)
+    return managedfields.decode_or_empty(given) or managedfields.decode_or_empty(live)
+
+
+def without_fields(entries: dict[Identity, Entry], taken: tuple[FieldSet, ...]) -> dict[Identity, Entry]:
+    result: dict[Identity, Entry] = {}
+    for key, entry in entries.items():
+        fields = entry.fields
+        for some in taken:
+            fields = fieldpath.difference(fields, some)
+        if fields:
+            result[key] = entry.with_fields(fields)
+    return result
+
+
+def strip(fields: FieldSet) -> FieldSet:
+    """Without what nobody owns."""
+    if "f:metadata" not in fields and "f:apiVersion" not in fields and "f:kind" not in fields:
+        return fields
+    result = {key: node for key, node in fields.items() if key not in ("f:apiVersion", "f:kind")}
+    metadata = fieldpath.child(fields, "f:metadata")
+    if metadata is not None:
+        kept = {
+            key: node
+            for key, node in metadata.items()
+            if key != fieldpath.SELF and key[2:] not in _UNOWNED_METADATA
+        }
+        if kept:
+            result["f:metadata"] = kept
+        else:
+            del result["f:metadata"]
+    return result
+
+
+def owned_part(obj: Json) -> Json:
+    """The object without what nobody owns, which then need not be compared."""
+    result = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        result["metadata"] = {k: v for k, v in metadata.items() if k not in _UNOWNED_METADATA}
+    return result
+
+
+def metadata_of(obj: Json) -> Json:
+    metadata = obj.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,1 @@
+"""Tables of objects, as `kubectl get` prints them."""

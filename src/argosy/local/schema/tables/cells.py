@@ -1,0 +1,138 @@
+"""Small things that table cells are made of: columns, ages, labels, lists cut short."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, parts, text, texts
+
+
+class Column(Struct, frozen=True, kw_only=True):
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+    def json(self) -> Json:
+        """The column as it stands in a Table."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+def column(name: str, type: str = "string", format: str = "", description: str = "", wide: int = 0) -> Column:
+    """A built-in column; `wide=1` shows it only with `-o wide`."""
+    return Column(name=name, type=type, format=format, description=description, priority=wide)
+
+
+def human_duration(seconds: float) -> str:
+    """A duration in two or three significant figures: 90s, 5m30s, 3h20m, 2d5h, 400d."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 0:
+        return "0s"
+    if whole < 120:
+        return f"{whole}s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if minutes < 10:
+        return _two(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 24 * 8:
+        return _two(days, "d", hours % 24, "h")
+    if hours < 24 * 365 * 2:
+        return f"{days}d"
+    if hours < 24 * 365 * 8:
+        return _two(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+
+
+def parse_time(value: object) -> datetime | None:
+    """An RFC 3339 time of an object, if it is one."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        return None
+
+
+def age(value: object, now: datetime) -> str:
+    """How long ago a time was; `<unknown>` without one."""
+    at = parse_time(value)
+    return "<unknown>" if at is None else human_duration((now - at).total_seconds())
+
+
+def created(item: Json, now: datetime) -> str:
+    """An object's age."""
+    return age(part(item, "metadata").get("creationTimestamp"), now)
+
+
+def name(item: Json) -> object:
+    """An object's name."""
+    return part(item, "metadata").get("name", "")
+
+
+def labels_text(labels: object) -> str:
+    """`a=1,b=2`, sorted, or `<none>`."""
+    if not isinstance(labels, Mapping) or not labels:
+        return "<none>"
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def selector_text(selector: object) -> str:
+    """A label selector in the form that `-l` takes, or `<none>`."""
+    if not isinstance(selector, dict):
+        return "<none>"
+    terms = [(str(key), f"{key}={value}") for key, value in part(selector, "matchLabels").items()]
+    for entry in parts(selector, "matchExpressions"):
+        key, values = text(entry, "key"), ",".join(sorted(texts(entry, "values")))
+        forms = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        terms.append((key, forms.get(text(entry, "operator"), "<error>")))
+    return ",".join(term for _, term in sorted(terms)) or "<none>"
+
+
+def cut(items: Sequence[str], limit: int = 3, empty: str = "<unset>") -> str:
+    """A few items, and how many more there are."""
+    shown = ",".join(items[:limit])
+    if len(items) > limit:
+        return f"{shown} + {len(items) - limit} more..."
+    return shown or empty
+
+
+def containers(spec: Json) -> tuple[str, str]:
+    """Names and images of a pod spec's containers."""
+    found = parts(spec, "containers")
+    return ",".join(text(c, "name") for c in found), ",".join(text(c, "image") for c in found)
+
+
+def condition(item: Json, type: str) -> str:
+    """The status of an object's condition, or nothing."""
+    return next((text(c, "status") for c in parts(item, "status", "conditions") if c.get("type") == type), "")
+
+
+def default_name(item: Json, annotation: str) -> str:
+    """An object's name, with a word when an annotation makes it the default."""
+    default = part(item, "metadata", "annotations").get(annotation) == "true"
+    return f"{name(item)} (default)" if default else str(name(item))

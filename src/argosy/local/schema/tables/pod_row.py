@@ -1,0 +1,145 @@
+"""The one word that `kubectl get pods` shows under STATUS, and the cells around it.
+
+The word is not the phase: it is deduced from container states in a fixed order (init containers first, then
+the last container that has something to tell), so that people see `CrashLoopBackOff` or `Init:0/1` where
+the phase says little.
+"""
+
+from datetime import datetime
+
+from argosy.local.schema.model import Json
+from argosy.local.schema.tables.cells import column, condition, created, human_duration, name, parse_time
+from argosy.local.schema.unstructured import number, part, parts, text
+
+POD_COLUMNS = (
+    column("Name", format="name"),
+    column("Ready"),
+    column("Status"),
+    column("Restarts"),
+    column("Age"),
+    *(column(n, wide=1) for n in ("IP", "Node", "Nominated Node", "Readiness Gates")),
+)
+
+
+def pod_cells(pod: Json, now: datetime) -> list[object]:
+    """The cells of a pod's row, wide ones included."""
+    summary = _Summary(pod)
+    restarts = str(summary.restarts)
+    if summary.restarts and summary.last_restart is not None:
+        restarts += f" ({human_duration((now - summary.last_restart).total_seconds())} ago)"
+    addresses = parts(pod, "status", "podIPs")
+    return [
+        name(pod),
+        f"{summary.ready}/{summary.total}",
+        summary.reason,
+        restarts,
+        created(pod, now),
+        text(addresses[0], "ip") if addresses else "<none>",
+        text(pod, "spec", "nodeName") or "<none>",
+        text(pod, "status", "nominatedNodeName") or "<none>",
+        _gates(pod),
+    ]
+
+
+class _Summary:
+    """What a walk over a pod's container statuses finds."""
+
+    def __init__(self, pod: Json) -> None:
+        self.ready = 0
+        self.restarts = 0
+        self.last_restart: datetime | None = None
+        self.reason = _first_reason(pod)
+        init_specs = {text(c, "name"): c for c in parts(pod, "spec", "initContainers")}
+        self._sidecars = {n for n, c in init_specs.items() if c.get("restartPolicy") == "Always"}
+        self.total = len(parts(pod, "spec", "containers")) + len(self._sidecars)
+        self._sidecar_restarts = 0
+        self._sidecar_last: datetime | None = None
+        initializing = self._init(pod, len(init_specs))
+        if not initializing or condition(pod, "Initialized") == "True":
+            self._main(pod)
+        if part(pod, "metadata").get("deletionTimestamp"):
+            if text(pod, "status", "reason") == "NodeLost":
+                self.reason = "Unknown"
+            elif text(pod, "status", "phase") not in ("Succeeded", "Failed"):
+                self.reason = "Terminating"
+
+    def _init(self, pod: Json, count: int) -> bool:
+        """Look at init containers; true while one of them keeps the pod from starting."""
+        for index, status in enumerate(parts(pod, "status", "initContainerStatuses")):
+            sidecar = text(status, "name") in self._sidecars
+            self.restarts += number(status, "restartCount")
+            self.last_restart = _later(self.last_restart, status)
+            if sidecar:
+                self._sidecar_restarts += number(status, "restartCount")
+                self._sidecar_last = _later(self._sidecar_last, status)
+            terminated = part(status, "state").get("terminated")
+            waiting = text(status, "state", "waiting", "reason")
+            if isinstance(terminated, dict) and number(terminated, "exitCode") == 0:
+                continue
+            if sidecar and status.get("started") is True:
+                self.ready += status.get("ready") is True
+                continue
+            if isinstance(terminated, dict):
+                self.reason = f"Init:{_ended(terminated)}"
+            elif waiting and waiting != "PodInitializing":
+                self.reason = f"Init:{waiting}"
+            else:
+                self.reason = f"Init:{index}/{count}"
+            return True
+        return False
+
+    def _main(self, pod: Json) -> None:
+        self.restarts, self.last_restart = self._sidecar_restarts, self._sidecar_last
+        running, error = False, ""
+        for status in reversed(parts(pod, "status", "containerStatuses")):
+            self.restarts += number(status, "restartCount")
+            self.last_restart = _later(self.last_restart, status)
+            state = part(status, "state")
+            terminated = state.get("terminated")
+            waiting = text(state, "waiting", "reason")
+            if waiting:
+                self.reason = waiting
+            elif isinstance(terminated, dict):
+                self.reason = _ended(terminated)
+                if number(terminated, "exitCode"):
+                    error = self.reason
+            elif status.get("ready") is True and isinstance(state.get("running"), dict):
+                running = True
+                self.ready += 1
+        if self.reason == "Completed":
+            if running and condition(pod, "Ready") == "True":
+                self.reason = "Running"
+            elif error:
+                self.reason = error
+            elif running:
+                self.reason = "NotReady"
+
+
+def _first_reason(pod: Json) -> str:
+    for entry in parts(pod, "status", "conditions"):
+        if entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated":
+            return "SchedulingGated"
+    return text(pod, "status", "reason") or text(pod, "status", "phase")
+
+
+def _ended(terminated: Json) -> str:
+    if text(terminated, "reason"):
+        return text(terminated, "reason")
+    if number(terminated, "signal"):
+        return f"Signal:{number(terminated, 'signal')}"
+    return f"ExitCode:{number(terminated, 'exitCode')}"
+
+
+def _later(known: datetime | None, status: Json) -> datetime | None:
+    finished = parse_time(part(status, "lastState", "terminated").get("finishedAt"))
+    if known is None or (finished is not None and finished > known):
+        return finished or known
+    return known
+
+
+def _gates(pod: Json) -> str:
+    gates = parts(pod, "spec", "readinessGates")
+    if not gates:
+        return "<none>"
+    true = sum(condition(pod, text(gate, "conditionType")) == "True" for gate in gates)
+    return f"{true}/{len(gates)}"

@@ -1,0 +1,151 @@
+"""Tables, which `kubectl get` prints: what columns a kind has and what stands in them.
+
+The server decides both, so `Columns` is looked up once per kind (`builtin_columns`, `custom_columns`) and
+`table_for` fills in rows. Rows carry only metadata unless the client asks for more, which keeps lists small.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from argosy.local.schema.crd.jsonpath import JsonPath, JsonPathError, text_of
+from argosy.local.schema.model import Json
+from argosy.local.schema.tables.cells import Column, age, column, parse_time
+from argosy.local.schema.tables.columns import PRINTERS
+
+Include: TypeAlias = Literal["None", "Metadata", "Object"]
+
+
+class Columns(Struct, frozen=True):
+    """The columns of one kind, and the function that fills a row's cells."""
+
+    definitions: tuple[Column, ...]
+    cells: Callable[[Json, datetime], Sequence[object]]
+    pod_conditions: bool = False
+
+
+def builtin_columns(group: str, kind: str) -> Columns:
+    """The columns of a built-in kind; kinds without their own show name and time of creation."""
+    printer = PRINTERS.get((group, kind))
+    if printer is None:
+        return Columns((column("Name", format="name"), column("Created At", type="date")), _plain)
+    return Columns(printer.columns, printer.cells, pod_conditions=(group, kind) == ("", "Pod"))
+
+
+def custom_columns(declared: Sequence[Mapping[str, object]] = ()) -> Columns:
+    """The columns of a custom resource from its `additionalPrinterColumns`; none declared means age."""
+    if not declared:
+        declared = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
+    definitions = [column("Name", format="name")]
+    paths: list[tuple[JsonPath, str]] = []
+    for entry in declared:
+        path, type_ = str(entry.get("jsonPath", "")), str(entry.get("type", ""))
+        try:
+            paths.append((JsonPath(path), type_))
+        except JsonPathError:
+            break
+        described = f"Custom resource definition column (in JSONPath format): {path}"
+        priority = entry.get("priority")
+        definitions.append(
+            Column(
+                name=str(entry.get("name", "")),
+                type=type_,
+                format=str(entry.get("format") or ""),
+                description=str(entry.get("description") or described),
+                priority=priority if isinstance(priority, int) else 0,
+            )
+        )
+
+    def cells(item: Json, now: datetime) -> list[object]:
+        return [_name(item), *(_custom_cell(path, type_, item, now) for path, type_ in paths)]
+
+    return Columns(tuple(definitions), cells)
+
+
+def table_for(
+    columns: Columns,
+    objects: Iterable[Json],
+    *,
+    now: datetime,
+    resource_version: str = "",
+    continue_token: str = "",
+    remaining: int | None = None,
+    include: Include = "Metadata",
+    headers: bool = True,
+) -> Json:
+    """A `meta.k8s.io/v1` Table of these objects. Watch events after the first ask for no headers."""
+    metadata: Json = {"resourceVersion": resource_version} if resource_version else {}
+    if continue_token:
+        metadata["continue"] = continue_token
+    if remaining is not None:
+        metadata["remainingItemCount"] = remaining
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [definition.json() for definition in columns.definitions] if headers else None,
+        "rows": [_row(columns, item, now, include) for item in objects],
+    }
+
+
+def partial_metadata(item: Json) -> Json:
+    """The object as `PartialObjectMetadata`."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": item.get("metadata", {}),
+    }
+
+
+def _row(columns: Columns, item: Json, now: datetime, include: Include) -> Json:
+    row: Json = {"cells": columns.cells(item, now)}
+    if columns.pod_conditions:
+        conditions = _pod_conditions(item)
+        if conditions:
+            row["conditions"] = conditions
+    if include == "Object":
+        row["object"] = item
+    elif include == "Metadata":
+        row["object"] = partial_metadata(item)
+    else:
+        row["object"] = None
+    return row
+
+
+def _pod_conditions(pod: Json) -> list[Json]:
+    status = pod.get("status")
+    phase = status.get("phase") if isinstance(status, Mapping) else ""
+    messages = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+    if not isinstance(phase, str) or phase not in messages:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": messages[phase]}]
+
+
+def _name(item: Json) -> object:
+    metadata = item.get("metadata")
+    return metadata.get("name", "") if isinstance(metadata, Mapping) else ""
+
+
+def _plain(item: Json, now: datetime) -> list[object]:  # noqa: ARG001 - the shape every row function has
+    metadata = item.get("metadata")
+    return [_name(item), metadata.get("creationTimestamp") if isinstance(metadata, Mapping) else None]
+
+
+def _custom_cell(path: JsonPath, type: str, item: Json, now: datetime) -> object:
+    found = path.find(item)
+    if not found:
+        return None
+    value = found[0]
+    if type == "string":
+        return text_of(value)
+    if type == "integer" and isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value)
+    if type == "number" and isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    if type == "boolean" and isinstance(value, bool):
+        return value
+    if type == "date" and isinstance(value, str):
+        return age(value, now) if parse_time(value) is not None else "<invalid>"
+    return None

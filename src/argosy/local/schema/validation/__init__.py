@@ -1,0 +1,1 @@
+"""Validates built-in objects beyond their types, as k8s.io/kubernetes/pkg/apis/*/validation does."""

@@ -1,0 +1,132 @@
+"""Validation of the parts of pods that say how they run: probes, hooks, sources of values, affinity."""
+
+from collections.abc import Iterator, Sequence
+
+from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, parts, text, texts
+from argosy.local.schema.validation.names import (
+    label_value_problems,
+    port_name_problems,
+    port_problems,
+    qualified_name_problems,
+)
+
+TERMINATION_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_HIGHEST_ID = 2147483647
+_ENV_FIELDS = (
+    *("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName"),
+    *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+)
+
+
+def container_part_errors(container: Json, path: str, *, sidecar: bool = True) -> Iterator[FieldError]:
+    """A container's probes, hooks, and how it tells of its end; `sidecar` unless it is one that must end."""
+    policy = container.get("terminationMessagePolicy")
+    if policy is not None and policy not in TERMINATION_MESSAGE_POLICIES:
+        yield not_supported(f"{path}.terminationMessagePolicy", policy, TERMINATION_MESSAGE_POLICIES)
+    yield from security_errors(part(container, "securityContext"), f"{path}.securityContext")
+    for field in ("lifecycle", *_PROBES):
+        if not isinstance(container.get(field), dict):
+            continue
+        if not sidecar:
+            told = "may not be set for init containers without restartPolicy=Always"
+            yield forbidden(f"{path}.{field}", told)
+        elif field == "lifecycle":
+            for hook in ("postStart", "preStop"):
+                if isinstance(part(container, field).get(hook), dict):
+                    yield from _handler_errors(part(container, field, hook), f"{path}.{field}.{hook}")
+        else:
+            yield from _probe_errors(
+                part(container, field), f"{path}.{field}", ready=field == "readinessProbe"
+            )
+
+
+def _probe_errors(probe: Json, path: str, *, ready: bool) -> Iterator[FieldError]:
+    yield from _handler_errors(probe, path)
+    for field in _COUNTS:
+        value = probe.get(field)
+        if isinstance(value, int) and value < 0:
+            yield invalid(f"{path}.{field}", value, "must be greater than or equal to 0")
+    if not ready and probe.get("successThreshold") != 1:
+        yield invalid(f"{path}.successThreshold", probe.get("successThreshold"), "must be 1")
+
+
+def _handler_errors(handler: Json, path: str) -> Iterator[FieldError]:
+    given = [name for name in _HANDLERS if isinstance(handler.get(name), dict)]
+    if not given:
+        yield required(path, "must specify a handler type")
+    for extra in given[1:]:
+        yield forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
+    for name in given[:1]:
+        action, where = part(handler, name), f"{path}.{name}"
+        if name == "exec" and not action.get("command"):
+            yield required(f"{where}.command")
+        if name in ("httpGet", "tcpSocket"):
+            port = action.get("port")
+            problems = port_name_problems(port) if isinstance(port, str) else port_problems(port)
+            for problem in problems:
+                yield invalid(f"{where}.port", port, problem)
+        if name == "httpGet" and text(action, "scheme") not in ("HTTP", "HTTPS"):
+            yield not_supported(f"{where}.scheme", text(action, "scheme"), ("HTTP", "HTTPS"))
+
+
+def security_errors(context: Json, path: str) -> Iterator[FieldError]:
+    """Ids of users and groups."""
+    for field in ("runAsUser", "runAsGroup", "fsGroup"):
+        value = context.get(field)
+        if isinstance(value, int) and not 0 <= value <= _HIGHEST_ID:
+            yield invalid(f"{path}.{field}", value, f"must be between 0 and {_HIGHEST_ID}, inclusive")
+
+
+def field_source_errors(
+    reference: Json, path: str, allowed: Sequence[str] = _ENV_FIELDS
+) -> Iterator[FieldError]:
+    """A variable or a file that is taken from a field of the pod, one of those `allowed`."""
+    name, where = text(reference, "fieldPath"), f"{path}.fieldPath"
+    bare = name.partition("[")[0]
+    if not name:
+        yield required(where)
+    elif bare not in (*_ENV_FIELDS, "metadata.labels", "metadata.annotations"):
+        yield invalid(where, name, f"error converting fieldPath: field label not supported: {name}")
+    elif name not in allowed and bare == name:
+        yield not_supported(where, name, sorted(allowed))
+
+
+def node_affinity_errors(affinity: Json, path: str) -> Iterator[FieldError]:
+    """The nodes that a pod must or would rather go to."""
+    needed = "requiredDuringSchedulingIgnoredDuringExecution"
+    if not isinstance(affinity.get(needed), dict):
+        return
+    terms, where = parts(affinity, needed, "nodeSelectorTerms"), f"{path}.{needed}.nodeSelectorTerms"
+    if not terms:
+        yield required(where, "must have at least one node selector term")
+    for index, term in enumerate(terms):
+        for number, requirement in enumerate(parts(term, "matchExpressions")):
+            yield from _requirement_errors(requirement, f"{where}[{index}].matchExpressions[{number}]")
+
+
+def _requirement_errors(requirement: Json, path: str) -> Iterator[FieldError]:
+    values = texts(requirement, "values")
+    match text(requirement, "operator"):
+        case "In" | "NotIn":
+            if not values:
+                yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        case "Exists" | "DoesNotExist":
+            if values:
+                told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield forbidden(f"{path}.values", told)
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                yield required(f"{path}.values", told)
+        case other:
+            yield invalid(f"{path}.operator", other, "not a valid selector operator")
+    for problem in qualified_name_problems(text(requirement, "key")):
+        yield invalid(f"{path}.key", text(requirement, "key"), problem)
+    for index, value in enumerate(values):
+        for problem in label_value_problems(value):
+            yield invalid(f"{path}.values[{index}]", value, problem)

@@ -1,0 +1,94 @@
+"""Validation of how a Deployment rolls out, and of the counts that Deployments and ReplicaSets report."""
+
+import re
+from collections.abc import Iterator
+
+from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, not_supported
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import is_integer, number, part
+
+_PERCENT = re.compile(r"[0-9]+%")
+_NO_PERCENT = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+    "regex used for validation is '[0-9]+%')"
+)
+
+
+def rollout_errors(spec: Json) -> Iterator[FieldError]:
+    """What is wrong with a Deployment's strategy and times."""
+    yield from _strategy(part(spec, "strategy"))
+    for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+        yield from not_negative(f"spec.{field}", spec.get(field))
+    deadline = spec.get("progressDeadlineSeconds")
+    if is_integer(deadline) and deadline <= number(spec, "minReadySeconds"):
+        yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+
+
+def _strategy(strategy: Json) -> Iterator[FieldError]:
+    match strategy.get("type"):
+        case "RollingUpdate":
+            yield from _rolling(part(strategy, "rollingUpdate"))
+        case "Recreate":
+            if "rollingUpdate" in strategy:
+                told = "may not be specified when strategy `type` is 'Recreate'"
+                yield forbidden("spec.strategy.rollingUpdate", told)
+        case other:
+            shown = Ordered(Type=other or "", RollingUpdate=strategy.get("rollingUpdate"))
+            yield not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))
+
+
+def _rolling(limits: Json) -> Iterator[FieldError]:
+    path, unavailable, surge = "spec.strategy.rollingUpdate", "maxUnavailable", "maxSurge"
+    for field in (unavailable, surge):
+        yield from amount_errors(f"{path}.{field}", limits.get(field))
+    if not percentage_of(limits.get(unavailable)) and not percentage_of(limits.get(surge)):
+        told = "may not be 0 when `maxSurge` is 0"
+        yield invalid(f"{path}.{unavailable}", limits.get(unavailable), told)
+    most = limits.get(unavailable)
+    if isinstance(most, str) and percentage_of(most) > 100:
+        yield invalid(f"{path}.{unavailable}", most, "must not be greater than 100%")
+
+
+def amount_errors(path: str, amount: object) -> Iterator[FieldError]:
+    """What is wrong with a number that may be given as a percentage."""
+    if isinstance(amount, str) and not _PERCENT.fullmatch(amount):
+        yield invalid(path, amount, _NO_PERCENT)
+    yield from not_negative(path, amount)
+
+
+def percentage_of(amount: object) -> int:
+    """The number in a percentage, or the number itself."""
+    if isinstance(amount, str):
+        return int(amount[:-1]) if _PERCENT.fullmatch(amount) else 0
+    return amount if is_integer(amount) else 0
+
+
+def not_negative(path: str, value: object) -> Iterator[FieldError]:
+    if is_integer(value) and value < 0:
+        yield invalid(path, value, "must be greater than or equal to 0")
+
+
+_COUNTS = {
+    "Deployment": ("updatedReplicas", "readyReplicas", "availableReplicas"),
+    "ReplicaSet": ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+}
+"""Counts of pods that cannot be more than there are."""
+_OTHERS = ("observedGeneration", "replicas", "unavailableReplicas", "terminatingReplicas", "collisionCount")
+
+
+def replica_status_errors(kind: str, new: Json, old: Json) -> Iterator[FieldError]:
+    """What is wrong with the status that a controller writes."""
+    status = part(new, "status")
+    for field in (*_OTHERS, *_COUNTS[kind]):
+        yield from not_negative(f"status.{field}", status.get(field))
+    there = number(status, "replicas")
+    for field in _COUNTS[kind]:
+        if number(status, field) > there:
+            shown = number(status, field)
+            yield invalid(f"status.{field}", shown, "cannot be greater than status.replicas")
+    available = number(status, "availableReplicas")
+    if available > number(status, "readyReplicas"):
+        yield invalid("status.availableReplicas", available, "cannot be greater than readyReplicas")
+    collisions = number(status, "collisionCount")
+    if collisions < number(old, "status", "collisionCount"):
+        yield invalid("status.collisionCount", collisions, "cannot be decremented")

@@ -1,0 +1,167 @@
+"""Validation of metadata, which is the same for every kind, built-in or custom."""
+
+from collections.abc import Iterator, Mapping
+
+from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, required, too_long
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.validation.names import (
+    is_label,
+    is_label_value,
+    is_qualified_name,
+    label_problems,
+    label_value_problems,
+    name_problems,
+    qualified_name_problems,
+)
+
+ANNOTATION_BYTES = 256 * 1024
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+_IMMUTABLE = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+_ANY_FINALIZER = frozenset({"coordination.k8s.io", "apiextensions.k8s.io"})
+"""Groups of built-in kinds that take any finalizer, as custom resources do."""
+
+
+def metadata_errors(
+    group: str,
+    kind: str,
+    obj: Json,
+    old: Json | None = None,
+    *,
+    namespaced: bool = True,
+    custom: bool = False,
+) -> list[FieldError]:
+    """What is wrong with an object's metadata; with an old object also what may not change."""
+    metadata = part(obj, "metadata")
+    errors: list[FieldError] = []
+    if old is None:
+        errors += _name_errors(group, kind, metadata, namespaced)
+    generation = metadata.get("generation")
+    if isinstance(generation, int) and generation < 0:
+        errors.append(invalid("metadata.generation", generation, "must be greater than or equal to 0"))
+    for field in ("labels", "annotations"):
+        values = metadata.get(field)
+        if values:
+            errors += map_errors(values, f"metadata.{field}")
+    if metadata.get("ownerReferences"):
+        errors += _owner_errors(metadata)
+    if metadata.get("finalizers"):
+        errors += _finalizer_errors(metadata, custom or group in _ANY_FINALIZER)
+    if old is not None:
+        errors += _change_errors(metadata, part(old, "metadata"))
+        # Kubernetes looks at the metadata of an update twice, and tells each error twice.
+        errors += errors
+    return errors
+
+
+def map_errors(values: object, path: str) -> Iterator[FieldError]:
+    """Labels or annotations: their keys, and the values of labels."""
+    if not isinstance(values, Mapping):
+        return
+    labels = not path.endswith("annotations")
+    size = 0
+    for key, value in values.items():
+        shown = key if labels else key.lower()
+        if not is_qualified_name(shown):
+            for problem in qualified_name_problems(shown):
+                yield invalid(path, key, problem)
+        if labels:
+            if not is_label_value(str(value)):
+                for problem in label_value_problems(str(value)):
+                    yield invalid(path, value, problem)
+        else:
+            size += len(key) + len(str(value))
+    if size > ANNOTATION_BYTES:
+        yield too_long(path, ANNOTATION_BYTES)
+
+
+def immutable(path: str, new: object, old: object) -> Iterator[FieldError]:
+    """The error of a field that may not change and did."""
+    if new != old:
+        yield invalid(path, new, "field is immutable")
+
+
+def _name_errors(group: str, kind: str, metadata: Json, namespaced: bool) -> Iterator[FieldError]:
+    name, prefix = text(metadata, "name"), text(metadata, "generateName")
+    if prefix:
+        # What is generated ends in five more characters, and the prefix may end in a dash.
+        for problem in name_problems(group, kind, prefix.rstrip("-") or prefix):
+            yield invalid("metadata.generateName", prefix, problem)
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        for problem in name_problems(group, kind, name):
+            yield invalid("metadata.name", name, problem)
+    namespace = text(metadata, "namespace")
+    if namespaced and not namespace:
+        yield required("metadata.namespace")
+    elif namespaced:
+        if not is_label(namespace):
+            for problem in label_problems(namespace):
+                yield invalid("metadata.namespace", namespace, problem)
+    elif namespace:
+        yield forbidden("metadata.namespace", "not allowed on this type")
+
+
+def _owner_errors(metadata: Json) -> Iterator[FieldError]:
+    owners = parts(metadata, "ownerReferences")
+    controllers: list[Json] = []
+    for owner in owners:
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                yield invalid(f"metadata.ownerReferences.{field}", "", _empty_owner(field))
+        version = text(owner, "apiVersion")
+        if version.count("/") > 1:  # cannot be read, and so has no version
+            yield invalid("metadata.ownerReferences.apiVersion", version, _empty_owner("apiVersion"))
+        if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
+            told = "/v1, Kind=Event is disallowed from being an owner"
+            yield invalid("metadata.ownerReferences", _in_order(owner), told)
+        if owner.get("controller") is True:
+            controllers.append(owner)
+            if len(controllers) == 2:
+                first, second = (f"{text(c, 'kind')}/{text(c, 'name')}" for c in controllers)
+                told = (
+                    'Only one reference can have Controller set to true. Found "true" in references for '
+                    f"{first} and {second}"
+                )
+                yield invalid("metadata.ownerReferences", [_in_order(o) for o in owners], told)
+
+
+def _in_order(owner: Json) -> Ordered:
+    fields = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+    return Ordered({field: owner[field] for field in fields if field in owner})
+
+
+def _empty_owner(field: str) -> str:
+    return "version must not be empty" if field == "apiVersion" else "must not be empty"
+
+
+def _finalizer_errors(metadata: Json, custom: bool) -> Iterator[FieldError]:
+    finalizers = metadata.get("finalizers")
+    names = [str(name) for name in finalizers] if isinstance(finalizers, list) else []
+    for index, name in enumerate(names):
+        for problem in qualified_name_problems(name):
+            yield invalid("metadata.finalizers", name, problem)
+        if not custom and "/" not in name and name not in STANDARD_FINALIZERS:
+            told = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"metadata.finalizers[{index}]", name, told)
+    if "orphan" in names and "foregroundDeletion" in names:
+        told = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield invalid("metadata.finalizers", names, told)
+
+
+def _change_errors(new: Json, old: Json) -> Iterator[FieldError]:
+    if not new.get("resourceVersion"):
+        yield invalid("metadata.resourceVersion", "", "must be specified for an update")
+    for field in _IMMUTABLE:
+        if new.get(field) != old.get(field):
+            yield invalid(f"metadata.{field}", new.get(field), "field is immutable")

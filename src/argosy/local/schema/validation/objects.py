@@ -1,0 +1,329 @@
+"""Validation of built-in objects beyond their types, with the messages of kube-apiserver.
+
+`validate_builtin` expects an object that was decoded and defaulted. It covers what users and controllers here
+run into; a rule that is missing means that an odd object is accepted, never that a good one is refused.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from argosy.local.schema.errors import (
+    FieldError,
+    Ordered,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, parts, text, texts
+from argosy.local.schema.validation.deployment import replica_status_errors
+from argosy.local.schema.validation.disruption_budget import budget_errors, budget_status_errors
+from argosy.local.schema.validation.job_status import job_status_errors
+from argosy.local.schema.validation.metadata import STANDARD_FINALIZERS, immutable, metadata_errors
+from argosy.local.schema.validation.names import (
+    config_key_problems,
+    qualified_name_problems,
+)
+from argosy.local.schema.validation.pod import (
+    EFFECTS,
+    new_pod_errors,
+    pod_spec_errors,
+    pod_update_errors,
+)
+from argosy.local.schema.validation.pod_status import pod_status_errors
+from argosy.local.schema.validation.quota import quota, quota_status
+from argosy.local.schema.validation.service import service_change, service_errors, service_status_errors
+from argosy.local.schema.validation.workloads import (
+    at_least,
+    cron_job,
+    daemon_set,
+    deployment,
+    job,
+    job_update,
+    replica_set,
+    selector_change,
+    stateful_change,
+    stateful_set,
+)
+
+RBAC = "rbac.authorization.k8s.io"
+MAX_DATA_BYTES = 1024 * 1024
+
+
+def validate_builtin(
+    group: str,
+    kind: str,
+    new: Json,
+    old: Json | None = None,
+    *,
+    namespaced: bool = True,
+    subresource: str = "",
+) -> list[FieldError]:
+    """Everything wrong with a built-in object, or with the change from `old` to it.
+
+    Only subresources that change nothing but their own part (`update._keep`) are spared the other checks.
+    """
+    errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
+    if subresource == "status" and old is not None:
+        return [*errors, *_status_errors(group, kind, new, old)]
+    if subresource == "finalize":
+        return [*errors, *_finalized_namespace(new)]
+    if old is None and (group, kind) == ("", "Pod"):
+        errors += new_pod_errors(new)
+    check = _CHECKS.get((group, kind))
+    if check is not None:
+        errors += check(new)
+    change = _CHANGES.get((group, kind))
+    if change is not None and old is not None:
+        errors += change(new, old)
+    return errors
+
+
+def _status_errors(group: str, kind: str, new: Json, old: Json) -> Iterator[FieldError]:
+    match group, kind:
+        case "batch", "Job":
+            yield from job_status_errors(new, old)
+        case "apps", "Deployment" | "ReplicaSet":
+            yield from replica_status_errors(kind, new, old)
+        case "", "ResourceQuota":
+            yield from quota_status(new)
+        case "", "Pod":
+            yield from pod_status_errors(new, old)
+        case "", "Service":
+            yield from service_status_errors(new)
+        case "", "Namespace":
+            yield from _namespace_status(new)
+        case "policy", "PodDisruptionBudget":
+            yield from budget_status_errors(new)
+
+
+def _namespace_status(obj: Json) -> Iterator[FieldError]:
+    phase, going = text(obj, "status", "phase"), text(obj, "metadata", "deletionTimestamp")
+    if not going and phase != "Active":
+        yield invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
+    if going and phase != "Terminating":
+        yield invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
+
+
+def _namespace(obj: Json) -> Iterator[FieldError]:
+    for name in texts(obj, "spec", "finalizers"):
+        yield from _finalizer_name(name, "spec.finalizers")
+
+
+def _finalized_namespace(obj: Json) -> Iterator[FieldError]:
+    for index, name in enumerate(texts(obj, "spec", "finalizers")):
+        yield from _finalizer_name(name, f"spec.finalizers[{index}]")
+
+
+def _finalizer_name(name: str, path: str) -> Iterator[FieldError]:
+    for problem in qualified_name_problems(name):
+        yield invalid(path, name, problem)
+    if "/" not in name and name not in STANDARD_FINALIZERS:
+        yield invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def _pod(obj: Json) -> Iterator[FieldError]:
+    return pod_spec_errors(part(obj, "spec"))
+
+
+def _pod_change(new: Json, old: Json) -> Iterator[FieldError]:
+    return pod_update_errors(new, old)
+
+
+def _config_map(obj: Json) -> Iterator[FieldError]:
+    data, binary = part(obj, "data"), part(obj, "binaryData")
+    size = 0
+    for field, values in (("data", data), ("binaryData", binary)):
+        for key, value in sorted(values.items()):
+            for problem in config_key_problems(key):
+                yield invalid(f"{field}[{key}]", key, problem)
+            if field == "data" and key in binary:
+                yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+            size += len(str(value)) * 3 // 4 if field == "binaryData" else len(str(value).encode())
+    if size > MAX_DATA_BYTES:
+        yield too_long("[]", MAX_DATA_BYTES)
+
+
+_SECRET_KEYS: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+def _secret(obj: Json) -> Iterator[FieldError]:
+    data = part(obj, "data")
+    for key in sorted(data):
+        for problem in config_key_problems(key):
+            yield invalid(f"data[{key}]", key, problem)
+    if sum(len(str(value)) * 3 // 4 for value in data.values()) > MAX_DATA_BYTES:
+        yield too_long("data", MAX_DATA_BYTES)
+    yield from _secret_of_type(text(obj, "type"), data)
+    account = "kubernetes.io/service-account.name"
+    unnamed = not part(obj, "metadata", "annotations").get(account)
+    if unnamed and text(obj, "type") == "kubernetes.io/service-account-token":
+        yield required(f"metadata.annotations[{account}]")
+
+
+def _secret_of_type(kind: str, data: Json) -> Iterator[FieldError]:
+    for key in _SECRET_KEYS.get(kind, ()):
+        if key not in data or (kind == "kubernetes.io/ssh-auth" and not data[key]):
+            yield required(f"data[{key}]")
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
+        yield required("data[username]")
+        yield required("data[password]")
+
+
+def _frozen_change(new: Json, old: Json) -> Iterator[FieldError]:
+    """Secrets and config maps that were made immutable."""
+    if new.get("kind") == "Secret" or "type" in old:
+        yield from immutable("type", new.get("type"), old.get("type"))
+    if old.get("immutable") is not True:
+        return
+    told = "field is immutable when `immutable` is set"
+    if new.get("immutable") is not True:
+        yield forbidden("immutable", told)
+    for field in ("data", "binaryData"):
+        if part(new, field) != part(old, field):
+            yield forbidden(field, told)
+
+
+def _role(obj: Json) -> Iterator[FieldError]:
+    namespaced = bool(text(obj, "metadata", "namespace"))
+    for index, rule in enumerate(parts(obj, "rules")):
+        where = f"rules[{index}]"
+        urls = texts(rule, "nonResourceURLs")
+        if not rule.get("verbs"):
+            yield required(f"{where}.verbs", "verbs must contain at least one value")
+        if urls:
+            if namespaced:
+                told = "namespaced rules cannot apply to non-resource URLs"
+                yield invalid(f"{where}.nonResourceURLs", urls, told)
+            if rule.get("apiGroups") or rule.get("resources"):
+                told = "rules cannot apply to both regular resources and non-resource URLs"
+                yield invalid(f"{where}.nonResourceURLs", urls, told)
+            continue
+        if not rule.get("apiGroups"):
+            yield required(f"{where}.apiGroups", "resource rules must supply at least one api group")
+        if not rule.get("resources"):
+            yield required(f"{where}.resources", "resource rules must supply at least one resource")
+
+
+def _cluster_role(obj: Json) -> Iterator[FieldError]:
+    yield from _role(obj)
+    if "aggregationRule" in obj and not parts(obj, "aggregationRule", "clusterRoleSelectors"):
+        told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required("aggregationRule.clusterRoleSelectors", told)
+
+
+def _binding(obj: Json) -> Iterator[FieldError]:
+    role = part(obj, "roleRef")
+    if role.get("apiGroup") != RBAC:
+        yield not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (RBAC,))
+    kinds = ("Role", "ClusterRole") if text(obj, "metadata", "namespace") else ("ClusterRole",)
+    if role.get("kind") not in kinds:
+        yield not_supported("roleRef.kind", role.get("kind", ""), kinds)
+    if not role.get("name"):
+        yield required("roleRef.name")
+    for index, subject in enumerate(parts(obj, "subjects")):
+        where = f"subjects[{index}]"
+        if not subject.get("name"):
+            yield required(f"{where}.name")
+        kind = subject.get("kind", "")
+        if kind not in ("ServiceAccount", "User", "Group"):
+            yield not_supported(f"{where}.kind", kind, ("ServiceAccount", "User", "Group"))
+        elif kind == "ServiceAccount" and not subject.get("namespace") and len(kinds) == 1:
+            yield required(f"{where}.namespace")
+
+
+def _binding_change(new: Json, old: Json) -> Iterator[FieldError]:
+    role = part(new, "roleRef")
+    if role != part(old, "roleRef"):
+        shown = Ordered(APIGroup=role.get("apiGroup"), Kind=role.get("kind"), Name=role.get("name"))
+        yield invalid("roleRef", shown, "cannot change roleRef")
+
+
+def _lease(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    duration = spec.get("leaseDurationSeconds")
+    if isinstance(duration, int) and duration <= 0:
+        yield invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
+    yield from at_least("spec.leaseTransitions", spec.get("leaseTransitions"), 0)
+
+
+def _priority_class(obj: Json) -> Iterator[FieldError]:
+    value = obj.get("value")
+    if (
+        isinstance(value, int)
+        and value > 1000000000
+        and not text(obj, "metadata", "name").startswith("system-")
+    ):
+        yield forbidden("value", "maximum allowed value of a user defined priority is 1000000000")
+
+
+def _node(obj: Json) -> Iterator[FieldError]:
+    for index, taint in enumerate(parts(obj, "spec", "taints")):
+        where = f"metadata.taints[{index}]"
+        for problem in qualified_name_problems(text(taint, "key")):
+            yield invalid(f"{where}.key", text(taint, "key"), problem)
+        if taint.get("effect") not in EFFECTS:
+            yield not_supported(f"{where}.effect", taint.get("effect", ""), EFFECTS)
+
+
+def _event(obj: Json) -> Iterator[FieldError]:
+    involved = text(obj, "involvedObject", "namespace")
+    namespace = text(obj, "metadata", "namespace")
+    if involved and involved != namespace:
+        yield invalid("involvedObject.namespace", involved, "does not match event.namespace")
+    if not involved and namespace not in ("default", "kube-system"):
+        yield invalid("involvedObject.namespace", involved, "does not match event.namespace")
+
+
+def _claim(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    if not spec.get("accessModes"):
+        yield required("spec.accessModes", "at least 1 access mode is required")
+    if not part(spec, "resources", "requests").get("storage"):
+        yield required("spec.resources[storage]")
+
+
+_CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
+    ("", "Pod"): _pod,
+    ("", "Namespace"): _namespace,
+    ("", "Service"): service_errors,
+    ("", "ConfigMap"): _config_map,
+    ("", "Secret"): _secret,
+    ("", "Node"): _node,
+    ("", "Event"): _event,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("", "ResourceQuota"): quota,
+    ("apps", "Deployment"): deployment,
+    ("apps", "ReplicaSet"): replica_set,
+    ("apps", "StatefulSet"): stateful_set,
+    ("apps", "DaemonSet"): daemon_set,
+    ("batch", "Job"): job,
+    ("batch", "CronJob"): cron_job,
+    (RBAC, "Role"): _role,
+    (RBAC, "ClusterRole"): _cluster_role,
+    (RBAC, "RoleBinding"): _binding,
+    (RBAC, "ClusterRoleBinding"): _binding,
+    ("coordination.k8s.io", "Lease"): _lease,
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("policy", "PodDisruptionBudget"): budget_errors,
+}
+
+_CHANGES: Mapping[tuple[str, str], Callable[[Json, Json], Iterator[FieldError]]] = {
+    ("", "Pod"): _pod_change,
+    ("", "Service"): service_change,
+    ("", "ConfigMap"): _frozen_change,
+    ("", "Secret"): _frozen_change,
+    ("apps", "Deployment"): selector_change,
+    ("apps", "ReplicaSet"): selector_change,
+    ("apps", "DaemonSet"): selector_change,
+    ("apps", "StatefulSet"): stateful_change,
+    ("batch", "Job"): job_update,
+    (RBAC, "RoleBinding"): _binding_change,
+    (RBAC, "ClusterRoleBinding"): _binding_change,
+}

@@ -1,0 +1,370 @@
+"""Validation of pods and of the templates they are made from, as far as our own kinds and users meet it."""
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from argosy.local.schema.codec.quantity import value_of
+from argosy.local.schema.errors import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, text
+from argosy.local.schema.validation.containers import (
+    container_part_errors,
+    field_source_errors,
+    node_affinity_errors,
+    security_errors,
+)
+from argosy.local.schema.validation.metadata import map_errors
+from argosy.local.schema.validation.names import (
+    env_name_problems,
+    is_label,
+    is_qualified_name,
+    is_variable_name,
+    label_problems,
+    port_name_problems,
+    port_problems,
+    qualified_name_problems,
+    subdomain_problems,
+)
+from argosy.local.schema.validation.sysctls import sysctl_errors
+from argosy.local.schema.validation.volumes import mount_errors, source_errors
+
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_UPDATABLE = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+    "`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
+    "(allow it to be set to 1 if it was previously negative)"
+)
+
+
+def parts(owner: Json, field: str) -> Sequence[Json]:
+    """The objects of a list; decoding has seen to it that there is nothing else in it."""
+    return cast("Sequence[Json]", owner.get(field) or ())
+
+
+def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
+    """Everything wrong with a pod spec, in the order in which Kubernetes looks."""
+    volumes = parts(spec, "volumes")
+    known: set[object] = set()
+    if volumes:
+        yield from _volume_errors(volumes, f"{path}.volumes", known)
+    containers = parts(spec, "containers")
+    if not containers:
+        yield required(f"{path}.containers")
+    names: set[object] = set()
+    yield from _container_list(containers, f"{path}.containers", known, names)
+    if "initContainers" in spec:
+        yield from _container_list(
+            parts(spec, "initContainers"), f"{path}.initContainers", known, names, init=True
+        )
+    policy = spec.get("restartPolicy")
+    if not policy:
+        yield required(f"{path}.restartPolicy")
+    elif policy not in RESTART_POLICIES:
+        yield not_supported(f"{path}.restartPolicy", policy, RESTART_POLICIES)
+    if spec.get("dnsPolicy") not in DNS_POLICIES:
+        yield not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), DNS_POLICIES)
+    for field in ("hostname", "subdomain"):
+        if spec.get(field) and not is_label(text(spec, field)):
+            for problem in label_problems(text(spec, field)):
+                yield invalid(f"{path}.{field}", spec[field], problem)
+    for field in ("serviceAccountName", "nodeName", "priorityClassName"):
+        if spec.get(field) and not is_label(text(spec, field)):  # most are simple names
+            for problem in subdomain_problems(text(spec, field)):
+                yield invalid(f"{path}.{field}", spec[field], problem)
+    deadline = spec.get("activeDeadlineSeconds")
+    if isinstance(deadline, int) and not 1 <= deadline <= 2147483647:
+        yield invalid(
+            f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"
+        )
+    if spec.get("dnsPolicy") == "None" and not isinstance(spec.get("dnsConfig"), dict):
+        yield required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+    yield from security_errors(part(spec, "securityContext"), f"{path}.securityContext")
+    yield from sysctl_errors(spec, f"{path}.securityContext.sysctls")
+    yield from node_affinity_errors(part(spec, "affinity", "nodeAffinity"), f"{path}.affinity.nodeAffinity")
+    for index, gate in enumerate(parts(spec, "schedulingGates")):
+        for problem in qualified_name_problems(text(gate, "name")):
+            yield invalid(f"{path}.schedulingGates[{index}]", text(gate, "name"), problem)
+    if "nodeSelector" in spec:
+        yield from map_errors(spec["nodeSelector"], f"{path}.nodeSelector")
+    if "tolerations" in spec:
+        yield from _toleration_errors(parts(spec, "tolerations"), f"{path}.tolerations")
+
+
+def template_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
+    """Everything wrong with the spec of a pod template."""
+    yield from pod_spec_errors(spec, path)
+    if spec.get("ephemeralContainers"):
+        yield forbidden(f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
+
+
+def new_pod_errors(pod: Json) -> Iterator[FieldError]:
+    """What is wrong only with a pod that is about to be made."""
+    spec = part(pod, "spec")
+    if spec.get("ephemeralContainers"):
+        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
+    """What a pod may not change about itself."""
+    after, before = part(new, "spec"), part(old, "spec")
+    for field, word in (("containers", "containers"), ("initContainers", "containers")):
+        if len(parts(after, field)) != len(parts(before, field)):
+            yield forbidden(f"spec.{field}", f"pod updates may not add or remove {word}")
+            return
+    deadline, previous = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    if isinstance(deadline, int) and deadline < 0:
+        yield invalid("spec.activeDeadlineSeconds", deadline, "must be between 0 and 2147483647, inclusive")
+        return
+    if isinstance(deadline, int) and isinstance(previous, int) and deadline > previous:
+        yield invalid("spec.activeDeadlineSeconds", deadline, "must be less than or equal to previous value")
+        return
+    if previous is not None and deadline is None:
+        told = "must not update from a positive integer to nil value"
+        yield invalid("spec.activeDeadlineSeconds", None, told)
+    if "tolerations" in before:
+        kept = [_lasting(toleration) for toleration in parts(after, "tolerations")]
+        if any(_lasting(toleration) not in kept for toleration in parts(before, "tolerations")):
+            told = "existing toleration can not be modified except its tolerationSeconds"
+            yield forbidden("spec.tolerations", told)
+    gates = [text(gate, "name") for gate in parts(before, "schedulingGates")]
+    for index, gate in enumerate(parts(after, "schedulingGates")):
+        if (name := text(gate, "name")) not in gates:
+            told = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", told)
+    if before.get("schedulingGates"):
+        chosen = part(after, "nodeSelector")
+        if any(chosen.get(key) != value for key, value in part(before, "nodeSelector").items()):
+            told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            yield invalid("spec.nodeSelector", after.get("nodeSelector"), told)
+    if _fixed(after, before) != _fixed(before, before):
+        yield forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}")
+
+
+def _lasting(toleration: Json) -> Json:
+    """A toleration without how long it lasts."""
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _fixed(spec: Json, before: Json) -> Json:
+    """The part of a pod spec that never changes."""
+    skipped = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
+    fixed = {key: value for key, value in spec.items() if key not in skipped}
+    for field in ("containers", "initContainers"):
+        if field in fixed:
+            fixed[field] = [{k: v for k, v in c.items() if k != "image"} for c in parts(spec, field)]
+    period = before.get("terminationGracePeriodSeconds")
+    if isinstance(period, int) and period < 0:
+        fixed.pop("terminationGracePeriodSeconds", None)
+    if before.get("schedulingGates"):
+        fixed.pop("nodeSelector", None)
+        affinity = part(spec, "affinity")
+        if "nodeAffinity" in affinity:
+            fixed["affinity"] = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+        if "nodeAffinity" in affinity and not fixed["affinity"]:
+            fixed.pop("affinity")
+    return fixed
+
+
+def _container_list(
+    containers: Sequence[Json], path: str, volumes: set[object], names: set[object], *, init: bool = False
+) -> Iterator[FieldError]:
+    for index, container in enumerate(containers):
+        where = f"{path}[{index}]"
+        yield from _own_name_errors(container, where, names)
+        if not text(container, "name"):
+            if "" in names:
+                yield duplicate(f"{where}.name", "")
+            if not init:
+                names.add("")
+        yield from _container_errors(container, where, volumes, init)
+
+
+def _own_name_errors(item: Json, path: str, names: set[object]) -> Iterator[FieldError]:
+    """The name of a container or volume: a label that none of the `names` before it is."""
+    name = text(item, "name")
+    if not name:
+        yield required(f"{path}.name")
+        return
+    if not is_label(name):
+        for problem in label_problems(name):
+            yield invalid(f"{path}.name", name, problem)
+    if name in names:
+        yield duplicate(f"{path}.name", name)
+    names.add(name)
+
+
+def _container_errors(container: Json, path: str, volumes: set[object], init: bool) -> Iterator[FieldError]:
+    image = text(container, "image")
+    if not image:
+        yield required(f"{path}.image")
+    elif image != image.strip():
+        yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
+    if "ports" in container:
+        yield from _port_errors(parts(container, "ports"), f"{path}.ports")
+    for index, variable in enumerate(parts(container, "env")):
+        name = variable.get("name")
+        if not (isinstance(name, str) and is_variable_name(name)) or "valueFrom" in variable:
+            yield from _variable_errors(variable, f"{path}.env[{index}]")
+    if "volumeMounts" in container:
+        yield from mount_errors(parts(container, "volumeMounts"), f"{path}.volumeMounts", volumes)
+    policy = container.get("imagePullPolicy")
+    if policy not in PULL_POLICIES:
+        yield not_supported(f"{path}.imagePullPolicy", policy or "", PULL_POLICIES)
+    resources = part(container, "resources")
+    if resources:
+        yield from resource_errors(resources, f"{path}.resources")
+    restart = container.get("restartPolicy")
+    yield from container_part_errors(container, path, sidecar=not init or restart == "Always")
+    if restart is not None and restart != "Always" and init:
+        yield not_supported(f"{path}.restartPolicy", restart, ("Always",))
+
+
+def _port_errors(ports: Sequence[Json], path: str) -> Iterator[FieldError]:
+    names: set[object] = set()
+    for index, port in enumerate(ports):
+        where = f"{path}[{index}]"
+        name = text(port, "name")
+        if name:
+            problems = port_name_problems(name)
+            for problem in problems:
+                yield invalid(f"{where}.name", name, problem)
+            if not problems and name in names:
+                yield duplicate(f"{where}.name", name)
+            names.add(name)
+        if not port.get("containerPort"):
+            yield required(f"{where}.containerPort")
+        else:
+            for problem in port_problems(port["containerPort"]):
+                yield invalid(f"{where}.containerPort", port["containerPort"], problem)
+        if port.get("hostPort"):
+            for problem in port_problems(port["hostPort"]):
+                yield invalid(f"{where}.hostPort", port["hostPort"], problem)
+        if port.get("protocol") not in PROTOCOLS:
+            yield not_supported(f"{where}.protocol", port.get("protocol", ""), PROTOCOLS)
+
+
+def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
+    name = text(variable, "name")
+    if not name:
+        yield required(f"{path}.name")
+    elif not is_variable_name(name):
+        for problem in env_name_problems(name):
+            yield invalid(f"{path}.name", name, problem)
+    source = variable.get("valueFrom")
+    if isinstance(source, dict):
+        if isinstance(source.get("fieldRef"), dict):
+            yield from field_source_errors(part(source, "fieldRef"), f"{path}.valueFrom.fieldRef")
+        given = [key for key in source if source[key] is not None]
+        if not given:
+            yield invalid(f"{path}.valueFrom", "", _sources())
+        elif variable.get("value"):
+            yield invalid(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
+        elif len(given) > 1:
+            yield invalid(f"{path}.valueFrom", "", "may not have more than one field specified at a time")
+
+
+def _sources() -> str:
+    return (
+        "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or "
+        "`fileKeyRef`"
+    )
+
+
+def resource_errors(resources: Json, path: str) -> Iterator[FieldError]:
+    """Limits and requests: their names, their amounts, and each against the other."""
+    limits, requests = part(resources, "limits"), part(resources, "requests")
+    for name, amount in limits.items():
+        yield from _amount_errors(name, amount, f"{path}.limits[{name}]")
+    for name, amount in requests.items():
+        limit = limits.get(name)
+        if limit is None and not _may_overcommit(name):
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        if isinstance(limit, str) and isinstance(amount, str) and _exceeds(name, amount, limit):
+            words = "must be less than or equal to" if _may_overcommit(name) else "must be equal to"
+            yield invalid(f"{path}.requests", amount, f"{words} {name} limit of {limit}")
+        yield from _amount_errors(name, amount, f"{path}.requests[{name}]")
+
+
+def _exceeds(name: str, amount: str, limit: str) -> bool:
+    if _may_overcommit(name):
+        return amount != limit and value_of(amount) > value_of(limit)
+    return amount != limit
+
+
+def _may_overcommit(name: str) -> bool:
+    return name in STANDARD_RESOURCES or "/" not in name or name.startswith("kubernetes.io/")
+
+
+def _amount_errors(name: str, amount: object, path: str) -> Iterator[FieldError]:
+    if not is_qualified_name(name):
+        for problem in qualified_name_problems(name):
+            yield invalid(path, name, problem)
+    elif "/" not in name and name not in STANDARD_RESOURCES and not name.startswith("hugepages-"):
+        yield invalid(path, name, "must be a standard resource type or fully qualified")
+        yield invalid(path, name, "must be a standard resource for containers")
+    if isinstance(amount, str):
+        value = value_of(amount)
+        if value < 0:
+            yield invalid(path, amount, "must be greater than or equal to 0")
+        elif "/" in name and value != value.to_integral_value():
+            yield invalid(path, amount, "must be an integer")
+
+
+def _volume_errors(volumes: Sequence[Json], path: str, known: set[object]) -> Iterator[FieldError]:
+    """What is wrong with volumes; the names of those with which nothing is become `known`."""
+    for index, volume in enumerate(volumes):
+        where = f"{path}[{index}]"
+        kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
+        told = "may not specify more than 1 volume type"
+        errors = [forbidden(f"{where}.{extra}", told) for extra in kinds[1:]]
+        errors += source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
+        errors += _own_name_errors(volume, where, set(known))
+        if not errors:
+            known.add(volume.get("name"))
+        yield from errors
+
+
+_VOLUMES = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap")
+
+
+def _volume_order(kind: str) -> int:
+    """Kubernetes looks at the kinds of volumes in an order of its own, and takes the first for meant."""
+    return _VOLUMES.index(kind) if kind in _VOLUMES else len(_VOLUMES)
+
+
+def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[FieldError]:
+    for index, toleration in enumerate(tolerations):
+        where = f"{path}[{index}]"
+        operator, key, effect = (str(toleration.get(field, "")) for field in ("operator", "key", "effect"))
+        if key:
+            if not is_qualified_name(key):
+                for problem in qualified_name_problems(key):
+                    yield invalid(f"{where}.key", key, problem)
+        elif operator != "Exists":
+            told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            yield invalid(f"{where}.operator", operator, told)
+        if operator not in ("", "Equal", "Exists"):
+            yield not_supported(f"{where}.operator", operator, ("Equal", "Exists"))
+        if operator == "Exists" and toleration.get("value"):
+            yield invalid(
+                f"{where}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
+            )
+        if effect and effect not in EFFECTS:
+            yield not_supported(f"{where}.effect", effect, EFFECTS)
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            yield invalid(f"{where}.effect", effect, told)

@@ -1,0 +1,74 @@
+"""Validation of ResourceQuotas. Those that would limit anything but counts are refused, not ignored."""
+
+from collections.abc import Iterator
+
+from argosy.local.schema.codec.quantity import value_of
+from argosy.local.schema.errors import FieldError, forbidden, invalid
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part
+from argosy.local.schema.validation.names import qualified_name_problems
+
+COUNTED = frozenset(
+    {
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+    }
+)
+"""Kinds that a quota may count by their bare name."""
+COUNT = "count/"
+_AMOUNTS = (
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "services.nodeports",
+    "services.loadbalancers",
+)
+_ONLY_COUNTS = "a local control plane limits counts of objects only: count/RESOURCE.GROUP, " + ", ".join(
+    sorted(COUNTED)
+)
+
+
+def quota(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _amounts(part(spec, "hard"), "spec.hard")
+    for name in part(spec, "hard"):
+        if name not in COUNTED and not name.startswith(COUNT) and _known(name):
+            yield forbidden(f"spec.hard[{name}]", _ONLY_COUNTS)
+    for field in ("scopes", "scopeSelector"):
+        if spec.get(field):
+            yield forbidden(f"spec.{field}", "a local control plane has no quotas for parts of a namespace")
+
+
+def quota_status(obj: Json) -> Iterator[FieldError]:
+    for field in ("hard", "used"):
+        yield from _amounts(part(obj, "status", field), f"status.{field}")
+
+
+def _known(name: str) -> bool:
+    return "/" in name or name in COUNTED or name in _AMOUNTS or "hugepages-" in name
+
+
+def _amounts(amounts: Json, path: str) -> Iterator[FieldError]:
+    for name, amount in amounts.items():
+        where = f"{path}[{name}]"
+        for problem in qualified_name_problems(name):
+            yield invalid(where, name, problem)
+        if not _known(name):
+            yield invalid(where, name, "must be a standard resource type or fully qualified")
+            yield invalid(where, name, "must be a standard resource for quota")
+        if value_of(str(amount)) < 0:
+            yield invalid(where, amount, "must be greater than or equal to 0")
+        if name in COUNTED and value_of(str(amount)) % 1:
+            yield invalid(where, amount, "must be an integer")

@@ -1,0 +1,235 @@
+"""Validation of Services, and what of them goes when their type changes.
+
+The addresses of a Service are looked at twice: before one is handed out, and with everything else.
+"""
+
+from collections.abc import Iterator
+
+from argosy.local.schema.errors import (
+    FieldError,
+    Ordered,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from argosy.local.schema.model import Json
+from argosy.local.schema.unstructured import part, parts, text, texts
+from argosy.local.schema.validation.metadata import map_errors
+from argosy.local.schema.validation.names import (
+    address_problems,
+    label_problems,
+    port_name_problems,
+    port_problems,
+    qualified_name_problems,
+    subdomain_problems,
+)
+from argosy.local.schema.validation.pod import PROTOCOLS
+
+SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+FAMILIES = ("IPv4", "IPv6")
+FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+AFFINITIES = ("ClientIP", "None")
+TRAFFIC_POLICIES = ("Cluster", "Local")
+LONGEST_AFFINITY = 86400
+_NOT_NAMED = "may not be set for ExternalName services"
+
+
+def service_errors(obj: Json) -> Iterator[FieldError]:
+    """What is wrong with a Service."""
+    spec = part(obj, "spec")
+    kind = text(spec, "type")
+    if not parts(spec, "ports") and kind != "ExternalName" and not headless(spec):
+        yield required("spec.ports")
+    if headless(spec) and kind in ("NodePort", "LoadBalancer"):
+        yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+    if kind == "ExternalName":
+        yield from _named_errors(spec)
+    yield from _port_errors(parts(spec, "ports"), kind)
+    yield from map_errors(spec.get("selector"), "spec.selector")
+    yield from _affinity_errors(spec)
+    yield from address_errors(spec)
+    if kind not in SERVICE_TYPES:
+        yield not_supported("spec.type", kind, SERVICE_TYPES)
+    yield from _traffic_errors(spec)
+
+
+def service_change(new: Json, old: Json) -> Iterator[FieldError]:
+    """A Service keeps its address while it has one."""
+    after, before = part(new, "spec"), part(old, "spec")
+    if "ExternalName" in (text(before, "type"), text(after, "type")):
+        return
+    now, was = texts(after, "clusterIPs"), texts(before, "clusterIPs")
+    if was and not now:
+        yield invalid("spec.clusterIPs[0]", None, "primary clusterIP can not be unset")
+    elif was and now[0] != was[0]:
+        yield invalid("spec.clusterIPs[0]", now, "may not change once set")
+
+
+def service_status_errors(new: Json) -> Iterator[FieldError]:
+    """Only a Service of type LoadBalancer is balanced."""
+    if parts(new, "status", "loadBalancer", "ingress") and text(new, "spec", "type") != "LoadBalancer":
+        told = "may only be used when `spec.type` is 'LoadBalancer'"
+        yield forbidden("status.loadBalancer.ingress", told)
+
+
+def headless(spec: Json) -> bool:
+    return texts(spec, "clusterIPs") == ["None"]
+
+
+def outside(spec: Json) -> bool:
+    """Whether a Service can be reached from outside of the cluster."""
+    kind = text(spec, "type")
+    return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def has_node_ports(spec: Json) -> bool:
+    return text(spec, "type") in ("NodePort", "LoadBalancer")
+
+
+def address_errors(spec: Json) -> Iterator[FieldError]:
+    """What is wrong with the addresses of a Service, their families and the policy for these."""
+    if text(spec, "type") == "ExternalName":
+        return
+    single, addresses = text(spec, "clusterIP"), texts(spec, "clusterIPs")
+    if single and not addresses:
+        yield required("spec.clusterIPs")
+    elif single and addresses[0] != single:
+        yield invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`")
+    elif addresses and not single:
+        yield invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified")
+    families = texts(spec, "ipFamilies")
+    for index, family in enumerate(families):
+        if family not in FAMILIES:
+            yield not_supported(f"spec.ipFamilies[{index}]", family, FAMILIES)
+        if family in families[:index]:
+            yield duplicate(f"spec.ipFamilies[{index}]", family)
+    policy = spec.get("ipFamilyPolicy")
+    if policy is not None and policy not in FAMILY_POLICIES:
+        yield not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES)
+    if addresses[:1] == ["None"] and len(addresses) > 1:
+        yield invalid("spec.clusterIPs", addresses, "'None' must be the first and only value")
+    for index, address in enumerate(addresses):
+        if (index, address) != (0, "None"):
+            for problem in address_problems(address):
+                yield invalid(f"spec.clusterIPs[{index}]", address, problem)
+    if len(addresses) > 2:
+        yield invalid("spec.clusterIPs", addresses, "may only hold up to 2 values")
+
+
+def drop_by_type(new: Json, old: Json) -> None:
+    """Take from a Service of a new type what only the old one had, unless it was changed too."""
+    after, before = part(new, "spec"), part(old, "spec")
+    kind, was = text(after, "type"), text(before, "type")
+    if was != "ExternalName" and kind == "ExternalName":
+        if all(after.get(field) == before.get(field) for field in ("clusterIP", "clusterIPs")):
+            after.pop("clusterIP", None)
+            after.pop("clusterIPs", None)
+        _drop_same(after, before, "ipFamilies", "ipFamilyPolicy")
+    if has_node_ports(before) and not has_node_ports(after) and node_ports(after) <= node_ports(before):
+        for port in parts(after, "ports"):
+            port.pop("nodePort", None)
+    if was == "LoadBalancer" and kind != "LoadBalancer":
+        _drop_same(after, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
+    if outside(before) and not outside(after):
+        _drop_same(after, before, "externalTrafficPolicy")
+    if kind != "LoadBalancer" and "loadBalancer" in part(new, "status"):
+        new["status"] = {**part(new, "status"), "loadBalancer": {}}
+
+
+def node_ports(spec: Json) -> set[object]:
+    return {port["nodePort"] for port in parts(spec, "ports") if port.get("nodePort")}
+
+
+def _drop_same(after: Json, before: Json, *fields: str) -> None:
+    for field in fields:
+        if after.get(field) == before.get(field):
+            after.pop(field, None)
+
+
+def _named_errors(spec: Json) -> Iterator[FieldError]:
+    """A Service that is another name has no addresses."""
+    for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if spec.get(field):
+            yield forbidden(f"spec.{field}", _NOT_NAMED)
+    name = text(spec, "externalName").removesuffix(".")
+    if not name:
+        yield required("spec.externalName")
+    else:
+        for problem in subdomain_problems(name):
+            yield invalid("spec.externalName", name, problem)
+
+
+def _affinity_errors(spec: Json) -> Iterator[FieldError]:
+    affinity = text(spec, "sessionAffinity")
+    if affinity not in AFFINITIES:
+        yield not_supported("spec.sessionAffinity", affinity, AFFINITIES)
+    seconds = part(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds")
+    if affinity == "ClientIP" and isinstance(seconds, int) and not 0 < seconds <= LONGEST_AFFINITY:
+        where = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+        yield invalid(where, seconds, f"must be greater than 0 and less than {LONGEST_AFFINITY}")
+
+
+def _traffic_errors(spec: Json) -> Iterator[FieldError]:
+    kind, external = text(spec, "type"), text(spec, "externalTrafficPolicy")
+    if external and not outside(spec):
+        told = "may only be set for externally-accessible services"
+        yield invalid("spec.externalTrafficPolicy", external, told)
+    elif external and external not in TRAFFIC_POLICIES:
+        yield not_supported("spec.externalTrafficPolicy", external, TRAFFIC_POLICIES)
+    internal = spec.get("internalTrafficPolicy")
+    if internal is not None and internal not in TRAFFIC_POLICIES:
+        yield not_supported("spec.internalTrafficPolicy", internal, TRAFFIC_POLICIES)
+    if kind == "LoadBalancer":
+        return
+    for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+        if spec.get(field) is not None:
+            yield forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
+
+
+def _port_errors(ports: list[Json], kind: str) -> Iterator[FieldError]:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        yield from _one_port_errors(port, f"spec.ports[{index}]", names, many=len(ports) > 1)
+        if port.get("nodePort") and kind == "ClusterIP":
+            yield forbidden(f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'")
+    taken: set[tuple[object, ...]] = set()
+    for index, port in enumerate(ports):
+        protocol = port.get("protocol")
+        outer = ("outside", protocol, port.get("nodePort"))
+        if port.get("nodePort") and outer in taken:
+            yield duplicate(f"spec.ports[{index}].nodePort", port["nodePort"])
+        inner = ("inside", protocol, port.get("port"))
+        if inner in taken:
+            shown = Ordered(
+                Name="",
+                Protocol=protocol,
+                AppProtocol=None,
+                Port=port.get("port"),
+                TargetPort=0,
+                NodePort=0,
+            )
+            yield duplicate(f"spec.ports[{index}]", shown)
+        taken |= {outer, inner}
+
+
+def _one_port_errors(port: Json, where: str, names: set[str], *, many: bool) -> Iterator[FieldError]:
+    name, target, protocol = text(port, "name"), port.get("targetPort"), port.get("protocol")
+    if not name and many:
+        yield required(f"{where}.name")
+    elif name:
+        for problem in label_problems(name):
+            yield invalid(f"{where}.name", name, problem)
+        if name in names:
+            yield duplicate(f"{where}.name", name)
+        names.add(name)
+    for problem in port_problems(port.get("port")):
+        yield invalid(f"{where}.port", port.get("port"), problem)
+    if protocol not in PROTOCOLS:
+        yield not_supported(f"{where}.protocol", protocol or "", PROTOCOLS)
+    for problem in port_name_problems(target) if isinstance(target, str) else port_problems(target):
+        yield invalid(f"{where}.targetPort", target, problem)
+    if isinstance(own := port.get("appProtocol"), str):
+        for problem in qualified_name_problems(own):
+            yield invalid(f"{where}.appProtocol", own, problem)

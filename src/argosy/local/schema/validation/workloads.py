@@ -1,0 +1,203 @@
+"""Validation of the kinds that make pods, and of what about them may not change."""
+
+from collections.abc import Iterator
+
+from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
+from argosy.local.schema.model import Json
+from argosy.local.schema.selectors import selector_from
+from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.validation.deployment import rollout_errors
+from argosy.local.schema.validation.job import job_change, job_errors, restart_errors
+from argosy.local.schema.validation.metadata import immutable, map_errors
+from argosy.local.schema.validation.names import label_problems
+from argosy.local.schema.validation.pod import template_spec_errors
+
+
+def at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
+    if isinstance(value, int) and value < least:
+        yield invalid(path, value, f"must be greater than or equal to {least}")
+
+
+def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -> Iterator[FieldError]:
+    """The selector and template of something that makes pods which always restart."""
+    selector = spec.get("selector")
+    if selector is None and required_selector:
+        yield required("spec.selector")
+    elif isinstance(selector, dict) and not any(selector.values()):
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    if wrong := list(selector_errors(selector, "spec.selector")):
+        yield from wrong
+        yield invalid("spec.selector", selector, "invalid label selector")
+        return
+    labels = part(spec, "template", "metadata").get("labels")
+    if not _selects(selector, labels):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    template = part(spec, "template")
+    yield from _template_metadata(template, "spec.template")
+    inner = part(template, "spec")
+    yield from template_spec_errors(inner, "spec.template.spec")
+    policy = inner.get("restartPolicy")
+    if policy in ("Never", "OnFailure"):
+        yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+    if kind == "deployment" and "activeDeadlineSeconds" in inner:
+        told = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        yield forbidden("spec.template.spec.activeDeadlineSeconds", told)
+
+
+def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
+    """What is wrong with a label selector."""
+    yield from map_errors(part(selector, "matchLabels"), f"{path}.matchLabels")
+    for index, expression in enumerate(parts(selector, "matchExpressions")):
+        where, operator = f"{path}.matchExpressions[{index}]", text(expression, "operator")
+        if operator in ("In", "NotIn") and not expression.get("values"):
+            yield required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist") and expression.get("values"):
+            told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(f"{where}.values", told)
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield invalid(f"{where}.operator", operator, "not a valid selector operator")
+
+
+def _selects(selector: object, labels: object) -> bool:
+    """Whether a selector matches; one that cannot be read is refused for that, and compared with nothing."""
+    if selector is None:
+        return False
+    if isinstance(selector, dict) and not any(selector.values()):
+        return True
+    if any(selector_errors(selector, "")):
+        return True
+    found = selector_from(selector if isinstance(selector, dict) else None)
+    present = {k: str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
+    return found.matches(present)
+
+
+def _template_metadata(template: Json, path: str) -> Iterator[FieldError]:
+    metadata = part(template, "metadata")
+    yield from map_errors(metadata.get("labels"), f"{path}.labels")
+    yield from map_errors(metadata.get("annotations"), f"{path}.annotations")
+
+
+def deployment(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "deployment")
+    yield from rollout_errors(spec)
+
+
+def replica_set(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from at_least("spec.minReadySeconds", spec.get("minReadySeconds"), 0)
+    yield from _template_errors(spec, "deployment")  # so Kubernetes calls it
+
+
+def stateful_set(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from at_least("spec.replicas", spec.get("replicas"), 0)
+    yield from _template_errors(spec, "statefulset")
+
+
+def daemon_set(obj: Json) -> Iterator[FieldError]:
+    yield from _template_errors(part(obj, "spec"), "daemonset", required_selector=False)
+
+
+def selector_change(new: Json, old: Json) -> Iterator[FieldError]:
+    return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
+
+
+def stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
+    allowed = (
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    )
+    after = {k: v for k, v in part(new, "spec").items() if k not in allowed}
+    before = {k: v for k, v in part(old, "spec").items() if k not in allowed}
+    if after != before:
+        told = (
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+            "'minReadySeconds' are forbidden"
+        )
+        yield forbidden("spec", told)
+
+
+def job(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _indexed_name(obj)
+    manual, made = spec.get("manualSelector") is True, bool(text(obj, "metadata", "uid"))
+    if spec.get("selector") is not None and made and not manual:
+        yield from _generated(obj, spec["selector"], part(spec, "template", "metadata", "labels"))
+    yield from _whole_job_spec(obj)
+
+
+def job_update(new: Json, old: Json) -> Iterator[FieldError]:
+    """What may not change about a job; Kubernetes looks at its spec for a second time with that."""
+    yield from _whole_job_spec(new)
+    yield from job_change(new, old)
+
+
+def _whole_job_spec(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    yield from _job_spec(spec, "spec")
+    selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
+    made = bool(text(obj, "metadata", "uid"))
+    if selector is None and made:
+        yield required("spec.selector")
+    yield from selector_errors(selector, "spec.selector")
+    if (selector is None and made) or (selector is not None and not _selects(selector, labels)):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def _indexed_name(obj: Json) -> Iterator[FieldError]:
+    """The pods of an Indexed job are called by its name and an index, which must make a host name."""
+    spec, name = part(obj, "spec"), text(obj, "metadata", "name")
+    completions = spec.get("completions")
+    if spec.get("completionMode") != "Indexed" or not isinstance(completions, int) or completions <= 0:
+        return
+    longest = f"{name}-{completions - 1}"
+    if label_problems(longest):
+        told = f"will not able to create pod with invalid DNS label: {longest}"
+        yield invalid("metadata.name", name, told)
+
+
+def _generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError]:
+    """The labels by which a job finds its pods, and its selector, are the server's to say."""
+    uid, name = text(obj, "metadata", "uid"), text(obj, "metadata", "name")
+    own = {"controller-uid": uid, "job-name": name}
+    own |= {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
+    for key, value in own.items():
+        where = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            yield required(where, f"must be '{value}'")
+        elif labels[key] != value:
+            yield invalid(where, labels, f"must be '{value}'")
+    if not _selects(selector, own):
+        yield invalid("spec.selector", selector, "`selector` not auto-generated")
+
+
+def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
+    yield from job_errors(spec, path)
+    template = part(spec, "template")
+    yield from _template_metadata(template, f"{path}.template")
+    yield from template_spec_errors(part(template, "spec"), f"{path}.template.spec")
+    yield from restart_errors(spec, path)
+
+
+def cron_job(obj: Json) -> Iterator[FieldError]:
+    spec = part(obj, "spec")
+    schedule = text(spec, "schedule")
+    fields = schedule.split()
+    if not schedule:
+        yield required("spec.schedule")
+    elif not schedule.startswith("@") and len(fields) != 5:
+        told = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        yield invalid("spec.schedule", schedule, told)
+    policies = ("Allow", "Forbid", "Replace")
+    if spec.get("concurrencyPolicy") not in policies:
+        yield not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy", ""), policies)
+    yield from _job_spec(part(spec, "jobTemplate", "spec"), "spec.jobTemplate.spec")

@@ -1,0 +1,212 @@
+"""Built-in objects come out of decoding and defaulting as Kubernetes stores them."""
+
+from typing import NamedTuple
+
+import pytest
+
+from argosy.local.schema.builtin import builtin_kind
+from argosy.local.schema.codec.decode import DecodeError, decode
+from argosy.local.schema.codec.quantity import QuantityError, canonical
+from argosy.local.schema.defaults.objects import apply_defaults, prepare_for_create, quality_of_service
+from argosy.local.schema.model import Json, Schema
+
+
+def schema(group: str, kind: str) -> Schema:
+    info = builtin_kind(group, "v1", kind)
+    assert info is not None
+    return info.schema
+
+
+def pod(**spec: object) -> Json:
+    return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+
+
+def test_a_minimal_pod_is_stored_with_its_defaults() -> None:
+    obj = pod(hostNetwork=False, nodeSelector={}, hostname=None)
+    assert decode(obj, schema("", "Pod")) == []
+    apply_defaults("", "Pod", obj)
+    prepare_for_create("", "Pod", obj)
+    assert obj == {
+        "metadata": {"name": "p"},
+        "spec": {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "imagePullPolicy": "Always",
+                    "resources": {},
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File",
+                }
+            ],
+            "dnsPolicy": "ClusterFirst",
+            "enableServiceLinks": True,
+            "restartPolicy": "Always",
+            "schedulerName": "default-scheduler",
+            "securityContext": {},
+            "terminationGracePeriodSeconds": 30,
+        },
+        "status": {"phase": "Pending", "qosClass": "BestEffort"},
+    }
+
+
+def test_unknown_fields_are_dropped_and_told() -> None:
+    obj = pod(foo=1, containers=[{"name": "c", "image": "i", "zzz": 1}])
+    assert decode(obj, schema("", "Pod")) == ["spec.foo", "spec.containers[0].zzz"] or sorted(
+        decode(pod(foo=1, containers=[{"name": "c", "zzz": 1}]), schema("", "Pod"))
+    ) == ["spec.containers[0].zzz", "spec.foo"]
+    assert "foo" not in str(obj)
+
+
+MISMATCHES = {
+    "text for a boolean": (
+        pod(hostNetwork="x"),
+        "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool",
+    ),
+    "text for a list": (
+        pod(containers="x"),
+        "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
+    ),
+    "a fraction for an integer": (
+        pod(terminationGracePeriodSeconds=5.5),
+        "json: cannot unmarshal number 5.5 into Go struct field PodSpec.spec.terminationGracePeriodSeconds "
+        "of type int64",
+    ),
+    "a number inside a list": (
+        pod(containers=[{"name": 1}]),
+        "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string",
+    ),
+    "a number in a map": (
+        pod(nodeSelector={"a": 1}),
+        "json: cannot unmarshal number into Go struct field PodSpec.spec.nodeSelector of type string",
+    ),
+    "a named type": (
+        pod(restartPolicy=3),
+        "json: cannot unmarshal number into Go struct field PodSpec.spec.restartPolicy of type "
+        "v1.RestartPolicy",
+    ),
+    "text for metadata": (
+        {"metadata": "x"},
+        "json: cannot unmarshal string into Go struct field Pod.metadata of type v1.ObjectMeta",
+    ),
+    "no quantity": (
+        pod(containers=[{"name": "c", "resources": {"limits": {"cpu": "abc"}}}]),
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("obj", "want"), MISMATCHES.values(), ids=MISMATCHES.keys())
+def test_a_wrong_type_is_told_as_go_tells_it(obj: Json, want: str) -> None:
+    with pytest.raises(DecodeError) as error:
+        decode(obj, schema("", "Pod"))
+    assert str(error.value) == want
+
+
+QUANTITIES = {
+    "1": "1",
+    "1000m": "1",
+    "0.5": "500m",
+    "1.5": "1500m",
+    "1024Mi": "1Gi",
+    "1536Mi": "1536Mi",
+    "512Ki": "512Ki",
+    "0.5Gi": "512Mi",
+    "1e3": "1e3",
+    "1000": "1k",
+    "1500": "1500",
+    "0": "0",
+    "0Mi": "0",
+    "100n": "100n",
+    "0.1n": "1n",
+    "-5": "-5",
+    "1000000": "1M",
+    "512Mi": "512Mi",
+    "1.5Ki": "1536",
+}
+
+
+@pytest.mark.parametrize(("text", "want"), QUANTITIES.items())
+def test_quantities_have_one_form(text: str, want: str) -> None:
+    assert canonical(text) == want
+    assert canonical(want) == want
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x", "1.2.3", "1 Gi", "Mi"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(QuantityError):
+        canonical(text)
+
+
+class Defaulted(NamedTuple):
+    group: str
+    kind: str
+    obj: Json
+    path: tuple[str, ...]
+    want: object
+
+
+DEFAULTS = {
+    "a service port's target is the port": Defaulted(
+        "", "Service", {"spec": {"ports": [{"port": 80}]}}, ("spec", "ports"),
+        [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+    ),
+    "a deployment rolls by quarters": Defaulted(
+        "apps", "Deployment", {"spec": {}}, ("spec", "strategy"),
+        {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+    ),
+    "a job runs once": Defaulted("batch", "Job", {"spec": {}}, ("spec", "completions"), 1),
+    "a secret's texts become data": Defaulted(
+        "", "Secret", {"stringData": {"a": "b"}}, ("data",), {"a": "Yg=="}
+    ),
+    "a namespace carries its name": Defaulted(
+        "", "Namespace", {"metadata": {"name": "n"}}, ("metadata", "labels"),
+        {"kubernetes.io/metadata.name": "n"},
+    ),
+    "a role without rules shows it": Defaulted("rbac.authorization.k8s.io", "Role", {}, ("rules",), None),
+    "requests follow limits": Defaulted(
+        "", "Pod",
+        {"spec": {"containers": [{"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1000m"}}}]}},
+        ("spec", "containers", "0", "resources"), {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
+    ),
+    "a volume without a source is empty": Defaulted(
+        "", "Pod", {"spec": {"containers": [], "volumes": [{"name": "v"}]}}, ("spec", "volumes"),
+        [{"name": "v", "emptyDir": {}}],
+    ),
+    "one address is a list of one": Defaulted(
+        "", "Pod", {"spec": {"containers": []}, "status": {"podIP": "10.0.0.1"}}, ("status", "podIPs"),
+        [{"ip": "10.0.0.1"}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DEFAULTS.values(), ids=DEFAULTS.keys())
+def test_defaults(case: Defaulted) -> None:
+    obj: Json = case.obj
+    decode(obj, schema(case.group, case.kind))
+    apply_defaults(case.group, case.kind, obj)
+    node: object = obj
+    for step in case.path:
+        if isinstance(node, list):
+            node = node[int(step)]
+        else:
+            assert isinstance(node, dict)
+            assert step in node
+            node = node[step]
+    assert node == case.want
+
+
+CLASSES = {
+    "nothing asked": ({}, "BestEffort"),
+    "requests only": ({"requests": {"cpu": "1"}}, "Burstable"),
+    "limits of both": (
+        {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}},
+        "Guaranteed",
+    ),
+    "devices only": ({"limits": {"nvidia.com/gpu": "1"}}, "BestEffort"),
+}
+
+
+@pytest.mark.parametrize(("resources", "want"), CLASSES.values(), ids=CLASSES.keys())
+def test_the_class_of_service(resources: Json, want: str) -> None:
+    assert quality_of_service({"containers": [{"resources": resources}]}) == want

@@ -1,0 +1,46 @@
+"""Sets of paths behave as sets, whatever is in them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argosy.local.schema.ssa import fieldpath
+from argosy.local.schema.ssa.fieldpath import FieldSet
+
+steps = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
+path_lists = st.lists(st.lists(steps, min_size=1, max_size=3).map(tuple), max_size=6)
+
+
+def made(paths: list[tuple[str, ...]]) -> FieldSet:
+    result: FieldSet = {}
+    for path in paths:
+        result = fieldpath.insert(result, path)
+    return result
+
+
+def listed(fields: FieldSet) -> set[tuple[str, ...]]:
+    found = list(fieldpath.paths(fields))
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+@given(path_lists, path_lists)
+def test_the_operations_are_those_of_sets(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
+    a, b = made(left), made(right)
+    assert listed(a) == set(left)
+    assert listed(fieldpath.union(a, b)) == set(left) | set(right)
+    assert listed(fieldpath.intersection(a, b)) == set(left) & set(right)
+    assert listed(fieldpath.difference(a, b)) == set(left) - set(right)
+    assert all(fieldpath.has(a, path) for path in left)
+
+
+@given(path_lists, path_lists)
+def test_without_takes_away_what_lies_below_too(
+    left: list[tuple[str, ...]], right: list[tuple[str, ...]]
+) -> None:
+    kept = {p for p in left if not any(p[: len(q)] == q for q in right)}
+    assert listed(fieldpath.without(made(left), made(right))) == kept
+
+
+def test_a_path_with_paths_below_it_is_marked_by_a_dot() -> None:
+    assert made([("f:a",), ("f:a", "f:b")]) == {"f:a": {".": {}, "f:b": {}}}
+    assert made([("f:a", "f:b")]) == {"f:a": {"f:b": {}}}
