@@ -16,6 +16,7 @@ from argosy.engine.client import Client
 from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import ApiError, NotFound, Unavailable
 from argosy.engine.kubeconfig import Connection
+from argosy.kinds.messages import APPLY_CRDS_COMMAND
 from argosy.local.processes import read_run
 from argosy.local.state import State
 
@@ -87,5 +88,5 @@ async def _report_errors(work: Awaitable[Result]) -> Result:
 
 def _not_found(error: NotFound) -> str:
     if "the server could not find the requested resource" in error.message:
-        return "this cluster does not know TrainingRun yet; `argosy crds | kubectl apply -f -` installs it"
+        return f"this cluster has no TrainingRun CRD; `{APPLY_CRDS_COMMAND}` installs it"
     return error.message

@@ -8,6 +8,8 @@ import difflib
 import json
 from collections.abc import Iterable
 
+APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
+"""Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
 LONGEST = 60
 LONGEST_COMPLAINT = 1_000
 LONGEST_TEXT = 12_000

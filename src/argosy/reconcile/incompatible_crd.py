@@ -9,6 +9,7 @@ from argosy.engine.controller import Wake
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Log
 from argosy.engine.objects import Fetchable
+from argosy.kinds.messages import APPLY_CRDS_COMMAND
 from argosy.kinds.resource import Resource
 from argosy.reconcile.job_state import JobState
 
@@ -44,7 +45,7 @@ class CrdCompatibility:
         log.error("the definition does not fit", crd=name, why=why)
         return (
             f"the CustomResourceDefinition {name} {why}, without which nothing can be done safely; "
-            "upgrade it (argosy crds | kubectl apply --server-side -f -)"
+            f"upgrade it ({APPLY_CRDS_COMMAND})"
         )
 
     def block(self, memory: JobState) -> Wake:
