@@ -159,7 +159,7 @@ _PROGRAMS = (
     "argosy.local.apiserver",
     "argosy.local.controllers",
     "argosy.local.node",
-    "argosy.local.node.holder",
+    "argosy.local.node.namespace_holder",
     "argosy.local.supervisor",
     "operator",
 )
@@ -172,7 +172,7 @@ def _programs(plane: ControlPlane) -> list[str]:
         words = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
         if "-m" in words:
             name = words[words.index("-m") + 1]
-            name = words[words.index("-m") + 2] if name in ("argosy", "argosy.local.held") else name
+            name = words[words.index("-m") + 2] if name in ("argosy", "argosy.local.deferred_start") else name
             found.append(name)
     return sorted(name for name in found if name != "argosy.local.node.zygote")
 

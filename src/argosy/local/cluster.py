@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.local.node import holder
+from argosy.local.node import namespace_holder
 from argosy.local.ports import Claim, claim, claim_first
 from argosy.local.processes import Options, Process, Run, read_run, strays
 from argosy.local.state import State
@@ -73,13 +73,13 @@ def stop(state: State, *, delete: bool = False) -> bool:
         return False
     with state.locked():
         run, processes = read_run(state.run), strays(state.folder)
-        ran = bool(processes) or holder.find(state.pods) is not None
+        ran = bool(processes) or namespace_holder.find(state.pods) is not None
         for process in [run.supervisor] if run else processes[:1]:
             process.signal(signal.SIGTERM)
             if not process.wait_gone(_STOP_SECONDS):
                 process.signal(signal.SIGKILL)
         _stop_processes(strays(state.folder))
-        if ran or (state.pods / holder.FILE).exists():
+        if ran or (state.pods / namespace_holder.FILE).exists():
             stop_pods(state)
         state.run.unlink(missing_ok=True)
     if delete:

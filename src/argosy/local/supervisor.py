@@ -47,7 +47,7 @@ class Component(Struct, frozen=True):
 def components(state: State, options: Options) -> tuple[Component, ...]:
     """The processes of a control plane, in the order in which they start; they stop in the opposite order."""
     python = (sys.executable, "-m")
-    held = (*python, "argosy.local.held")
+    held = (*python, "argosy.local.deferred_start")
     folder = ("--state", str(state.folder))
     controllers = [*python, "argosy.local.controllers", *folder]
     if options.node_grace is not None:

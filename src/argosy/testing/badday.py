@@ -13,7 +13,7 @@ from pathlib import Path
 from argosy.engine.cache import Change
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.labels import INDEX, JOB, ROLE
-from argosy.local.node import cgroups, pods, uplink
+from argosy.local.node import cgroups, egress, shim_manager
 from argosy.local.processes import Process, Run, read_run
 from argosy.testing.controlplane import ControlPlane
 from argosy.testing.lookout import watching
@@ -116,14 +116,14 @@ def leftovers(plane: ControlPlane) -> list[str]:
     left = [f"process {line}" for line in _told(plane)]
     left += [f"mount {line}" for line in _lines("/proc/self/mountinfo") if home in line]
     left += [f"socket {line}" for line in _lines("/proc/net/unix") if f"{home}/" in line]
-    link = uplink.names(state.folder)[0]
+    link = egress.names(state.folder)[0]
     left += [f"interface {link}"] if Path("/sys/class/net", link).exists() else []
     hierarchy = cgroups.find()
     if hierarchy is not None:
-        name = pods.cgroup_of(state.pods)
+        name = shim_manager.cgroup_of(state.pods)
         left += [f"cgroup {folder}" for folder in Path("/sys/fs/cgroup").glob(f"**/{name}")]
     if state.pods.is_dir():
-        left += [f"pod {entry.name}" for entry in state.pods.iterdir() if pods.alive(entry)]
+        left += [f"pod {entry.name}" for entry in state.pods.iterdir() if shim_manager.alive(entry)]
     return left
 
 

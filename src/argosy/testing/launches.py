@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.local.node import capabilities, control, kernel, network, report, zygote
-from argosy.local.node.launch import LAUNCH, Action, ContainerPlan, Launch, NetworkPlan, ProbePlan
+from argosy.local.node import capabilities, kernel, network, pod_state, shim_socket, zygote
+from argosy.local.node.runspec import LAUNCH, Action, ContainerPlan, Launch, NetworkPlan, ProbePlan
 
 
 def container_plan(name: str, script: str, **changes: object) -> ContainerPlan:
@@ -100,7 +100,7 @@ class Stage:
                 stdout=log,
                 stderr=log,
             )
-        wait_for((folder / control.ZYGOTE_SOCKET).exists)
+        wait_for((folder / shim_socket.ZYGOTE_SOCKET).exists)
 
     def run(self, launch: Launch) -> Path:
         folder = self.folder / launch["uid"]
@@ -108,7 +108,7 @@ class Stage:
         for name, text in (("hosts", "127.0.0.1 localhost\n"), ("hostname", "pod\n"), ("resolv.conf", "")):
             (folder / "etc" / name).write_text(text)
         (folder / LAUNCH).write_text(json.dumps(launch))
-        with control.connect(self.folder, control.ZYGOTE_SOCKET) as client:
+        with shim_socket.connect(self.folder, shim_socket.ZYGOTE_SOCKET) as client:
             client.sendall(f"{folder}\n".encode())
             answer = json.loads(client.makefile().readline())
         if "error" in answer:
@@ -117,7 +117,7 @@ class Stage:
 
     def close(self) -> None:
         for path in self.folder.iterdir():
-            state = report.read(path) if path.is_dir() else None
+            state = pod_state.read(path) if path.is_dir() else None
             if state and kernel.alive(state["pid"], state["start_time"]):
                 _kill(state["pid"])
         self.process.kill()
@@ -148,15 +148,15 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-def finished(folder: Path, seconds: float = 60.0) -> report.Report:
+def finished(folder: Path, seconds: float = 60.0) -> pod_state.Report:
     """Wait for a pod to end and give its last report."""
 
     def over() -> bool:
-        state = report.read(folder)
+        state = pod_state.read(folder)
         return state is not None and state["finished"]
 
     wait_for(over, seconds)
-    state = report.read(folder)
+    state = pod_state.read(folder)
     if state is None:
         raise FileNotFoundError(folder)
     return state

@@ -26,9 +26,9 @@ from argosy.kinds.resource import Resource
 from argosy.kinds.volcano import PodGroupKind
 from argosy.local.controllers.discovery import metadata_of
 from argosy.local.controllers.disruption.kinds import PodDisruptionBudget
-from argosy.local.controllers.job.pauses import Backoff
+from argosy.local.controllers.job.backoff import Backoff
 from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
-from argosy.local.controllers.run import Timings, run
+from argosy.local.controllers.manager import Timings, run
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.storage import PROTECTION, PersistentVolumeClaim
 from argosy.testing import servers

@@ -15,8 +15,8 @@ import pytest_asyncio
 
 from argosy.engine.errors import Gone
 from argosy.kinds.kubernetes import ConfigMap, Event, Pod, Service
-from argosy.local.agenttoken import agent_token
-from argosy.local.node import cgroups, holder, pods, report
+from argosy.local.agent_token import agent_token
+from argosy.local.node import cgroups, namespace_holder, pod_state, shim_manager
 from argosy.local.storage import PersistentVolumeClaim
 from argosy.testing.agents import Machine, machine
 
@@ -125,7 +125,7 @@ async def test_a_pod_deleted_while_the_agent_was_away_is_ended_when_it_comes_bac
     here.kill()
     await here.client.delete(Pod, "doomed", "default", grace_seconds=0)
     folder = here.state / "pods" / pod.metadata.uid
-    assert pods.alive(folder)
+    assert shim_manager.alive(folder)
     here.start()
     await _until(lambda: not folder.exists())
 
@@ -135,10 +135,10 @@ async def test_the_last_lines_of_a_pod_are_there_for_a_while_after_it_was_delete
     await here.run("brief", "echo first; trap 'echo last; exit 3' TERM; while :; do sleep 0.05; done")
     uid = (await here.phase("brief", "Running")).metadata.uid
     here.kill()
-    state = report.read(here.state / "pods" / uid)
+    state = pod_state.read(here.state / "pods" / uid)
     assert state is not None
     os.kill(state["pid"], signal.SIGTERM)
-    await _until(lambda: not pods.alive(here.state / "pods" / uid))
+    await _until(lambda: not shim_manager.alive(here.state / "pods" / uid))
     here.start()
     await here.phase("brief", "Failed")
     await here.client.delete(Pod, "brief", "default")
@@ -285,7 +285,7 @@ async def test_every_pod_has_a_cgroup_which_goes_with_it(here: Machine) -> None:
         pytest.skip("no cgroup that may be written")
     await here.run("grouped", f"setsid sleep 1000 & {FOREVER}")
     pod = await here.phase("grouped", "Running")
-    paths = hierarchy.paths(f"{pods.cgroup_of(here.state / 'pods')}/{pod.metadata.uid}")
+    paths = hierarchy.paths(f"{shim_manager.cgroup_of(here.state / 'pods')}/{pod.metadata.uid}")
     assert all((path / "main" / "cgroup.procs").read_text() for path in paths)
     await here.client.delete(Pod, "grouped", "default", grace_seconds=0)
     await _until(lambda: not any(path.exists() for path in paths))
@@ -373,7 +373,7 @@ async def test_a_killed_shim_is_a_lost_pod_and_restarts_when_that_is_asked(here:
     await here.run("once", FOREVER)
     for name in ("again", "once"):
         pod = await here.phase(name, "Running")
-        state = report.read(here.state / "pods" / pod.metadata.uid)
+        state = pod_state.read(here.state / "pods" / pod.metadata.uid)
         assert state is not None
         os.kill(state["pid"], signal.SIGKILL)
     failed = await here.phase("once", "Failed")
@@ -428,10 +428,10 @@ async def test_nothing_is_left_when_the_machine_is_stopped() -> None:
         pod = await here.phase("one", "Running")
         here.kill(signal.SIGTERM)
         folder = here.state / "pods" / pod.metadata.uid
-        assert pods.alive(folder), "an agent that is told to end leaves its pods"
+        assert shim_manager.alive(folder), "an agent that is told to end leaves its pods"
         here.stop_pods()
-        assert not pods.alive(folder)
-        assert holder.find(here.state / "pods") is None
+        assert not shim_manager.alive(folder)
+        assert namespace_holder.find(here.state / "pods") is None
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
@@ -459,7 +459,7 @@ async def test_many_pods_leave_nothing_behind(here: Machine, count: int) -> None
 
 def _traces(here: Machine) -> dict[str, object]:
     """What pods could leave: folders, interfaces, mounts, processes, zombies."""
-    keeper = holder.find(here.state / "pods")
+    keeper = namespace_holder.find(here.state / "pods")
     links = subprocess.run(
         ["nsenter", "-t", str(keeper), "-n", "cat", "/proc/net/dev"],
         capture_output=True,

@@ -5,7 +5,7 @@ from dnslib import RCODE, DNSRecord
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.node.dns import Responder, Zone
 from argosy.local.node.kinds import Json, Pod
-from argosy.local.node.services import Directory
+from argosy.local.node.service_backends import Directory
 
 SERVICES = {
     "web": {"clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 80, "targetPort": 8000}]},

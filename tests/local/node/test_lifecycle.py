@@ -1,8 +1,8 @@
 import pytest
 
-from argosy.local.node.launch import ContainerPlan
 from argosy.local.node.lifecycle import next_backoff, over, startable
-from argosy.local.node.report import ContainerReport, Ended, waiting
+from argosy.local.node.pod_state import ContainerReport, Ended, waiting
+from argosy.local.node.runspec import ContainerPlan
 from argosy.testing.launches import container_plan, launch_plan
 
 

@@ -50,13 +50,13 @@ os.execvp(sys.argv[1], sys.argv[1:])
 POD = """
 import json, sys
 from pathlib import Path
-from argosy.local.node import holder, rootfs
+from argosy.local.node import namespace_holder, rootfs
 from argosy.local.node.logs import log_path, read_lines
 from argosy.testing.launches import container_plan, finished, launch_plan, stage
 
 folder = Path(sys.argv[1])
 try:
-    holder.enter(holder.Starting(folder, rootless=True).pid(), rootless=True)
+    namespace_holder.enter(namespace_holder.Starting(folder, rootless=True).pid(), rootless=True)
     notes = rootfs.rootless_notes(folder, ["/home", "/root"])
     volume = folder / "volume"
     volume.mkdir()
@@ -76,7 +76,7 @@ try:
         print(json.dumps({"notes": notes, "text": text, "written": written,
                           "ended": state["containers"]["main"]["ended"]}))
 finally:
-    holder.stop(folder)
+    namespace_holder.stop(folder)
 """
 
 NO_OVERLAY = """

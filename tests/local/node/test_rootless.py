@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 import argosy
-from argosy.local.node.holder import why_forbidden
+from argosy.local.node.namespace_holder import why_forbidden
 
 NOBODY = 65534
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from argosy.local.node import holder, network
+from argosy.local.node import namespace_holder, network
 from argosy.local.node.logs import log_path, read_lines
 from argosy.testing.launches import container_plan, finished, launch_plan, pod_network, stage
 
 folder = Path(sys.argv[1])
 try:
-    holder.enter(holder.Starting(folder, rootless=True).pid(), rootless=True)
+    namespace_holder.enter(namespace_holder.Starting(folder, rootless=True).pid(), rootless=True)
     network.ensure_bridge("argosy0", "10.88.0.1", 24)
     with stage(folder) as pods:
         launch = launch_plan(
@@ -38,7 +38,7 @@ try:
                 for name in state["containers"]}
         print(json.dumps({"ends": {n: c["ended"] for n, c in state["containers"].items()}, "text": text}))
 finally:
-    holder.stop(folder)
+    namespace_holder.stop(folder)
 """
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from argosy.local.node import capabilities, cgroups, control, kernel, report
+from argosy.local.node import capabilities, cgroups, kernel, pod_state, shim_socket
 from argosy.local.node.logs import log_path, read_lines
-from argosy.local.node.planning import hidden_folders, interpreter_folders
-from argosy.local.node.pods import alive
+from argosy.local.node.pod_plan import hidden_folders, interpreter_folders
+from argosy.local.node.shim_manager import alive
 from argosy.testing.launches import Stage, container_plan, finished, launch_plan, probe_plan, stage, wait_for
 
 pytestmark = pytest.mark.root
@@ -23,16 +23,16 @@ def output(folder: Path, container: str, run: int = 0) -> str:
 
 
 def ask(folder: Path, request: dict[str, object]) -> dict[str, object]:
-    with control.connect(folder) as client:
+    with shim_socket.connect(folder) as client:
         client.sendall(json.dumps(request).encode() + b"\n")
         answer: dict[str, object] = json.loads(client.makefile().readline())
         return answer
 
 
-def entry(folder: Path, container: str) -> report.ContainerReport:
+def entry(folder: Path, container: str) -> pod_state.ContainerReport:
     """What is reported of a container by now."""
-    state = report.read(folder)
-    return (state["containers"] if state else {}).get(container) or report.waiting(container, "")
+    state = pod_state.read(folder)
+    return (state["containers"] if state else {}).get(container) or pod_state.waiting(container, "")
 
 
 def test_two_containers_run_side_by_side_and_their_ends_are_reported(pods: Stage) -> None:
@@ -91,7 +91,7 @@ def test_a_crashing_container_is_restarted_with_growing_pauses(pods: Stage, tmp_
     folder = pods.run(launch_plan(plan, restart_policy="Always"))
     wait_for(lambda: entry(folder, "main")["running"])
     pauses: list[tuple[int, str]] = []
-    with control.connect(folder) as client, client.makefile() as stream:
+    with shim_socket.connect(folder) as client, client.makefile() as stream:
         client.sendall(b'{"op": "watch"}\n')
         for line in stream:
             (shared / "go").touch()
@@ -279,7 +279,7 @@ def run_exec(folder: Path, script: str) -> str:
     reader, writer = os.pipe()
     null = os.open("/dev/null", os.O_RDWR)
     request = {"op": "exec", "container": "main", "argv": ["/bin/sh", "-c", script], "tty": False}
-    with control.connect(folder) as client:
+    with shim_socket.connect(folder) as client:
         socket.send_fds(client, [json.dumps(request).encode() + b"\n"], [null, writer, writer])
         for descriptor in (writer, null):
             os.close(descriptor)
@@ -289,7 +289,7 @@ def run_exec(folder: Path, script: str) -> str:
 
 def commands(folder: Path) -> str:
     """Command lines of the processes of a pod, as the machine sees them."""
-    state = report.read(folder)
+    state = pod_state.read(folder)
     assert state is not None
     parents: dict[int, int] = {}
     lines: dict[int, str] = {}
@@ -351,7 +351,7 @@ def test_a_pod_survives_the_death_of_its_zygote_and_is_reached_again(pods: Stage
 
 def test_there_is_never_a_second_shim_for_a_pod(pods: Stage) -> None:
     folder = pods.run(launch_plan(container_plan("main", "sleep 100")))
-    with control.connect(pods.folder, "zygote.sock") as client:
+    with shim_socket.connect(pods.folder, "zygote.sock") as client:
         client.sendall(f"{folder}\n".encode())
         assert "error" in json.loads(client.makefile().readline())
 
@@ -359,7 +359,7 @@ def test_there_is_never_a_second_shim_for_a_pod(pods: Stage) -> None:
 def test_the_end_of_the_shim_is_the_end_of_every_process_in_the_pod(pods: Stage) -> None:
     folder = pods.run(launch_plan(container_plan("main", "setsid sleep 1000 & sleep 1000")))
     wait_for(lambda: entry(folder, "main")["running"])
-    state = report.read(folder)
+    state = pod_state.read(folder)
     assert state is not None
     os.kill(state["pid"], signal.SIGKILL)
     wait_for(lambda: not kernel.alive(state["pid"], state["start_time"]))
@@ -443,11 +443,11 @@ def test_volumes_are_shared_by_containers_and_memory_ones_are_memory(pods: Stage
 def test_standard_input_is_attached_through_the_socket(pods: Stage) -> None:
     folder = pods.run(launch_plan(container_plan("main", "cat", stdin=True, stdin_once=True)))
     wait_for(lambda: entry(folder, "main")["running"])
-    with control.connect(folder) as client, client.makefile("rb") as stream:
+    with shim_socket.connect(folder) as client, client.makefile("rb") as stream:
         client.sendall(b'{"op": "attach", "container": "main"}\n')
         assert b"attached" in stream.readline()
-        client.sendall(control.frame(control.STDIN, b"hello\n"))
-        assert stream.read(11) == control.frame(control.STDOUT, b"hello\n")
+        client.sendall(shim_socket.frame(shim_socket.STDIN, b"hello\n"))
+        assert stream.read(11) == shim_socket.frame(shim_socket.STDOUT, b"hello\n")
     assert finished(folder)["containers"]["main"]["ended"] is not None
 
 

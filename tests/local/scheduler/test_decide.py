@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.scheduler.decide import decide, queueable
-from argosy.local.scheduler.decision import Decision
 from argosy.local.scheduler.gangs import Gang
-from argosy.local.scheduler.world import PodFacts, World
+from argosy.local.scheduler.outcome import Decision
+from argosy.local.scheduler.scheduler_cache import PodFacts, World
 from argosy.testing.objects import Json, node, pod
 from argosy.testing.steps import count_steps
 

@@ -11,8 +11,8 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Fetchable
 from argosy.kinds.meta import Condition
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Node, Pod, PodGroup, PodGroupStatus
-from argosy.local.controllers.shared import Shared
 from argosy.local.scheduler.scheduler import Scheduler
 from argosy.testing.objects import Json, node, pod, pod_group
 from argosy.testing.until import until

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlencode
 
-from argosy.local.agenttoken import agent_token
+from argosy.local.agent_token import agent_token
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.read import find

@@ -14,9 +14,9 @@ from argosy.engine.errors import ApiError
 from argosy.engine.gc_tuning import keep_settled
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.logs import write_lines
-from argosy.local.controllers.nodes.collect import QUARANTINE
-from argosy.local.controllers.nodes.controller import GRACE
-from argosy.local.controllers.run import Timings, run
+from argosy.local.controllers.manager import Timings, run
+from argosy.local.controllers.node_lifecycle.controller import GRACE
+from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE
 from argosy.local.state import State
 
 NAME = "argosy-controllers"

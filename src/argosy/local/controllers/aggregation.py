@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import ClusterRole, PolicyRule
-from argosy.local.controllers.shared import Shared
-from argosy.local.scheduler.matching import selects
+from argosy.local.scheduler.node_affinity import selects
 
 
 def aggregated(role: ClusterRole, others: Iterable[ClusterRole]) -> list[PolicyRule]:

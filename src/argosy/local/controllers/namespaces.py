@@ -18,8 +18,8 @@ from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.local.controllers.discovery import Catalog, discover
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Namespace
-from argosy.local.controllers.shared import Shared
 
 FINALIZER = "kubernetes"
 AGAIN = 1.0

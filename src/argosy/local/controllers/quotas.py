@@ -16,8 +16,8 @@ from argosy.engine.objects import Fetchable
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.local.controllers.discovery import discover, metadata_of
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.shared import Shared
 
 COUNT = "count/"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"

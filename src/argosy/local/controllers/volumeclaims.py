@@ -1,15 +1,15 @@
-"""Binds PersistentVolumeClaims, and keeps those in use until no pod refers to them.
+"""Binds PersistentVolumeClaims, and protects claims in use from deletion.
 
-There are no volumes to choose from: a claim is a folder of the state folder, which every node sees and makes
-when a pod first mounts it (`local/node/claims.py`). So every claim for a file system is bound at once, with
-the access modes and the capacity that it asks for. A claim for a block device stays Pending.
+There are no volumes to choose from: a claim is a folder in the state folder, created when a pod first mounts
+it and visible to every node (`local/node/claim_folders.py`). Every filesystem claim is therefore bound
+at once, with the access modes and capacity it requests. A claim for a block device stays Pending.
 """
 
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.shared import Shared
 from argosy.local.storage import PROTECTION, PersistentVolumeClaim
 
 

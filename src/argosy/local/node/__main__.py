@@ -11,7 +11,7 @@ import time
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from argosy.local.node import holder, pods, uplink
+from argosy.local.node import egress, namespace_holder, shim_manager
 from argosy.local.node.settings import Settings
 
 _PATIENCE = 10.0
@@ -38,36 +38,36 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for part in (folder, state / "logs"):
         part.mkdir(parents=True, exist_ok=True, mode=0o700)
-    starting = holder.Starting(folder, rootless=rootless)
-    from argosy.local.node.serving import serve  # meanwhile; and not needed to stop
+    starting = namespace_holder.Starting(folder, rootless=rootless)
+    from argosy.local.node.agent_main import serve  # meanwhile; and not needed to stop
 
     try:
         notes, outside = enter(settings, starting)
-    except holder.ForbiddenError as error:
+    except namespace_holder.ForbiddenError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     asyncio.run(serve(settings, outside, notes))
     return 0
 
 
-def enter(settings: Settings, starting: holder.Starting) -> tuple[list[str], socket.socket]:
+def enter(settings: Settings, starting: namespace_holder.Starting) -> tuple[list[str], socket.socket]:
     """Into the cluster's own namespaces, keeping one socket outside for questions to the host's resolvers."""
-    from argosy.local.node import cgroups, planning, rootfs  # not needed to stop
+    from argosy.local.node import cgroups, pod_plan, rootfs
 
     outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     outside.bind(("0.0.0.0", 0))  # noqa: S104 (a client's socket: any address, any port)
     pid = starting.pid()
     if settings.rootless:
-        notes = uplink.start_pasta(settings.pods, pid)
+        notes = egress.start_pasta(settings.pods, pid)
     else:
-        notes = uplink.connect(settings.state, pid)
-    holder.enter(pid, rootless=settings.rootless)
+        notes = egress.connect(settings.state, pid)
+    namespace_holder.enter(pid, rootless=settings.rootless)
     if not notes:
-        notes = uplink.settle(settings.state, settings.pod_network, rootless=settings.rootless)
+        notes = egress.settle(settings.state, settings.pod_network, rootless=settings.rootless)
     if settings.rootless:
         notes.append("limits are by rlimit: cgroups belong to root")
-        notes += rootfs.rootless_notes(settings.pods, planning.hidden_folders(settings.state))
-    elif cgroups.find_usable(pods.cgroup_of(settings.pods)) is None:
+        notes += rootfs.rootless_notes(settings.pods, pod_plan.hidden_folders(settings.state))
+    elif cgroups.find_usable(shim_manager.cgroup_of(settings.pods)) is None:
         notes.append("limits are by rlimit: no cgroup can be made here")
     for note in notes:
         sys.stderr.write(f"{note}\n")
@@ -76,17 +76,17 @@ def enter(settings: Settings, starting: holder.Starting) -> tuple[list[str], soc
 
 def stop(state: Path, folder: Path) -> int:
     """End zygote, pods and namespaces, and wait until they are gone."""
-    pods.kill_all(folder)
+    shim_manager.kill_all(folder)
     deadline = time.monotonic() + _PATIENCE
-    while any(pods.alive(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:
+    while any(shim_manager.alive(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:
         time.sleep(0.01)
-    while os.geteuid() == 0 and not pods.remove_cgroups(folder) and time.monotonic() < deadline:
+    while os.geteuid() == 0 and not shim_manager.remove_cgroups(folder) and time.monotonic() < deadline:
         time.sleep(0.01)
-    holder.stop(folder)
-    pods.kill_recorded(folder / uplink.PASTA)
+    namespace_holder.stop(folder)
+    shim_manager.kill_recorded(folder / egress.PASTA)
     if os.geteuid() == 0:
-        uplink.disconnect(state)
-    left = [entry.name for entry in folder.glob("*/") if pods.alive(entry)]
+        egress.disconnect(state)
+    left = [entry.name for entry in folder.glob("*/") if shim_manager.alive(entry)]
     if left:
         sys.stderr.write(f"these pods did not end: {', '.join(left)}\n")
     return 1 if left else 0

@@ -17,23 +17,23 @@ from argosy.engine.events import Recorder
 from argosy.engine.logs import Log
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.agenttoken import agent_token
+from argosy.local.agent_token import agent_token
 from argosy.local.networking import EndpointSlice, Service
-from argosy.local.node import cgroups, dns, network, server
+from argosy.local.node import cgroups, dns, kubelet_server, network
 from argosy.local.node.addresses import Addresses
-from argosy.local.node.claims import Claims
-from argosy.local.node.content import Content
+from argosy.local.node.claim_folders import Claims
+from argosy.local.node.etc_files import hosts_file, parse_resolver, resolver_file
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
-from argosy.local.node.launch import Launch
-from argosy.local.node.names import hosts_file, parse_resolver, resolver_file
-from argosy.local.node.nodes import GPU, Machine, gpu_devices
-from argosy.local.node.planning import Place, hostname, plan_launch
-from argosy.local.node.pods import Pods, cgroup_of, reap
+from argosy.local.node.node_status import GPU, Machine, gpu_devices
+from argosy.local.node.pod_plan import Place, hostname, plan_launch
+from argosy.local.node.pod_worker import Worker
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
-from argosy.local.node.services import SERVICE_LABEL, Directory
+from argosy.local.node.runspec import Launch
+from argosy.local.node.service_backends import SERVICE_LABEL, Directory
 from argosy.local.node.settings import Settings
+from argosy.local.node.shim_manager import Pods, cgroup_of, reap
+from argosy.local.node.volume_content import Content
 from argosy.local.node.volumes import VolumeError
-from argosy.local.node.worker import Worker
 from argosy.local.storage import PersistentVolumeClaim
 
 log = Log(__name__)
@@ -92,7 +92,7 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             state = self._settings.state
             socket_path, token = state / "agent.sock", agent_token(state)
-            group.create_task(server.serve(socket_path, token, self, self._listening))
+            group.create_task(kubelet_server.serve(socket_path, token, self, self._listening))
             await _listened(state / "apiserver.sock")
             for cache in caches:
                 group.create_task(cache.run())
@@ -114,16 +114,16 @@ class Agent:
     def starting(self) -> bool:
         return not self.ready.is_set()
 
-    def find(self, namespace: str, name: str, uid: str) -> server.Found | None:
+    def find(self, namespace: str, name: str, uid: str) -> kubelet_server.Found | None:
         """Where the server finds a pod's logs and socket, and its containers."""
         launch = self._pods.launch_of(uid)
         if launch is not None and (launch["namespace"], launch["name"]) == (namespace, name):
-            return server.Found(self._pods.of(uid), [plan["name"] for plan in launch["containers"]])
+            return kubelet_server.Found(self._pods.of(uid), [plan["name"] for plan in launch["containers"]])
         pod = self.pods.get(namespace, name)
         if pod is None or pod.metadata.uid != uid or pod.spec.node_name not in self._own:
             return None
         named = [container.name for container in [*pod.spec.containers, *pod.spec.init_containers]]
-        return server.Found(self._pods.of(uid), named)
+        return kubelet_server.Found(self._pods.of(uid), named)
 
     async def prepare(self, pod: Pod) -> Launch:
         """Address, files, volumes and the launch record of a pod."""

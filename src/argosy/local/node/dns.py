@@ -16,9 +16,9 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import cast
 
 from argosy.local.networking import Service
-from argosy.local.node import dnswire
-from argosy.local.node.dnswire import Code, Query, Record, Type
-from argosy.local.node.services import Backend, Directory
+from argosy.local.node import dns_message
+from argosy.local.node.dns_message import Code, Query, Record, Type
+from argosy.local.node.service_backends import Backend, Directory
 
 _UPSTREAM_TIMEOUT = 3.0
 
@@ -61,7 +61,7 @@ class Zone:
         elif below:
             return Code.NXDOMAIN, []
         if service.spec.type == "ExternalName":
-            return Code.NOERROR, [dnswire.alias(service.spec.external_name)]
+            return Code.NOERROR, [dns_message.alias(service.spec.external_name)]
         if service.headless or below:
             addresses = [backend.address for backend in backends]
         else:
@@ -70,7 +70,7 @@ class Zone:
             return Code.NXDOMAIN, []
         if kind not in (Type.A, Type.ANY):
             return Code.NOERROR, []
-        return Code.NOERROR, [dnswire.address(address) for address in addresses]
+        return Code.NOERROR, [dns_message.address(address) for address in addresses]
 
     def _srv(self, service: Service, backends: list[Backend], port: str, protocol: str, kind: int) -> Answer:
         base = f"{service.metadata.name}.{service.metadata.namespace}.svc.{self._domain}"
@@ -83,14 +83,14 @@ class Zone:
             targets = [(f"{_label(b)}.{base}", b.ports.get(port, ports[0].port)) for b in backends]
         else:
             targets = [(base, ports[0].port)]
-        return Code.NOERROR, [dnswire.service(number, target) for target, number in targets]
+        return Code.NOERROR, [dns_message.service(number, target) for target, number in targets]
 
     def _reverse(self, name: str) -> Answer | None:
         address = ".".join(reversed(name.removesuffix(".in-addr.arpa").split(".")))
         target = self._name_of(address)
         if target is None:
             return None
-        return Code.NOERROR, [dnswire.pointer(f"{target}.{self._domain}")]
+        return Code.NOERROR, [dns_message.pointer(f"{target}.{self._domain}")]
 
 
 class Upstream(asyncio.DatagramProtocol):
@@ -141,18 +141,18 @@ class Responder:
 
     async def respond(self, query: bytes, limit: int = 65535) -> bytes | None:
         try:
-            asked = dnswire.parse(query)
-        except dnswire.MessageError:
+            asked = dns_message.parse(query)
+        except dns_message.MessageError:
             return None
         answer = self._zone.answer(asked)
         if answer is None:
             forwarded = await self._upstream.ask(query) if self._upstream else None
-            return forwarded or dnswire.reply(asked, Code.SERVFAIL, [], authoritative=False)
+            return forwarded or dns_message.reply(asked, Code.SERVFAIL, [], authoritative=False)
         code, records = answer
-        packed = dnswire.reply(asked, code, records, authoritative=True)
+        packed = dns_message.reply(asked, code, records, authoritative=True)
         while len(packed) > limit and records:
             records = records[:-1]
-            packed = dnswire.reply(asked, code, records, authoritative=True, truncated=True)
+            packed = dns_message.reply(asked, code, records, authoritative=True, truncated=True)
         return packed
 
 
@@ -215,7 +215,7 @@ def _pod_address(label: str, kind: int) -> Answer:
         address = str(IPv4Address(label.replace("-", ".")))
     except AddressValueError:
         return Code.NXDOMAIN, []
-    return Code.NOERROR, [dnswire.address(address)] if kind == Type.A else []
+    return Code.NOERROR, [dns_message.address(address)] if kind == Type.A else []
 
 
 def _label(backend: Backend) -> str:

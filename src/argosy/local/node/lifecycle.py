@@ -8,8 +8,8 @@ will run again the sidecars are stopped, last one first, and the pod is over.
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from argosy.local.node.launch import ContainerPlan, Launch
-from argosy.local.node.report import ContainerReport, Ended
+from argosy.local.node.pod_state import ContainerReport, Ended
+from argosy.local.node.runspec import ContainerPlan, Launch
 
 RestartPolicy = Literal["Always", "OnFailure", "Never"]
 _BACKOFF_FORGIVEN_AFTER = 600.0

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from argosy.local.node import kernel
 from argosy.local.node.kernel import BIND, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, RECURSIVE
-from argosy.local.node.launch import ContainerPlan, Launch
 from argosy.local.node.rootfs import FRESH, overlay_root, rootless_root
+from argosy.local.node.runspec import ContainerPlan, Launch
 
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (of the container, as are the next two)
 _PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108

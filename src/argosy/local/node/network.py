@@ -12,8 +12,8 @@ import socket
 from pathlib import Path
 
 from argosy.local.node.kernel import NEW_NET, unshare
-from argosy.local.node.launch import NetworkPlan
 from argosy.local.node.netlink import Netlink
+from argosy.local.node.runspec import NetworkPlan
 
 INTERFACE = "eth0"
 

@@ -9,7 +9,7 @@ import time
 from enum import Enum
 from typing import Final, NamedTuple
 
-from argosy.local.node.launch import Action, HttpAction, ProbePlan
+from argosy.local.node.runspec import Action, HttpAction, ProbePlan
 
 
 class Verdict(Enum):

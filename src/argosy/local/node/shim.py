@@ -14,13 +14,13 @@ import socket
 import time
 from pathlib import Path
 
-from argosy.local.node import container, control, kernel, lifecycle, network, report
-from argosy.local.node.box import Box
-from argosy.local.node.control import Connection, Request
-from argosy.local.node.launch import LAUNCH, Launch
-from argosy.local.node.loop import Loop, Timer
+from argosy.local.node import container_process, kernel, lifecycle, network, pod_state, shim_socket
+from argosy.local.node.container_supervisor import Box
+from argosy.local.node.event_loop import Loop, Timer
+from argosy.local.node.pod_context import Surroundings
+from argosy.local.node.runspec import LAUNCH, Launch
+from argosy.local.node.shim_socket import Connection, Request
 from argosy.local.node.spawn import StartError
-from argosy.local.node.surroundings import Surroundings
 
 
 def main(folder: Path) -> None:
@@ -28,8 +28,8 @@ def main(folder: Path) -> None:
     # The host's /proc is still mounted: it names us as the rest of the machine sees us.
     pid = int(Path("/proc/self").readlink().name)
     launch: Launch = json.loads((folder / LAUNCH).read_bytes())
-    before = report.read(folder)
-    state = report.Report(
+    before = pod_state.read(folder)
+    state = pod_state.Report(
         pid=pid,
         start_time=kernel.start_time("self"),
         address=launch["address"],
@@ -39,18 +39,18 @@ def main(folder: Path) -> None:
         error="",
         notes=[],
     )
-    report.write(folder, {**state, "containers": before["containers"] if before else {}})
+    pod_state.write(folder, {**state, "containers": before["containers"] if before else {}})
     try:
         _enter(launch, folder)
     except (OSError, KeyError) as error:
-        report.write(folder, {**state, "error": str(error), "finished": True})
+        pod_state.write(folder, {**state, "error": str(error), "finished": True})
         return
     Pod(launch, folder, state, before).run()
 
 
 def take_lock(folder: Path) -> int:
     """The descriptor that means `this pod has a shim`, for as long as it or an inherited copy is open."""
-    lock = os.open(folder / report.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder / pod_state.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -83,19 +83,19 @@ def _allow_ping(*, rootless: bool) -> None:
 
 class Pod:
     def __init__(
-        self, launch: Launch, folder: Path, state: report.Report, before: report.Report | None
+        self, launch: Launch, folder: Path, state: pod_state.Report, before: pod_state.Report | None
     ) -> None:
         self._launch = launch
         self._folder = folder
         self._state = state
         self._loop = Loop()
         around = Surroundings(launch, folder, self._loop, self._changed, self._announce)
-        earlier = report.after_loss(before) if before else {}
+        earlier = pod_state.after_loss(before) if before else {}
         self._boxes = {
             plan["name"]: Box(plan, around, earlier.get(plan["name"])) for plan in launch["containers"]
         }
         state["containers"] = {name: box.report for name, box in self._boxes.items()}
-        self._server = control.Server(self._loop, control.listen(folder), self._handle)
+        self._server = shim_socket.Server(self._loop, shim_socket.listen(folder), self._handle)
         self._grace = launch["grace"]
         self._deadline = 0.0
         self._advancing: Timer | None = None
@@ -164,7 +164,7 @@ class Pod:
         if text == self._written:
             return
         self._written = text
-        report.replace(self._folder / report.FILE, text.encode())
+        pod_state.replace(self._folder / pod_state.FILE, text.encode())
         line = b'{"report": ' + text.encode() + b"}\n"
         for connection in list(self._server.connections):
             if connection.watching:
@@ -203,7 +203,7 @@ class Pod:
             connection.send({"error": f"container {box.name} is not running"})
             return
         try:
-            pid, terminal = container.execute(
+            pid, terminal = container_process.execute(
                 place, request["argv"], dict(enumerate(descriptors)), tty=request.get("tty", False)
             )
         except (StartError, OSError) as error:
@@ -223,16 +223,16 @@ class Pod:
 
     def _attach(self, connection: Connection, box: Box) -> None:
         def output(stream: str, data: bytes) -> None:
-            number = control.STDOUT if stream == "stdout" else control.STDERR
-            connection.send_bytes(control.frame(number, data))
+            number = shim_socket.STDOUT if stream == "stdout" else shim_socket.STDERR
+            connection.send_bytes(shim_socket.frame(number, data))
 
         def received(stream: int, data: bytes) -> None:
-            if stream == control.STDIN:
+            if stream == shim_socket.STDIN:
                 box.write_stdin(data)
-            elif stream == control.RESIZE and box.terminal is not None:
+            elif stream == shim_socket.RESIZE and box.terminal is not None:
                 width, height = json.loads(data)
-                container.resize(box.terminal, width, height)
-            elif stream == control.CLOSE:
+                container_process.resize(box.terminal, width, height)
+            elif stream == shim_socket.CLOSE:
                 box.close_stdin()
 
         def closed() -> None:

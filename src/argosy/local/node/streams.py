@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from argosy.local.node import container, control, descriptors, spawn
-from argosy.local.node.control import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT
+from argosy.local.node import container_process, descriptors, shim_socket, spawn
 from argosy.local.node.kinds import Json
-from argosy.local.node.pods import open_shim
+from argosy.local.node.shim_manager import open_shim
+from argosy.local.node.shim_socket import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT
 from argosy.wire.websocket import WebSocket
 
 _CHUNK = 1 << 15
@@ -55,17 +55,17 @@ async def attach(client: WebSocket, folder: Path, name: str) -> None:
         return
 
     async def stdin(data: bytes | None) -> None:
-        writer.write(control.frame(STDIN, data) if data is not None else control.frame(CLOSE, b""))
+        writer.write(shim_socket.frame(STDIN, data) if data is not None else shim_socket.frame(CLOSE, b""))
         await writer.drain()
 
     def size(width: int, height: int) -> None:
-        writer.write(control.frame(RESIZE, json.dumps([width, height]).encode()))
+        writer.write(shim_socket.frame(RESIZE, json.dumps([width, height]).encode()))
 
     async def outputs() -> None:
         buffer = bytearray()
         while data := await reader.read(_CHUNK):
             buffer += data
-            for stream, content in control.split_frames(buffer):
+            for stream, content in shim_socket.split_frames(buffer):
                 await _send(client, stream, content)
 
     incoming = asyncio.create_task(_incoming(client, stdin, size))
@@ -92,7 +92,7 @@ class _Exec:
 
     @staticmethod
     async def start(folder: Path, name: str, command: list[str], session: Session) -> "_Exec":
-        connection = control.connect(folder)
+        connection = shim_socket.connect(folder)
         connection.setblocking(False)
         theirs: list[int] = []
         outputs: dict[int, int] = {}
@@ -169,7 +169,7 @@ class _Exec:
 
     def _resize(self, width: int, height: int) -> None:
         if self._terminal is not None:
-            container.resize(self._terminal, width, height)
+            container_process.resize(self._terminal, width, height)
 
     def _take_terminal(self, terminal: int) -> None:
         self._terminal, self._outputs = terminal, {terminal: STDOUT}

@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from argosy.local.node import control, kernel, shim
-from argosy.local.node.loop import Loop
-from argosy.local.node.report import replace
+from argosy.local.node import kernel, shim, shim_socket
+from argosy.local.node.event_loop import Loop
+from argosy.local.node.pod_state import replace
 
 _VARIABLES = (
     "PATH",
@@ -41,10 +41,11 @@ def main(folder: Path) -> None:
     kernel.become_subreaper()
     loop = Loop()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    listener = control.listen(folder, control.ZYGOTE_SOCKET)
+    listener = shim_socket.listen(folder, shim_socket.ZYGOTE_SOCKET)
     pid = os.getpid()
     replace(
-        folder / control.ZYGOTE_PID, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode()
+        folder / shim_socket.ZYGOTE_PID,
+        json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode(),
     )
     own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     gc.freeze()

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from argosy.kinds.resources import Amounts, add, amounts, missing
-from argosy.local.scheduler.decision import Decision, GroupKey
-from argosy.local.scheduler.fit import Fitting, Refusal
 from argosy.local.scheduler.gangs import Gang, Gangs
-from argosy.local.scheduler.preempt import SINGLE, Preempting
-from argosy.local.scheduler.world import PodFacts, World
+from argosy.local.scheduler.node_heap import Fitting, Refusal
+from argosy.local.scheduler.outcome import Decision, GroupKey
+from argosy.local.scheduler.preemption import SINGLE, Preempting
+from argosy.local.scheduler.scheduler_cache import PodFacts, World
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 

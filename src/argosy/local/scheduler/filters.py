@@ -9,9 +9,9 @@ from collections import Counter
 from argosy.kinds.node_matching import untolerated
 from argosy.kinds.resources import missing
 from argosy.local.controllers.kinds import Taint
-from argosy.local.scheduler.matching import node_wanted, ports_clash
-from argosy.local.scheduler.surroundings import Surroundings, surroundings
-from argosy.local.scheduler.world import PodFacts, Room, World
+from argosy.local.scheduler.interpod_affinity import Surroundings, surroundings
+from argosy.local.scheduler.node_affinity import node_wanted, ports_clash
+from argosy.local.scheduler.scheduler_cache import PodFacts, Room, World
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 

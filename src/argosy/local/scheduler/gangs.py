@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from argosy.kinds.resources import Amounts, add, missing
-from argosy.local.scheduler.decision import Decision, GangOutcome, GroupKey, Placed
-from argosy.local.scheduler.fit import Fitting, Refusal
-from argosy.local.scheduler.surroundings import depends_on_pods
-from argosy.local.scheduler.world import PodFacts, World
+from argosy.local.scheduler.interpod_affinity import depends_on_pods
+from argosy.local.scheduler.node_heap import Fitting, Refusal
+from argosy.local.scheduler.outcome import Decision, GangOutcome, GroupKey, Placed
+from argosy.local.scheduler.scheduler_cache import PodFacts, World
 
 Signature = tuple[object, ...]
 

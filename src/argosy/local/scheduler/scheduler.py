@@ -16,13 +16,13 @@ from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Wake
 from argosy.engine.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from argosy.engine.logs import Log
+from argosy.local.controllers.informers import Shared, group_of
 from argosy.local.controllers.kinds import Namespace, Node, Pod, PodGroup
-from argosy.local.controllers.shared import Shared, group_of
 from argosy.local.scheduler.decide import decide, least_resources, queueable
-from argosy.local.scheduler.decision import GangOutcome, GroupKey, Victim
 from argosy.local.scheduler.gangs import Gang
-from argosy.local.scheduler.groups import group_status, status_patch
-from argosy.local.scheduler.world import VOLCANO_TASK_ANNOTATION, PodFacts, World
+from argosy.local.scheduler.outcome import GangOutcome, GroupKey, Victim
+from argosy.local.scheduler.podgroup_status import group_status, status_patch
+from argosy.local.scheduler.scheduler_cache import VOLCANO_TASK_ANNOTATION, PodFacts, World
 
 NAMES = ("default-scheduler", "volcano")
 EVERYTHING = "everything that waits"

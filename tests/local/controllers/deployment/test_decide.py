@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.deployment.decide import Plan, decide
-from argosy.local.controllers.deployment.parts import DESIRED, HISTORY, MOST, REVISION
+from argosy.local.controllers.deployment.rollout_state import DESIRED, HISTORY, MOST, REVISION
 from argosy.local.controllers.deployment.status import PROGRESSING, condition, find
 from argosy.local.controllers.kinds import LabelSelector
 from argosy.local.controllers.workloads import (

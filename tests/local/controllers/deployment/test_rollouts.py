@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.deployment.decide import decide
-from argosy.local.controllers.deployment.parts import max_surge, max_unavailable
+from argosy.local.controllers.deployment.rollout_state import max_surge, max_unavailable
 from argosy.local.controllers.deployment.status import PROGRESSING, find
 from argosy.local.controllers.kinds import LabelSelector
 from argosy.local.controllers.workloads import (

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.local.controllers.job.backoff import Backoff
 from argosy.local.controllers.job.decide import TRACKING, decide, finished
 from argosy.local.controllers.job.indexes import INDEX_LABEL, parse_indexes
-from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.kinds import Job, JobStatus, Pod
 from argosy.testing.objects import START
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from argosy.local.controllers.job.backoff import Backoff
+from argosy.local.controllers.job.backoff_per_index import FAILURES, IGNORED
 from argosy.local.controllers.job.decide import MOST_AT_ONCE, TRACKING, Plan, decide
-from argosy.local.controllers.job.pauses import Backoff
-from argosy.local.controllers.job.perindex import FAILURES, IGNORED
 from argosy.local.controllers.kinds import Job, Pod
 from argosy.testing.objects import START, Json, pod
 from argosy.testing.steps import count_steps

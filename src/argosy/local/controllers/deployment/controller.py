@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
-from argosy.local.controllers.claims import adopt, claims, release
 from argosy.local.controllers.deployment.decide import Plan, decide
-from argosy.local.controllers.deployment.parts import REVISION, Part
 from argosy.local.controllers.deployment.revisions import body_of, parts_of, same_template
+from argosy.local.controllers.deployment.rollout_state import REVISION, Part
 from argosy.local.controllers.deployment.status import PROGRESSING, condition, has_deadline, put
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.shared import Shared
+from argosy.local.controllers.ownership import adopt, claims, release
 from argosy.local.controllers.workloads import Deployment, DeploymentStatus, ReplicaSet
-from argosy.local.scheduler.matching import selects
+from argosy.local.scheduler.node_affinity import selects
 
 
 class DeploymentController:

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.local.controllers.deployment import scaling
-from argosy.local.controllers.deployment.parts import REVISION, Part, Parts, active, rolling
 from argosy.local.controllers.deployment.revisions import add_new, forgotten, parts_of, renew
+from argosy.local.controllers.deployment.rollout_state import REVISION, Part, Parts, active, rolling
 from argosy.local.controllers.deployment.status import (
     PROGRESSING,
     TIMED_OUT,

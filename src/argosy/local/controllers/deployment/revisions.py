@@ -10,8 +10,7 @@ import json
 from collections.abc import Sequence
 
 from argosy.kinds.meta import ObjectMeta
-from argosy.local.controllers.claims import reference_to
-from argosy.local.controllers.deployment.parts import (
+from argosy.local.controllers.deployment.rollout_state import (
     DESIRED,
     HISTORY,
     MOST,
@@ -22,6 +21,7 @@ from argosy.local.controllers.deployment.parts import (
     size_notes,
 )
 from argosy.local.controllers.kinds import LabelSelector, Template
+from argosy.local.controllers.ownership import reference_to
 from argosy.local.controllers.workloads import Deployment, ReplicaSet, ReplicaSetSpec
 
 Json = dict[str, object]

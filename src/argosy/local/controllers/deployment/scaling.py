@@ -2,7 +2,7 @@
 
 import math
 
-from argosy.local.controllers.deployment.parts import (
+from argosy.local.controllers.deployment.rollout_state import (
     DESIRED,
     MOST,
     Part,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from argosy.local.controllers.deployment.parts import Parts, max_unavailable
+from argosy.local.controllers.deployment.rollout_state import Parts, max_unavailable
 from argosy.local.controllers.replicaset.decide import FAILURE
 from argosy.local.controllers.workloads import Deployment, DeploymentCondition, DeploymentStatus
 

@@ -15,10 +15,10 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.local.controllers.disruption.decide import Outcome, decide, failed
 from argosy.local.controllers.disruption.kinds import BudgetStatus, PodDisruptionBudget
 from argosy.local.controllers.disruption.scales import Scale, ScaleError, scale_of
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.shared import Shared
 from argosy.local.controllers.workloads import Deployment, ReplicaSet
-from argosy.local.scheduler.matching import selects
+from argosy.local.scheduler.node_affinity import selects
 
 RETRY_SECONDS = 5.0
 """How soon a budget that could not be computed is tried again: nothing need change in between."""

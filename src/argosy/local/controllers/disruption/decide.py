@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.kinds.meta import Condition
 from argosy.local.controllers.disruption.kinds import BudgetSpec, BudgetStatus, PodDisruptionBudget
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.podstate import ready
+from argosy.local.controllers.podutil import ready
 
 DELETION_TIMEOUT = timedelta(minutes=2)
 ALLOWED = "DisruptionAllowed"

@@ -11,8 +11,8 @@ from msgspec import Struct
 from argosy.engine.errors import NotFound
 from argosy.kinds.meta import OwnerReference
 from argosy.local.controllers.discovery import discover, metadata_of
+from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.shared import Shared
 
 
 class ScaleError(Exception):

@@ -8,8 +8,8 @@ from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import NotFound
 from argosy.local.controllers.endpoints.decide import MANAGED_BY, MANAGER, Wanted, decide, manages
+from argosy.local.controllers.informers import Shared, each
 from argosy.local.controllers.kinds import Node, Pod
-from argosy.local.controllers.shared import Shared, each
 from argosy.local.networking import EndpointSlice, Service
 
 ZONE = "topology.kubernetes.io/zone"

@@ -13,11 +13,11 @@ from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
+from argosy.local.controllers.informers import Shared, each
+from argosy.local.controllers.job.backoff import Backoff
 from argosy.local.controllers.job.decide import TRACKING, Plan, decide
-from argosy.local.controllers.job.pauses import Backoff
 from argosy.local.controllers.job.pods import pod_for
 from argosy.local.controllers.kinds import Job, Pod
-from argosy.local.controllers.shared import Shared, each
 
 MANAGER = "kubernetes.io/job-controller"
 

@@ -13,13 +13,18 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 
-from argosy.local.controllers.job.failure import failed, judge
+from argosy.local.controllers.job.backoff import Backoff, pause
+from argosy.local.controllers.job.backoff_per_index import (
+    failed_indexes,
+    pause_of,
+    predecessors,
+    successor_notes,
+)
 from argosy.local.controllers.job.indexes import format_indexes, index_of, parse_indexes
-from argosy.local.controllers.job.pauses import Backoff, pause
-from argosy.local.controllers.job.perindex import failed_indexes, pause_of, predecessors, successor_notes
-from argosy.local.controllers.job.success import met
+from argosy.local.controllers.job.pod_failure_policy import failed, judge
+from argosy.local.controllers.job.success_policy import met
 from argosy.local.controllers.kinds import Job, JobCondition, JobStatus, Pod
-from argosy.local.controllers.podstate import ready
+from argosy.local.controllers.podutil import ready
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 MOST_AT_ONCE = 500

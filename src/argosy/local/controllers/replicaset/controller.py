@@ -11,12 +11,12 @@ import msgspec
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import ApiError, Conflict, NotFound
-from argosy.local.controllers.claims import adopt, claims, reference_to, release
+from argosy.local.controllers.informers import Shared, each
 from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.ownership import adopt, claims, reference_to, release
 from argosy.local.controllers.replicaset.decide import Plan, decide, with_failure
-from argosy.local.controllers.shared import Shared, each
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetStatus
-from argosy.local.scheduler.matching import selects
+from argosy.local.scheduler.node_affinity import selects
 
 Json = dict[str, object]
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.podstate import available_in, ready, ready_since
+from argosy.local.controllers.podutil import available_in, ready, ready_since
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetCondition, ReplicaSetStatus
 
 MOST_AT_ONCE = 500

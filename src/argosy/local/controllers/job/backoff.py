@@ -1,0 +1,45 @@
+"""How long to wait before a failed pod is replaced: doubling with each failure, up to a limit."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from argosy.local.controllers.job.pod_failure_policy import failed, judge
+from argosy.local.controllers.kinds import Job, Pod
+
+
+class Backoff(Struct, frozen=True):
+    """Seconds to wait after failures: doubling from the first, up to the most."""
+
+    first: float = 10.0
+    most: float = 600.0
+
+
+def pause(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff) -> float:
+    """Seconds to wait before the Job's next pod, by its failures since the last success."""
+    latest = max((ended(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
+    failures = [ended(pod, now) for pod in pods if failed(job, pod) and judge(job, pod).counts]
+    failures = [when for when in failures if latest is None or when > latest]
+    return pause_after(len(failures), max(failures), now, backoff) if failures else 0.0
+
+
+def pause_after(failures: int, latest: datetime, now: datetime, backoff: Backoff) -> float:
+    """Seconds to wait after so many failures, the latest of them then; not above zero when it is over."""
+    delay = min(backoff.first * 2.0 ** min(failures - 1, 30), backoff.most)
+    return delay - (now - latest).total_seconds()
+
+
+def ended(pod: Pod, now: datetime) -> datetime:
+    """When the pod ended: its last container's end, else its deletion, else now."""
+    ends = [
+        status.state.terminated.finished_at
+        for status in pod.status.container_statuses
+        if status.state.terminated is not None and status.state.terminated.finished_at is not None
+    ]
+    if ends:
+        return max(ends)
+    meta = pod.metadata
+    if meta.deletion_timestamp is not None:
+        return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    return meta.creation_timestamp or now

@@ -1,0 +1,77 @@
+"""Failures counted by index, for Jobs with `backoffLimitPerIndex`: each index has its own tries and pauses.
+
+How often an index has failed stands on its pods, as in Kubernetes: each carries the count of those before it.
+So the last failed pod of an index keeps its finalizer until its successor exists, or the count would go with
+it. An index that has used up its tries, or whose failure a policy makes final, is failed for good, and the
+Job with it once the others are done.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from argosy.local.controllers.job.backoff import Backoff, ended, pause_after
+from argosy.local.controllers.job.indexes import index_of, parse_indexes
+from argosy.local.controllers.job.pod_failure_policy import failed, judge
+from argosy.local.controllers.kinds import Job, JobStatus, Pod
+
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
+
+
+def failed_indexes(job: Job, status: JobStatus, fresh: Iterable[Pod]) -> set[int]:
+    """The indexes that are failed for good: those noted, and those that pods not yet counted add."""
+    limit, tries = job.spec.completions or 0, job.spec.backoff_limit_per_index
+    if tries is None:
+        return set()
+    found = parse_indexes(status.failed_indexes or "")
+    for pod in fresh:
+        index = index_of(pod)
+        if index is None or not failed(job, pod):
+            continue
+        verdict = judge(job, pod)
+        if verdict.fails_index or (verdict.counts and _noted(pod, FAILURES) >= tries):
+            found.add(index)
+    return {index for index in found if index < limit}
+
+
+def predecessors(job: Job, tracked: Iterable[Pod], settled: set[int], now: datetime) -> dict[int, Pod]:
+    """The last failed pod of each index that is still to have another; settled ones need none."""
+    last: dict[int, Pod] = {}
+    if job.spec.backoff_limit_per_index is None:
+        return last
+    for pod in tracked:
+        index = index_of(pod)
+        if index is None or index >= (job.spec.completions or 0) or index in settled or not failed(job, pod):
+            continue
+        before = last.get(index)
+        if before is None or (_total(before), ended(before, now)) <= (_total(pod), ended(pod, now)):
+            last[index] = pod
+    return last
+
+
+def pause_of(before: Pod | None, now: datetime, backoff: Backoff) -> float:
+    """Seconds to wait before an index has its next pod."""
+    if before is None:
+        return 0.0
+    return max(pause_after(_total(before) + 1, ended(before, now), now, backoff), 0.0)
+
+
+def successor_notes(job: Job, before: Pod | None) -> dict[str, str]:
+    """The annotations that carry an index's failures on to its next pod."""
+    if job.spec.backoff_limit_per_index is None:
+        return {}
+    failures = ignored = 0
+    if before is not None:
+        counts = judge(job, before).counts
+        failures = _noted(before, FAILURES) + counts
+        ignored = _noted(before, IGNORED) + (not counts)
+    return {FAILURES: str(failures)} | ({IGNORED: str(ignored)} if ignored else {})
+
+
+def _total(pod: Pod) -> int:
+    return _noted(pod, FAILURES) + _noted(pod, IGNORED)
+
+
+def _noted(pod: Pod, annotation: str) -> int:
+    text = pod.metadata.annotations.get(annotation, "")
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,30 @@
+"""When a pod must leave a node that has NoExecute taints. Pure.
+
+A taint without a toleration means now; tolerations with seconds mean that long after the taint came, the
+shortest of them; tolerations without seconds mean never.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from argosy.kinds.node_matching import tolerates
+from argosy.local.controllers.kinds import Pod, Taint
+from argosy.local.controllers.node_lifecycle.health import NOT_READY, UNREACHABLE
+
+
+def leaves_at(pod: Pod, taints: Iterable[Taint], now: datetime, longest: float | None) -> datetime | None:
+    """None if the pod may stay. `longest` caps how long a node may be away, whatever the pod tolerates."""
+    times: list[datetime] = []
+    for taint in taints:
+        if taint.effect != "NoExecute":
+            continue
+        matching = next((item for item in pod.spec.tolerations if tolerates(item, taint)), None)
+        if matching is None:
+            return now
+        if matching.toleration_seconds is None:
+            continue
+        seconds = float(max(matching.toleration_seconds, 0))
+        if longest is not None and taint.key in (NOT_READY, UNREACHABLE):
+            seconds = min(seconds, longest)
+        times.append((taint.time_added or now) + timedelta(seconds=seconds))
+    return min(times, default=None)

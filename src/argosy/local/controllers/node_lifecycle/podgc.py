@@ -1,0 +1,104 @@
+"""Removes pods that no node will ever finish: their node is gone, or they were deleted before they had one.
+
+A node that vanished may be back in a moment under the same name, so its pods are left alone for a while.
+"""
+
+from argosy.engine.cache import Change
+from argosy.engine.client import PatchType
+from argosy.engine.controller import Controller, Wake
+from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.informers import Shared, each
+from argosy.local.controllers.kinds import Node, Pod
+
+QUARANTINE = 40.0
+
+
+class PodCollector:
+    def __init__(self, shared: Shared, quarantine: float = QUARANTINE) -> None:
+        self._shared = shared
+        self._quarantine = quarantine
+        self._lost: dict[str, float] = {}
+        """Nodes that pods name and that are not there, and since when."""
+        self._controller: Controller[str] = Controller("pods", self._pass)
+        shared.pods.subscribe(self._pod_changed)
+        shared.nodes.subscribe(self._node_changed)
+
+    async def run(self) -> None:
+        for pod in self._shared.pods:
+            self._pod_changed(Change(None, pod))
+        await self._controller.run()
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod = change.new
+        if pod is None:
+            return
+        name = pod.spec.node_name
+        if name and self._shared.nodes.synced and self._shared.nodes.get("", name) is None:
+            self._controller.enqueue(name)
+        if not name and pod.metadata.deletion_timestamp is not None:
+            self._controller.enqueue("")
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        if change.new is None and change.old is not None:
+            self._controller.enqueue(change.old.metadata.name)
+
+    async def _pass(self, node: str) -> Wake | None:
+        if not node:
+            stuck = [
+                pod
+                for pod in self._shared.pods
+                if not pod.spec.node_name
+                and pod.metadata.deletion_timestamp is not None
+                and pod.metadata.deletion_grace_period_seconds
+            ]
+            await self._remove_all(stuck)
+            return None
+        if self._shared.nodes.get("", node) is not None or not self._shared.pods.by("node", node):
+            self._lost.pop(node, None)
+            return None
+        now = self._shared.clock.monotonic()
+        left = self._lost.setdefault(node, now) + self._quarantine - now
+        if left > 0:
+            return Wake(after=left)
+        try:
+            await self._shared.client.get(Node, node)
+        except NotFound:
+            pods = [pod for pod in self._shared.pods.by("node", node) if not _removed(pod)]
+            await self._remove_all(pods)
+            return None
+        return Wake(after=1.0)
+
+    async def _remove_all(self, pods: list[Pod]) -> None:
+        for problem in await each(self._remove(pod) for pod in pods):
+            raise problem
+
+    async def _remove(self, pod: Pod) -> None:
+        meta = pod.metadata
+        try:
+            if not pod.finished:
+                await self._fail(pod)
+            await self._shared.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+        except (NotFound, Conflict):
+            return
+
+    async def _fail(self, pod: Pod) -> None:
+        meta = pod.metadata
+        status: dict[str, object] = {"phase": "Failed"}
+        if pod.spec.node_name:
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByPodGC",
+                "message": "PodGC: node no longer exists",
+                "lastTransitionTime": self._shared.clock.now().replace(microsecond=0),
+            }
+            status["conditions"] = [condition]
+        patch = {"metadata": {"uid": meta.uid}, "status": status}
+        await self._shared.client.patch(
+            Pod, meta.name, patch, meta.namespace, type=PatchType.STRATEGIC, subresource="status"
+        )
+
+
+def _removed(pod: Pod) -> bool:
+    """Force-deleted already, and kept by a finalizer only."""
+    return pod.metadata.deletion_timestamp is not None and not pod.metadata.deletion_grace_period_seconds

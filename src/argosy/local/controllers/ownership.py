@@ -1,0 +1,89 @@
+"""Which objects belong to a controller: its own that it still selects, and those without an owner.
+
+An object whose labels were changed is let go; one that lost its owner is taken by whoever selects it. Both
+are edits of the object at the version seen, so that two controllers cannot have it.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct, to_builtins
+
+from argosy.engine.client import Client
+from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.engine.objects import Fetchable
+from argosy.kinds.meta import ObjectMeta
+from argosy.local.controllers.kinds import LabelSelector
+from argosy.local.scheduler.node_affinity import selects
+
+
+class Labelled(Fetchable, Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+L = TypeVar("L", bound=Labelled)
+
+
+class Claims(Struct, Generic[L]):
+    held: list[L]
+    adopt: list[L]
+    release: list[L]
+
+
+def claims(owner: ObjectMeta, selector: LabelSelector, objects: Iterable[L]) -> Claims[L]:
+    """Sort out the objects that a controller selects or owns. One being deleted claims nothing more."""
+    found: Claims[L] = Claims([], [], [])
+    for each in objects:
+        meta, controller = each.metadata, each.metadata.controller
+        chosen = selects(selector, meta.labels)
+        if controller is not None:
+            if controller.uid == owner.uid and chosen:
+                found.held.append(each)
+            elif controller.uid == owner.uid and owner.deletion_timestamp is None:
+                found.release.append(each)
+        elif chosen and owner.deletion_timestamp is None and meta.deletion_timestamp is None:
+            found.adopt.append(each)
+    return found
+
+
+async def adopt(client: Client, owner: Labelled, each: L) -> L | None:
+    """Make `owner` the controller of an object; None when somebody else was quicker."""
+    live = await client.get(type(owner), owner.metadata.name, owner.metadata.namespace)
+    if live.metadata.uid != owner.metadata.uid or live.metadata.deletion_timestamp is not None:
+        raise ApiError(409, "Conflict", f"{owner.metadata.name} has been deleted or replaced")
+    return await _edit(client, each, [*_references(each.metadata), reference_to(owner)])
+
+
+async def release(client: Client, owner: Labelled, each: L) -> L | None:
+    """Let an object go; None when it has changed or gone meanwhile."""
+    kept = [item for item in _references(each.metadata) if item["uid"] != owner.metadata.uid]
+    return await _edit(client, each, kept)
+
+
+def reference_to(owner: Labelled) -> dict[str, object]:
+    """The reference by which an object says who controls it."""
+    kind, meta = type(owner).resource, owner.metadata
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _references(meta: ObjectMeta) -> list[dict[str, object]]:
+    return [to_builtins(reference) for reference in meta.owner_references]
+
+
+async def _edit(client: Client, each: L, references: list[dict[str, object]]) -> L | None:
+    meta = each.metadata
+    fixed = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    try:
+        return await client.patch(
+            type(each), meta.name, {"metadata": {**fixed, "ownerReferences": references}}, meta.namespace
+        )
+    except (Conflict, NotFound):
+        return None

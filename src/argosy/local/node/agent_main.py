@@ -1,0 +1,41 @@
+"""The agent as a process: from inside the cluster's namespaces until it is told to stop."""
+
+import asyncio
+import signal
+import socket
+
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.local.node import kernel
+from argosy.local.node.agent import Agent
+from argosy.local.node.node_status import Machine, Nodes
+from argosy.local.node.settings import Settings
+
+
+async def serve(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
+    """Until SIGTERM or SIGINT. Pods are left running."""
+    kernel.become_subreaper()
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    connection = Connection.from_kubeconfig(settings.state / "kubeconfigs" / "node")
+    async with Client(connection, user_agent="argosy-node", field_manager="kubelet") as client:
+        machine = Machine(settings)
+        agent = Agent(client, settings, outside, machine)
+        running = asyncio.create_task(_work(agent, Nodes(client, settings, machine, notes)))
+        waiting = asyncio.create_task(stopping.wait())
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if running.done():
+            running.result()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _work(agent: Agent, nodes: Nodes) -> None:
+    """A node is announced when it can do what it says."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(agent.run())
+        await agent.ready.wait()
+        group.create_task(nodes.run())

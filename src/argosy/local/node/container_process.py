@@ -1,0 +1,239 @@
+"""A container's processes: its first one, and later ones by exec.
+
+Both are forked from the shim (spawn.py), enter the container's mount namespace, cgroup and PID namespace, and
+take on its user, capabilities and limits. Standard library only.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import termios
+from collections.abc import Iterator
+from fcntl import ioctl
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from argosy.local.node import capabilities, cgroups, kernel, mounts
+from argosy.local.node.pid_namespace import PidSpace
+from argosy.local.node.runspec import ContainerPlan, Launch
+from argosy.local.node.spawn import Program, StartError, spawn
+
+_GET_TERMINAL_NUMBER: Final = 0x80045430  # TIOCGPTN and TIOCSPTLCK, which termios lacks
+_LOCK_TERMINAL: Final = 0x40045431
+
+
+class Process(NamedTuple):
+    pid: int
+    stdin: int | None
+    outputs: dict[int, str]
+    """Descriptor to read, and the stream that it is."""
+    terminal: int | None
+    mount_namespace: int
+
+
+class Bounds(NamedTuple):
+    """What a process of a container cannot leave."""
+
+    pids: PidSpace
+    hierarchy: cgroups.Hierarchy | None
+    group: str
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Put the calling process into the cgroup, and its later children into the PID namespace.
+
+        Joining a cgroup waits for a grace period of the kernel, often 20 ms; it goes on beside what is done
+        in the context, and is over at its end. So is the making of the PID namespace.
+        """
+        joining = self._join() if self.hierarchy else 0
+        yield
+        if joining and os.waitpid(joining, 0)[1] != 0:
+            raise StartError(f"the cgroup {self.group} cannot be joined")
+        self.pids.wait_shut()
+        kernel.setns(self.pids.descriptor, kernel.NEW_PID)
+
+    def _join(self) -> int:
+        """Fork a process that moves this one."""
+        pid = os.getpid()
+        joining = os.fork()
+        if joining:
+            return joining
+        try:
+            assert self.hierarchy is not None
+            cgroups.join(self.hierarchy, self.group, pid)
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    def data_limit(self, plan: ContainerPlan) -> int | None:
+        """The memory limit where no cgroup enforces it, for each process of the container."""
+        return None if self.hierarchy else plan["memory"]
+
+
+class Place(NamedTuple):
+    """A running container, as somewhere to put another process."""
+
+    plan: ContainerPlan
+    pid: int
+    mount_namespace: int
+    bounds: Bounds
+    rootless: bool
+
+
+def start(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path, bounds: Bounds) -> Process:
+    """Fork the container's first process; raises StartError when it could not be executed."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    message = scratch / "message"
+    message.touch()
+    message.chmod(0o666)
+
+    def prepare(control: socket.socket) -> None:
+        proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
+        with bounds.entered():
+            kernel.unshare(kernel.NEW_MOUNT)
+            _hand_out(control, b"M", "/proc/self/ns/mnt")
+            mounts.enter_root(launch, plan, folder, scratch, bounds.pids.proc)
+        if plan["tty"]:
+            _own_terminal(control)
+        Path(plan["cwd"]).mkdir(parents=True, exist_ok=True)
+        os.chdir(plan["cwd"])
+        become(plan, launch["rootless"], proc)
+        os.close(proc)
+
+    program = Program(plan["argv"], plan["env"], {}, plan["tty"], bounds.data_limit(plan))
+    if plan["tty"]:
+        pid, handed = spawn(prepare, program)
+        terminal = handed[b"T"]
+        stdin = terminal if plan["stdin"] else None
+        return Process(pid, stdin, {terminal: "stdout"}, terminal, handed[b"M"])
+    out, out_write = os.pipe()
+    error, error_write = os.pipe()
+    descriptors = {1: out_write, 2: error_write}
+    writer: int | None = None
+    if plan["stdin"]:
+        reader, writer = os.pipe()
+        descriptors[0] = reader
+    try:
+        pid, handed = spawn(prepare, program._replace(descriptors=descriptors))
+    except StartError:
+        for descriptor in (out, error, *([writer] if writer is not None else [])):
+            os.close(descriptor)
+        raise
+    finally:
+        for descriptor in descriptors.values():
+            os.close(descriptor)
+    return Process(pid, writer, {out: "stdout", error: "stderr"}, None, handed[b"M"])
+
+
+def execute(
+    place: Place, argv: list[str], descriptors: dict[int, int], *, tty: bool
+) -> tuple[int, int | None]:
+    """Run a command in a container, within its limits.
+
+    Returns its pid and, with `tty`, the master end of its terminal.
+    """
+    plan = place.plan
+
+    def prepare(control: socket.socket) -> None:
+        proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
+        user = os.open(f"/proc/{place.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC) if place.rootless else None
+        with place.bounds.entered():
+            kernel.setns(place.mount_namespace, kernel.NEW_MOUNT)
+        if tty:
+            _own_terminal(control)
+        os.chdir(plan["cwd"] if Path(plan["cwd"]).is_dir() else "/")
+        if user is not None and plan["uid"] != 0:
+            kernel.setns(user, kernel.NEW_USER)
+            if plan["no_new_privileges"]:
+                kernel.no_new_privileges()
+        else:
+            become(plan, place.rootless, proc)
+        os.close(proc)
+
+    program = Program(argv, plan["env"], descriptors, tty, place.bounds.data_limit(plan))
+    pid, handed = spawn(prepare, program)
+    return pid, handed.get(b"T")
+
+
+def become(plan: ContainerPlan, rootless: bool, proc: int) -> None:
+    """Take on the container's user, groups and capabilities, for good.
+
+    `proc` is a descriptor of a /proc that shows this process; the container's own does not.
+    """
+    if rootless and plan["uid"] != 0:
+        _appear_as(plan["uid"], plan["gid"], proc)
+    elif not rootless:
+        if not plan["privileged"]:
+            kernel.drop_from_bounding_set(
+                range(kernel.last_capability() + 1), capabilities.numbers(plan["capabilities"])
+            )
+        os.setgroups(plan["groups"])
+        os.setgid(plan["gid"])
+        os.setuid(plan["uid"])
+    if plan["uid"] == 0 and not plan["privileged"]:
+        mask = sum(1 << number for number in capabilities.numbers(plan["capabilities"]))
+        if rootless:
+            kernel.drop_from_bounding_set(
+                range(kernel.last_capability() + 1), capabilities.numbers(plan["capabilities"])
+            )
+        kernel.set_capabilities(mask & kernel.permitted_capabilities())
+    if plan["no_new_privileges"]:
+        kernel.no_new_privileges()
+
+
+def processes(place: Place) -> set[int]:
+    """Find the processes of a container that shares its PID namespace: by its cgroup, and where it has none
+    by its mount namespace.
+    """
+    if place.bounds.hierarchy:
+        return cgroups.processes(place.bounds.hierarchy, place.bounds.group)
+    found = set()
+    name = f"mnt:[{os.fstat(place.mount_namespace).st_ino}]"
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                if os.readlink(f"/proc/{entry.name}/ns/mnt") == name:  # noqa: PTH115
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def resize(terminal: int, width: int, height: int) -> None:
+    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+
+def _own_terminal(control: socket.socket) -> None:
+    """Open a terminal of this container's own devpts, hand the master out, and keep the other end as standard
+    streams.
+    """
+    master = os.open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    number = struct.unpack("I", ioctl(master, _GET_TERMINAL_NUMBER, b"\0" * 4))[0]
+    ioctl(master, _LOCK_TERMINAL, struct.pack("i", 0))
+    slave = os.open(f"/dev/pts/{number}", os.O_RDWR)
+    socket.send_fds(control, [b"T"], [master])
+    os.close(master)
+    for target in (0, 1, 2):
+        os.dup2(slave, target)
+    os.close(slave)
+
+
+def _hand_out(control: socket.socket, label: bytes, path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    socket.send_fds(control, [label], [descriptor])
+    os.close(descriptor)
+
+
+def _appear_as(uid: int, gid: int, proc: int) -> None:
+    """In a user namespace with one user, another uid is that user seen through one more namespace."""
+    own_uid, own_gid = os.getuid(), os.getgid()
+    kernel.unshare(kernel.NEW_USER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {own_uid} 1"),
+        ("gid_map", f"{gid} {own_gid} 1"),
+    ):
+        descriptor = os.open(f"self/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)

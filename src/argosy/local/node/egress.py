@@ -1,0 +1,113 @@
+"""The way from the cluster's network to the world, where this machine has the means for it.
+
+As root: a pair of interfaces between the cluster's and the host's network, and masquerading by `nft` or
+`iptables` on both sides. Rootless: `pasta`, and masquerading inside. Without these tools pods reach each
+other, the control plane and (through the agent) DNS, but nothing outside; the node says so, and why, in its
+notes. Setting up is done from both sides, first before the agent enters the cluster's network and then after.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Final
+
+from argosy.local.node import kernel, masquerade
+from argosy.local.node.netlink import Netlink
+from argosy.local.node.network import enable_forwarding
+from argosy.local.node.pod_state import replace
+
+PASTA: Final = "pasta.json"
+_INSIDE: Final = "uplink"
+_RANGE = IPv4Network("100.64.0.0/11")
+
+
+def connect(state: Path, holder: int) -> list[str]:
+    """As root, on the host's side. Returns notes: why there is no way out, if there is none."""
+    if masquerade.tool() is None:
+        return [_note("neither nft nor iptables is installed")]
+    name, outside, inside = names(state)
+    namespace = os.open(f"/proc/{holder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with Netlink() as host:
+            if host.index(name) is None:
+                host.add_veth(name, master=0, peer=_INSIDE, peer_namespace=namespace, mtu=1500)
+            index = host.index(name)
+            if index is not None:
+                host.add_address(index, outside, 30)
+    finally:
+        os.close(namespace)
+    if not enable_forwarding():
+        return [_note("net.ipv4.ip_forward cannot be set")]
+    problem = masquerade.masquerade(_table(name), f"{inside}/30") or masquerade.let_through(name)
+    return [_note(problem)] if problem else []
+
+
+def start_pasta(folder: Path, holder: int) -> list[str]:
+    """Rootless, on the host's side: let pasta carry the cluster's traffic. Returns notes."""
+    if _pasta_runs(folder):
+        return []
+    pasta = masquerade.find("pasta")
+    if pasta is None:
+        return [_note("pasta is not installed (Debian package passt)")]
+    written = folder / "pasta.pid"
+    # No port of the host is to be reached through it: neither by forwarding nor as the gateway's address.
+    closed = ["--no-map-gw", "-t", "none", "-u", "none", "-T", "none", "-U", "none"]
+    command = [pasta, "--config-net", "--quiet", "--ipv4-only", *closed, "--pid", str(written), str(holder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip() and "syslog" not in line]
+        return [_note(f"pasta failed: {said[-1] if said else f'exit code {done.returncode}'}")]
+    pid = int(written.read_text())
+    replace(folder / PASTA, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode())
+    return []
+
+
+def settle(state: Path, pod_network: IPv4Network, *, rootless: bool) -> list[str]:
+    """In the cluster's network, when the host's side is there. Returns notes."""
+    if not rootless:
+        _, outside, inside = names(state)
+        with Netlink() as netlink:
+            index = netlink.index(_INSIDE)
+            if index is not None:
+                netlink.add_address(index, inside, 30)
+                netlink.set_up(index)
+                netlink.add_default_route(outside)
+    enable_forwarding()
+    problem = masquerade.masquerade("argosy-pods", str(pod_network))
+    return [_note(problem)] if problem else []
+
+
+def disconnect(state: Path) -> None:
+    """As root: leave nothing of this cluster on the host."""
+    name, _, inside = names(state)
+    masquerade.undo(_table(name), f"{inside}/30", name)
+    with Netlink() as host:
+        if host.index(name) is not None:
+            host.delete_link(name)
+
+
+def names(state: Path) -> tuple[str, str, str]:
+    """Interface name and the two addresses, from the state folder: the same each time, different for each."""
+    digest = hashlib.sha256(str(state).encode()).digest()
+    block = int.from_bytes(digest[:4], "big") % (_RANGE.num_addresses // 4)
+    base = IPv4Address(int(_RANGE.network_address) + block * 4)
+    return f"ayup{digest.hex()[:8]}", str(base + 1), str(base + 2)
+
+
+def _table(link: str) -> str:
+    return f"argosy-{link}"
+
+
+def _note(why: str) -> str:
+    return f"pods reach nothing outside the cluster: {why}"
+
+
+def _pasta_runs(folder: Path) -> bool:
+    try:
+        known = json.loads((folder / PASTA).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return kernel.alive(known["pid"], known["start_time"])

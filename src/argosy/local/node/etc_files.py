@@ -1,0 +1,72 @@
+"""A pod's own name files: /etc/hosts, /etc/hostname and /etc/resolv.conf, as the kubelet writes them."""
+
+from collections.abc import Sequence
+
+from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_plan import hostname
+
+
+def domain_name(pod: Pod, cluster_domain: str) -> str:
+    """The pod's name within its subdomain, or nothing without one."""
+    if not pod.spec.subdomain:
+        return ""
+    return f"{hostname(pod)}.{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
+
+
+def hosts_file(pod: Pod, address: str, cluster_domain: str) -> str:
+    lines = [
+        "127.0.0.1\tlocalhost",
+        "::1\tlocalhost ip6-localhost ip6-loopback",
+        "fe00::0\tip6-localnet",
+        "fe00::0\tip6-mcastprefix",
+        "fe00::1\tip6-allnodes",
+        "fe00::2\tip6-allrouters",
+    ]
+    full = domain_name(pod, cluster_domain)
+    lines.append(f"{address}\t{full + chr(9) if full else ''}{hostname(pod)}")
+    lines += [f"{alias.ip}\t{chr(9).join(alias.hostnames)}" for alias in pod.spec.host_aliases]
+    return "\n".join(lines) + "\n"
+
+
+def resolver_file(pod: Pod, nameserver: str, cluster_domain: str, host_file: str) -> str:
+    """By the pod's DNS policy; the pod's own settings are added, and win among options."""
+    policy, own = pod.spec.dns_policy, pod.spec.dns_config
+    if policy == "Default" or (policy == "ClusterFirst" and pod.spec.host_network):
+        servers, searches, options = parse_resolver(host_file)
+    elif policy == "None":
+        servers, searches, options = [], [], []
+    else:
+        _, host_searches, _ = parse_resolver(host_file)
+        base = [f"{pod.metadata.namespace}.svc.{cluster_domain}", f"svc.{cluster_domain}", cluster_domain]
+        servers, searches, options = [nameserver], [*base, *host_searches], ["ndots:5"]
+    servers = _unique([*servers, *own.nameservers])
+    searches = _unique([*searches, *own.searches])
+    given = [f"{option.name}:{option.value}" if option.value else option.name for option in own.options]
+    names = {option.partition(":")[0] for option in given}
+    options = [option for option in options if option.partition(":")[0] not in names] + given
+    lines = [f"nameserver {server}" for server in servers[:3]]
+    if searches:
+        lines.insert(0, f"search {' '.join(searches)}")
+    if options:
+        lines.append(f"options {' '.join(options)}")
+    return "\n".join(lines) + "\n"
+
+
+def parse_resolver(text: str) -> tuple[list[str], list[str], list[str]]:
+    """Servers, search domains and options of a resolv.conf."""
+    servers: list[str] = []
+    searches: list[str] = []
+    options: list[str] = []
+    for line in text.splitlines():
+        word, *rest = line.split("#")[0].split() or [""]
+        if word == "nameserver":
+            servers += rest[:1]
+        elif word in ("search", "domain"):
+            searches = rest
+        elif word == "options":
+            options += rest
+    return servers, [domain for domain in searches if domain != "."], options
+
+
+def _unique(values: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(values))

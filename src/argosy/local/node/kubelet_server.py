@@ -1,0 +1,191 @@
+"""What a kubelet serves, on a Unix socket: logs, exec and attach of our pods. The API server relays to it.
+
+Only requests with the API server's token are answered: who may ask for what is decided there. A pod is asked
+for by name and uid. What is served is what is on disk, so that it can be before the agent has heard of any
+pod, and after a pod's object is gone.
+"""
+
+import asyncio
+import hmac
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from argosy.local.node import pod_state, streams
+from argosy.local.node.log_reader import LogReader
+from argosy.local.node.logs import log_path, timestamp
+from argosy.local.node.shim_manager import alive
+from argosy.wire.messages import Answer, HttpError, Request, Response, Upgrade, text_response
+from argosy.wire.server import Server
+from argosy.wire.websocket import WebSocket
+
+_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_POLL = 0.05
+_GRACE_SECONDS = 0.5
+
+
+class Found(NamedTuple):
+    folder: Path
+    containers: list[str]
+
+
+class Lookup(Protocol):
+    """Finds pods of this machine."""
+
+    def find(self, namespace: str, name: str, uid: str) -> Found | None: ...
+
+    @property
+    def starting(self) -> bool:
+        """Whether a pod that is not found may be one of ours all the same."""
+        ...
+
+
+class Wanted:
+    """The options of a log request, as kubectl sends them."""
+
+    def __init__(self, request: Request) -> None:
+        asked = request.parameter
+        self.follow = _flag(asked("follow"))
+        self.previous = _flag(asked("previous"))
+        self.run = _number(asked("run"))
+        self.timestamps = _flag(asked("timestamps"))
+        self.tail = _number(asked("tailLines"))
+        self.limit = _number(asked("limitBytes"))
+        self.since = ""
+        if seconds := _number(asked("sinceSeconds")):
+            moment = datetime.now(UTC) - timedelta(seconds=seconds)
+            self.since = timestamp(moment.timestamp())
+        elif asked("sinceTime"):
+            self.since = timestamp(datetime.fromisoformat(asked("sinceTime")).timestamp())
+
+
+async def serve(path: Path, token: str, lookup: Lookup, listening: asyncio.Event) -> None:
+    """Until cancelled; says when it can be asked."""
+    server = Server(_Handlers(lookup, token).answer)
+    try:
+        await server.listen_unix(path)
+        listening.set()
+        await asyncio.Event().wait()
+    finally:
+        await server.close(_GRACE_SECONDS)
+
+
+class _Handlers:
+    def __init__(self, lookup: Lookup, token: str) -> None:
+        self._lookup = lookup
+        self._credentials = f"Bearer {token}".encode()
+
+    async def answer(self, request: Request) -> Answer:
+        if not hmac.compare_digest(request.headers.get(b"authorization", b""), self._credentials):
+            raise HttpError(401, "Unauthorized")
+        match request.method, request.path.strip("/").split("/"):
+            case "GET", ["healthz"]:
+                return text_response(200, "ok")
+            case "GET", ["containerLogs", namespace, pod, container]:
+                return self._logs(request, self._find(request, namespace, pod, container), pod, container)
+            case "GET" | "POST", ["exec", namespace, pod, container]:
+                return self._exec(request, self._find(request, namespace, pod, container), container)
+            case "GET" | "POST", ["attach", namespace, pod, container]:
+                folder = self._find(request, namespace, pod, container)
+                return _upgrade(request, lambda socket: streams.attach(socket, folder, container))
+        raise HttpError(404, f"{request.method} {request.path} is not served here")
+
+    def _logs(self, request: Request, folder: Path, pod: str, container: str) -> Response:
+        try:
+            wanted = Wanted(request)
+        except ValueError as error:
+            raise HttpError(400, str(error)) from None
+        state = pod_state.read(folder)
+        entry = state["containers"].get(container) if state else None
+        if entry is None or not (entry["running"] or entry["ended"] or entry["last"]):
+            why = entry["waiting"] if entry and entry["waiting"] else "ContainerCreating"
+            raise HttpError(400, f'container "{container}" in pod "{pod}" is waiting to start: {why}')
+        run = entry["restarts"] - (1 if wanted.previous else 0)
+        if wanted.run is not None:
+            run = wanted.run
+        if run > entry["restarts"]:
+            raise HttpError(404, f'container "{container}" has not run {run + 1} times')
+        if wanted.previous and run < 0:
+            raise HttpError(400, f'previous terminated container "{container}" in pod "{pod}" not found')
+        pieces = _log_pieces(folder, container, run, wanted)
+        limited = pieces if wanted.limit is None else _first(pieces, wanted.limit)
+        return Response(limited, content_type=b"text/plain")
+
+    def _exec(self, request: Request, folder: Path, container: str) -> Upgrade:
+        asked, command = request.parameter, request.query.get("command", [])
+        if not command:
+            raise HttpError(400, "you must specify at least 1 command for the container")
+        session = streams.Session(
+            stdin=_flag(asked("stdin", asked("input"))),
+            stdout=_flag(asked("stdout", asked("output"))),
+            stderr=_flag(asked("stderr", asked("error"))),
+            tty=_flag(asked("tty")),
+        )
+        return _upgrade(request, lambda socket: streams.execute(socket, folder, container, command, session))
+
+    def _find(self, request: Request, namespace: str, name: str, container: str) -> Path:
+        found = self._lookup.find(namespace, name, request.parameter("uid"))
+        if found is None and self._lookup.starting:
+            raise HttpError(503, "the node is starting")
+        if found is None:
+            raise HttpError(404, f'pod "{namespace}/{name}" is not on this node')
+        if container not in found.containers:
+            raise HttpError(400, f"container {container} is not valid for pod {name}")
+        return found.folder
+
+
+def _upgrade(request: Request, converse: Callable[[WebSocket], Awaitable[None]]) -> Upgrade:
+    if not request.wants_websocket:
+        raise HttpError(400, "you must open a WebSocket")
+    return Upgrade(next((name for name in request.subprotocols if name in _PROTOCOLS), ""), converse)
+
+
+async def _first(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterator[bytes]:
+    """So many bytes of it."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece[:limit]
+            limit -= len(piece)
+            if limit <= 0:
+                return
+
+
+async def _log_pieces(folder: Path, container: str, run: int, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+    """What is there now, and with follow what comes until that run of the container ends."""
+    reader = LogReader(log_path(folder, container, run))
+    batch = bytearray()
+    for line in reader.so_far(tail=wanted.tail, since=wanted.since):
+        batch += line.shown(wanted.timestamps)
+        if len(batch) > 1 << 16:
+            yield bytes(batch)
+            batch.clear()
+    if batch:
+        yield bytes(batch)
+    while wanted.follow:
+        ended = not _runs(folder, container, run)
+        lines, some = reader.fresh()
+        if shown := b"".join(line.shown(wanted.timestamps) for line in lines):
+            yield shown
+        if not some:
+            if ended:
+                return
+            await asyncio.sleep(_POLL)
+
+
+def _runs(folder: Path, container: str, run: int) -> bool:
+    """Whether that run of the container is still going on."""
+    state = pod_state.read(folder)
+    entry = state["containers"].get(container) if state else None
+    if entry is None or state is None or state["finished"]:
+        return False
+    return entry["restarts"] == run and entry["ended"] is None and alive(folder)
+
+
+def _flag(text: str) -> bool:
+    return text in ("true", "1")
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text else None

@@ -1,0 +1,311 @@
+"""From a pod to what its shim is handed: every default, reference and path resolved, so nothing is left to
+decide.
+
+Pure but for volumes, whose folders are made on the way. Raises ConfigError for containers that cannot be made
+as they are (MissingError: references that are not there yet) and VolumeError for volumes that cannot be had.
+"""
+
+import pwd
+import re
+import signal
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from argosy.kinds.quantity import parse_quantity
+from argosy.local.node import capabilities, network
+from argosy.local.node.environment import ConfigError, Sources, command_line, environment
+from argosy.local.node.kinds import Container, Handler, HttpGet, Pod, Probe, TcpSocket, Volume
+from argosy.local.node.runspec import (
+    Action,
+    ContainerKind,
+    ContainerPlan,
+    Launch,
+    MountPlan,
+    NetworkPlan,
+    ProbePlan,
+)
+from argosy.local.node.settings import Settings
+from argosy.local.node.spawn import DEFAULT_PATH
+from argosy.local.node.sysctls import allowed_sysctls
+from argosy.local.node.volumes import (
+    VolumeError,
+    check_host_path,
+    has_content,
+    mount_source,
+    path_component,
+)
+
+_HIDDEN = ("/home", "/root")
+_FIRST_PERSON, _NOBODY = 1000, 65534
+_MAIN: ContainerKind = "main"
+
+
+class Place(NamedTuple):
+    """Where a pod runs: its folder, address, devices and limits."""
+
+    folder: Path
+    address: str
+    gpus: dict[str, list[str]]
+    """Device nodes by container name."""
+    gpu_indexes: dict[str, list[int]]
+    claims: Mapping[str, Path]
+    """The folder of each claim that the pod mounts."""
+    cgroup: str
+
+
+def plan_launch(pod: Pod, place: Place, sources: Sources, settings: Settings) -> Launch:
+    mounted = {mount.name for container in pod.every_container for mount in container.volume_mounts}
+    memory_volumes = {
+        str(place.folder / "volumes" / path_component(volume.name)): _size(volume)
+        for volume in pod.spec.volumes
+        if volume.empty_dir and volume.empty_dir.medium == "Memory" and volume.name in mounted
+    }
+    containers = [
+        *((container, _init_kind(container)) for container in pod.spec.init_containers),
+        *((container, _MAIN) for container in pod.spec.containers),
+    ]
+    return Launch(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        hostname=hostname(pod),
+        restart_policy=cast("Literal['Always', 'OnFailure', 'Never']", pod.spec.restart_policy),
+        grace=pod.spec.termination_grace_period_seconds,
+        network=None if pod.spec.host_network else _network(pod, place, settings),
+        host_ipc=pod.spec.host_ipc,
+        share_pids=pod.spec.share_process_namespace,
+        address=place.address,
+        rootless=settings.rootless,
+        hidden=hidden_folders(settings.state),
+        visible=interpreter_folders(),
+        memory_volumes=memory_volumes,
+        sysctls=allowed_sysctls(pod),
+        containers=[
+            _container(pod, container, kind, place, sources, settings) for container, kind in containers
+        ],
+        cgroup=place.cgroup,
+        first_backoff=settings.first_backoff,
+        longest_backoff=settings.longest_backoff,
+        log_bytes=settings.log_bytes,
+    )
+
+
+def hostname(pod: Pod) -> str:
+    """At most 63 bytes, as the kubelet cuts it."""
+    return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
+
+
+def hidden_folders(state: Path) -> list[str]:
+    """Homes, and the state folder with the admin's token unless it is in one of them."""
+    folders = [*_HIDDEN, *_homes_elsewhere()]
+    folders.append(str(state.parent if state.parent.name == "argosy" else state))
+    kept: list[str] = []
+    for folder in sorted(set(folders)):
+        if not any(folder.startswith(f"{other}/") for other in kept):
+            kept.append(folder)
+    return kept
+
+
+def _homes_elsewhere() -> list[str]:
+    """Homes of people (not of system accounts) that are neither in /home nor /root."""
+    homes = {str(Path.home())}
+    homes |= {user.pw_dir for user in pwd.getpwall() if _FIRST_PERSON <= user.pw_uid < _NOBODY}
+    return sorted(home for home in homes if Path(home).is_absolute() and len(Path(home).parts) > 2)
+
+
+def interpreter_folders() -> list[str]:
+    """What a pod needs to run this very Python and this package, wherever they are installed."""
+    package = Path(__file__).resolve().parents[3]
+    folders = {str(Path(sys.prefix)), str(Path(sys.base_prefix).resolve()), str(package)}
+    folders.add(sysconfig.get_paths()["purelib"])
+    return sorted(
+        folder for folder in folders if not any(folder.startswith(f"{other}/") for other in folders)
+    )
+
+
+def volume_folder(volume: Volume, place: Place) -> Path:
+    """The host's folder behind a volume, made if it is ours to make."""
+    if volume.host_path:
+        return check_host_path(volume.host_path)
+    if volume.persistent_volume_claim:
+        return place.claims[volume.persistent_volume_claim.claim_name]
+    if not volume.empty_dir and not has_content(volume):
+        raise VolumeError(
+            f'volume "{volume.name}": {volume.unsupported_type or "its type"} is not supported on this node; '
+            "supported are configMap, downwardAPI, emptyDir, hostPath, persistentVolumeClaim, projected "
+            "and secret"
+        )
+    folder = place.folder / "volumes" / path_component(volume.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    if volume.empty_dir:
+        folder.chmod(0o777)
+    return folder
+
+
+def _init_kind(container: Container) -> ContainerKind:
+    return "sidecar" if container.restart_policy == "Always" else "init"
+
+
+def _network(pod: Pod, place: Place, settings: Settings) -> NetworkPlan:
+    return NetworkPlan(
+        bridge=settings.bridge,
+        link=network.link_name(pod.metadata.uid),
+        address=place.address,
+        prefix=settings.pod_network.prefixlen,
+        gateway=settings.gateway,
+        mtu=1500,
+    )
+
+
+def _container(
+    pod: Pod, container: Container, kind: ContainerKind, place: Place, sources: Sources, settings: Settings
+) -> ContainerPlan:
+    values = environment(pod, container, sources)
+    security, shared = container.security_context, pod.spec.security_context
+    uid = _first(security.run_as_user, shared.run_as_user, 0)
+    gid = _first(security.run_as_group, shared.run_as_group, 0)
+    _check_non_root(pod, container, uid)
+    privileged = bool(security.privileged)
+    groups = sorted({gid, *shared.supplemental_groups, *([shared.fs_group] if shared.fs_group else [])})
+    indexes = place.gpu_indexes.get(container.name)
+    own = {"PATH": DEFAULT_PATH, "HOSTNAME": hostname(pod)}
+    if indexes is not None:
+        own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, indexes))
+    if container.tty:
+        own["TERM"] = "xterm"
+    limits = container.resources.limits
+    return ContainerPlan(
+        name=path_component(container.name),
+        kind=kind,
+        root=settings.image_root(container.image),
+        argv=command_line(container, values) or ["/bin/sh"],
+        env=own | values,
+        cwd=container.working_dir or "/",
+        mounts=_mounts(pod, container, place, values),
+        uid=uid,
+        gid=gid,
+        groups=groups,
+        capabilities=capabilities.granted(security.capabilities.add, security.capabilities.drop),
+        privileged=privileged,
+        no_new_privileges=security.allow_privilege_escalation is False,
+        read_only_root=bool(security.read_only_root_filesystem),
+        devices=place.gpus.get(container.name, []),
+        memory=int(parse_quantity(limits["memory"])) if "memory" in limits else None,
+        cpu=int(parse_quantity(limits["cpu"]) * 1000) if "cpu" in limits else None,
+        tty=container.tty,
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        message_path=container.termination_message_path,
+        message_from_logs=container.termination_message_policy == "FallbackToLogsOnError",
+        startup=_probe(container, container.startup_probe),
+        readiness=_probe(container, container.readiness_probe),
+        liveness=_probe(container, container.liveness_probe),
+        post_start=_action(container, container.lifecycle.post_start),
+        pre_stop=_action(container, container.lifecycle.pre_stop),
+        stop_signal=_signal_number(container.lifecycle.stop_signal),
+    )
+
+
+def _check_non_root(pod: Pod, container: Container, uid: int) -> None:
+    """Refuse to run as root where that is forbidden. Images have no user of their own here: it is root."""
+    security, shared = container.security_context, pod.spec.security_context
+    forbidden = security.run_as_non_root if security.run_as_non_root is not None else shared.run_as_non_root
+    if not forbidden or uid != 0:
+        return
+    chosen = security.run_as_user if security.run_as_user is not None else shared.run_as_user
+    problem = (
+        "container has runAsNonRoot and image will run as root"
+        if chosen is None
+        else "container's runAsUser breaks non-root policy"
+    )
+    meta = pod.metadata
+    raise ConfigError(
+        f'{problem} (pod: "{meta.name}_{meta.namespace}({meta.uid})", container: {container.name})'
+    )
+
+
+def _mounts(pod: Pod, container: Container, place: Place, values: dict[str, str]) -> list[MountPlan]:
+    """Shallow targets first, so that a mount inside another is not covered by it."""
+    if container.volume_devices:
+        raise VolumeError(f'container "{container.name}": volumeDevices are not supported on this node')
+    volumes = {volume.name: volume for volume in pod.spec.volumes}
+    plans = []
+    for mount in container.volume_mounts:
+        volume = volumes[mount.name]
+        claim = volume.persistent_volume_claim
+        fixed = bool(volume.config_map or volume.secret or volume.projected or volume.downward_api)
+        plans.append(
+            MountPlan(
+                source=mount_source(mount, volume_folder(volume, place), values),
+                target="/" + mount.mount_path.strip("/"),
+                read_only=mount.read_only or fixed or bool(claim and claim.read_only),
+            )
+        )
+    return sorted(plans, key=lambda plan: plan["target"].count("/"))
+
+
+def _probe(container: Container, probe: Probe | None) -> ProbePlan | None:
+    if probe is None:
+        return None
+    handler = Handler(exec=probe.exec, http_get=probe.http_get, tcp_socket=probe.tcp_socket)
+    action = _action(container, handler)
+    if action is None:
+        return None
+    return ProbePlan(
+        action=action,
+        initial_delay=probe.initial_delay_seconds,
+        period=probe.period_seconds,
+        timeout=probe.timeout_seconds,
+        successes=probe.success_threshold,
+        failures=probe.failure_threshold,
+        grace=probe.termination_grace_period_seconds,
+    )
+
+
+def _action(container: Container, handler: Handler | None) -> Action | None:
+    if handler is None:
+        return None
+    if handler.exec:
+        return Action(exec=handler.exec.command)
+    if handler.http_get:
+        get = handler.http_get
+        return Action(
+            http={
+                "scheme": get.scheme,
+                "host": get.host,
+                "port": _port(container, get),
+                "path": get.path,
+                "headers": [(header.name, header.value) for header in get.http_headers],
+            }
+        )
+    if handler.tcp_socket:
+        return Action(tcp=(handler.tcp_socket.host, _port(container, handler.tcp_socket)))
+    if handler.sleep:
+        return Action(sleep=handler.sleep.seconds)
+    return None
+
+
+def _port(container: Container, target: HttpGet | TcpSocket) -> int:
+    if isinstance(target.port, int):
+        return target.port
+    if target.port.isdigit():
+        return int(target.port)
+    return next((port.container_port for port in container.ports if port.name == target.port), 0)
+
+
+def _signal_number(name: str) -> int:
+    if not re.fullmatch(r"SIG[A-Z0-9+-]+", name):
+        return signal.SIGTERM
+    return int(getattr(signal, name, signal.SIGTERM))
+
+
+def _size(volume: Volume) -> int:
+    limit = volume.empty_dir.size_limit if volume.empty_dir else None
+    return int(parse_quantity(limit)) if limit is not None else 0
+
+
+def _first(*values: int | None) -> int:
+    return next(value for value in values if value is not None)

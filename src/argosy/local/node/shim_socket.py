@@ -1,0 +1,185 @@
+"""The shim's socket: whoever may open the pod's folder may watch, stop, signal, exec and attach.
+
+A request is one JSON line; what follows depends on it. `watch` gives a line per report and per event; `exec`
+takes descriptors along with the request and answers `started`, then `exit`; `attach` turns the connection
+into frames (one byte stream, four bytes length, data). The socket is reached through the folder's descriptor
+because a path to a state folder may well exceed the 108 bytes of a socket address. Standard library only.
+"""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypedDict
+
+from argosy.local.node.event_loop import Loop
+
+SOCKET: Final = "shim.sock"
+ZYGOTE_SOCKET: Final = "zygote.sock"
+ZYGOTE_PID: Final = "zygote.json"
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+_BACKLOG_BYTES: Final = 1 << 20
+
+
+class Request(TypedDict, total=False):
+    op: str
+    container: str
+    grace: float
+    signal: int
+    argv: list[str]
+    tty: bool
+
+
+Handle = Callable[["Connection", Request, list[int]], None]
+
+
+@contextmanager
+def short_path(folder: Path, name: str = SOCKET) -> Iterator[str]:
+    """A path to a socket in a folder that is short however deep the folder is."""
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+def listen(folder: Path, name: str = SOCKET) -> socket.socket:
+    """A socket that has its name only once it listens: whoever is refused there knows that its owner died."""
+    fresh = f".{name}.new"
+    (folder / fresh).unlink(missing_ok=True)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    with short_path(folder, fresh) as path:
+        server.bind(path)
+    server.listen(64)
+    (folder / fresh).rename(folder / name)
+    return server
+
+
+def connect(folder: Path, name: str = SOCKET) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with short_path(folder, name) as path:
+        try:
+            client.connect(path)
+        except OSError:
+            client.close()
+            raise
+    return client
+
+
+def frame(stream: int, data: bytes) -> bytes:
+    return struct.pack(">BI", stream, len(data)) + data
+
+
+def split_frames(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
+    """Take whole frames off the front of a buffer."""
+    while len(buffer) >= 5:
+        stream, length = struct.unpack_from(">BI", buffer)
+        if len(buffer) < 5 + length:
+            return
+        data = bytes(buffer[5 : 5 + length])
+        del buffer[: 5 + length]
+        yield stream, data
+
+
+class Server:
+    def __init__(self, loop: Loop, listener: socket.socket, handle: Handle) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._handle = handle
+        self.connections: list[Connection] = []
+        loop.on_readable(listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            client, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        self.connections.append(Connection(self._loop, client, self._handle, self.connections.remove))
+
+    def close(self) -> None:
+        for connection in list(self.connections):
+            connection.close()
+        self._listener.close()
+
+
+class Connection:
+    """One client. After its request line, data goes to `on_frame` if that is set."""
+
+    def __init__(
+        self, loop: Loop, client: socket.socket, handle: Handle, gone: Callable[["Connection"], None]
+    ) -> None:
+        self.watching = False
+        self.on_frame: Callable[[int, bytes], None] | None = None
+        self.on_close: Callable[[], None] | None = None
+        self._loop = loop
+        self._client = client
+        self._handle = handle
+        self._gone = gone
+        self._received = bytearray()
+        self._descriptors: list[int] = []
+        self._asked = False
+        self._open = True
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BACKLOG_BYTES)
+        loop.on_readable(client.fileno(), self._read)
+
+    def send(self, message: dict[str, object]) -> None:
+        self.send_bytes(json.dumps(message).encode() + b"\n")
+
+    def send_bytes(self, data: bytes) -> None:
+        """Whole or not at all, and never waiting: a client that does not read is let go."""
+        if not self._open:
+            return
+        try:
+            if self._client.send(data) < len(data):
+                self.close()
+        except OSError:
+            self.close()
+
+    def send_descriptor(self, message: dict[str, object], descriptor: int) -> None:
+        if self._open:
+            try:
+                socket.send_fds(self._client, [json.dumps(message).encode() + b"\n"], [descriptor])
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._loop.forget(self._client.fileno())
+        self._client.close()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._gone(self)
+        if self.on_close:
+            self.on_close()
+
+    def _read(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._client, 1 << 16, 3)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self._descriptors += descriptors
+        if not data:
+            self.close()
+            return
+        self._received += data
+        if not self._asked:
+            line, found, rest = bytes(self._received).partition(b"\n")
+            if not found:
+                return
+            self._asked, self._received = True, bytearray(rest)
+            request: Request = json.loads(line)
+            given, self._descriptors = self._descriptors, []
+            self._handle(self, request, given)
+        if self.on_frame:
+            for stream, content in split_frames(self._received):
+                self.on_frame(stream, content)

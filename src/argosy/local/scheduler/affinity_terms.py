@@ -1,0 +1,122 @@
+"""What one pod says about others: affinity, anti-affinity and spread as terms with a name of their own.
+
+Pods of one job say the same, word for word. A term's key is what it says, so that whatever is counted for one
+pod's term serves for all pods with that term.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from argosy.kinds.node_matching import Expression
+from argosy.local.controllers.kinds import (
+    LabelSelector,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    SpreadConstraint,
+)
+from argosy.local.scheduler.node_affinity import selects
+
+
+class Term(Struct, frozen=True):
+    """Selects pods: those that all of its rules select, seen from the namespace of the pod that has it."""
+
+    key: bytes
+    namespace: str
+    rules: tuple[PodAffinityTerm, ...]
+    living: bool = False
+    """Pods that are on their way out do not count."""
+
+    @classmethod
+    def of(cls, namespace: str, *rules: PodAffinityTerm, living: bool = False) -> "Term":
+        return cls(msgspec.json.encode((namespace, rules, living)), namespace, rules, living)
+
+    def covers(
+        self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]
+    ) -> bool:
+        """Whether it selects a pod of this namespace and these labels; `namespaces` has the labels of all."""
+        return all(self._covers(rule, namespace, labels, namespaces) for rule in self.rules)
+
+    def _covers(
+        self,
+        rule: PodAffinityTerm,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespaces: Mapping[str, Mapping[str, str]],
+    ) -> bool:
+        if not selects(rule.label_selector, labels):
+            return False
+        if namespace in rule.namespaces:
+            return True
+        if rule.namespace_selector is not None:
+            return selects(rule.namespace_selector, namespaces.get(namespace, {}))
+        return not rule.namespaces and namespace == self.namespace
+
+
+class Spread(Struct, frozen=True):
+    """A spread constraint and the term that selects what it counts."""
+
+    constraint: SpreadConstraint
+    term: Term
+
+
+class Wishes(Struct, frozen=True):
+    """Everything that a pod says about others."""
+
+    near: Term | None = None
+    """Required affinity: pods that match all its rules, one per topology key."""
+    away: tuple[Term, ...] = ()
+    preferred: tuple[tuple[int, Term], ...] = ()
+    """With its weight, which is negative for anti-affinity."""
+    spread: tuple[Spread, ...] = ()
+    even: tuple[Spread, ...] = ()
+    """Spread constraints that are kept if they can be."""
+    held: tuple[tuple[int | None, Term], ...] = ()
+    """What the pod, once placed, says about pods that come later: weights, None where it refuses them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.near or self.away or self.preferred or self.spread or self.even)
+
+
+NO_WISHES = Wishes()
+ATTRACTION = 1
+"""What the required affinity of a placed pod adds to the score of a pod that it selects, as in Kubernetes."""
+
+
+def wishes(pod: Pod) -> Wishes:
+    spec, namespace = pod.spec, pod.metadata.namespace
+    affinity = spec.affinity
+    near = affinity.pod_affinity if affinity else None
+    away = affinity.pod_anti_affinity if affinity else None
+    if near is None and away is None and not spec.topology_spread_constraints:
+        return NO_WISHES
+    refused = tuple(Term.of(namespace, rule) for rule in away.required) if away else ()
+    preferred = (*_preferred(near, namespace, 1), *_preferred(away, namespace, -1))
+    # Each rule by itself: a later pod that one of them selects is welcome near this one.
+    attracted = [(ATTRACTION, Term.of(namespace, rule)) for rule in near.required] if near else []
+    spreads = [Spread(each, _counted(each, pod)) for each in spec.topology_spread_constraints]
+    return Wishes(
+        near=Term.of(namespace, *near.required) if near and near.required else None,
+        away=refused,
+        preferred=preferred,
+        spread=tuple(each for each in spreads if each.constraint.when_unsatisfiable == "DoNotSchedule"),
+        even=tuple(each for each in spreads if each.constraint.when_unsatisfiable != "DoNotSchedule"),
+        held=(*((None, term) for term in refused), *attracted, *preferred),
+    )
+
+
+def _preferred(affinity: PodAffinity | None, namespace: str, sign: int) -> list[tuple[int, Term]]:
+    terms = affinity.preferred if affinity else []
+    return [(sign * each.weight, Term.of(namespace, each.pod_affinity_term)) for each in terms]
+
+
+def _counted(constraint: SpreadConstraint, pod: Pod) -> Term:
+    """The pods that a constraint counts; label keys to match stand for the pod's own values."""
+    selector = constraint.label_selector
+    own = pod.metadata.labels
+    same = [Expression(key, "In", [own[key]]) for key in constraint.match_label_keys if key in own]
+    if selector is not None and same:
+        selector = LabelSelector(selector.match_labels, [*selector.match_expressions, *same])
+    return Term.of(pod.metadata.namespace, PodAffinityTerm(constraint.topology_key, selector), living=True)

@@ -1,0 +1,34 @@
+"""What one pass decided: who goes where, who waits and why, and who must leave."""
+
+from msgspec import Struct, field
+
+from argosy.local.scheduler.scheduler_cache import PodFacts
+
+GroupKey = tuple[str, str]
+"""Namespace and name of a PodGroup."""
+Placed = tuple[PodFacts, str]
+"""A pod and the node that it has, or is to have."""
+
+
+class GangOutcome(Struct, frozen=True):
+    placed: bool
+    message: str = ""
+
+
+class Victim(Struct, frozen=True):
+    """A pod that is to be deleted for the sake of one with a higher priority."""
+
+    facts: PodFacts
+    preemptor: PodFacts
+    node: str
+    """The node that the preemptor is to have."""
+
+
+class Decision(Struct):
+    bind: list[Placed] = field(default_factory=list)
+    refused: list[tuple[PodFacts, str]] = field(default_factory=list)
+    """With the message that says why."""
+    gangs: dict[GroupKey, GangOutcome] = field(default_factory=dict)
+    victims: list[Victim] = field(default_factory=list)
+    nominated: dict[str, str] = field(default_factory=dict)
+    """The node for which a refused pod waits, by uid: others are leaving it."""

@@ -1,0 +1,94 @@
+"""The status of a PodGroup, as Volcano writes it: Pending, Inqueue, Running, Unknown, Completed.
+
+Pure. A condition keeps its time and id while it says the same, so that an unchanged group is not written
+again.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from argosy.local.controllers.kinds import Pod, PodGroup, PodGroupCondition, PodGroupStatus
+from argosy.local.scheduler.outcome import GangOutcome
+
+SCHEDULED = "Scheduled"
+UNSCHEDULABLE = "Unschedulable"
+
+
+def group_status(
+    group: PodGroup,
+    pods: Iterable[Pod],
+    outcome: GangOutcome | None,
+    *,
+    queued: bool,
+    now: datetime,
+    transition: str,
+) -> PodGroupStatus:
+    """The status to write; equal to the group's own if there is nothing to write.
+
+    `outcome` is what this pass decided, None if it had nothing to decide about the group.
+    """
+    counts = _count(pods)
+    conditions = _conditions(group, outcome, counts["allocated"], now, transition)
+    blocked = outcome is not None and not outcome.placed
+    return PodGroupStatus(
+        phase=_phase(group, counts, blocked=blocked, queued=queued),
+        running=counts["running"],
+        succeeded=counts["succeeded"],
+        failed=counts["failed"],
+        conditions=conditions,
+    )
+
+
+def status_patch(status: PodGroupStatus) -> dict[str, object]:
+    return {"status": msgspec.to_builtins(status)}
+
+
+def _count(pods: Iterable[Pod]) -> dict[str, int]:
+    counts = {"allocated": 0, "running": 0, "succeeded": 0, "failed": 0, "pending": 0}
+    for pod in pods:
+        if pod.status.phase == "Succeeded":
+            counts["succeeded"] += 1
+        elif pod.status.phase == "Failed":
+            counts["failed"] += 1
+        elif pod.status.phase == "Running":
+            counts["running"] += 1
+        if pod.finished or (pod.spec.node_name and pod.metadata.deletion_timestamp is None):
+            counts["allocated"] += 1
+        elif not pod.spec.node_name:
+            counts["pending"] += 1
+    return counts
+
+
+def _phase(group: PodGroup, counts: dict[str, int], *, blocked: bool, queued: bool) -> str:
+    done = counts["succeeded"] + counts["failed"]
+    if counts["running"] and blocked:
+        return "Unknown"
+    if counts["allocated"] and counts["allocated"] >= group.spec.min_member:
+        return "Completed" if done == counts["allocated"] and not counts["pending"] else "Running"
+    return "Inqueue" if queued else "Pending"
+
+
+def _conditions(
+    group: PodGroup, outcome: GangOutcome | None, allocated: int, now: datetime, transition: str
+) -> list[PodGroupCondition]:
+    known = group.status.conditions
+    if outcome is not None and not outcome.placed:
+        fresh = PodGroupCondition(
+            UNSCHEDULABLE, "True", "NotEnoughResources", outcome.message, transition, now
+        )
+    elif (outcome is not None and outcome.placed) or (allocated and allocated >= group.spec.min_member):
+        fresh = PodGroupCondition(
+            SCHEDULED, "True", "tasks in gang are ready to be scheduled", "", transition, now
+        )
+    else:
+        return known
+    latest = known[-1] if known else None
+    if latest is not None and _says(latest) == _says(fresh):
+        return known
+    return [condition for condition in known if condition.type != fresh.type] + [fresh]
+
+
+def _says(condition: PodGroupCondition) -> tuple[str, str, str, str]:
+    return (condition.type, condition.status, condition.reason, condition.message)

@@ -1,0 +1,115 @@
+"""What follows from a node's silence."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from argosy.kinds.node_matching import Toleration
+from argosy.local.controllers.kinds import Node, Taint
+from argosy.local.controllers.node_lifecycle.eviction import leaves_at
+from argosy.local.controllers.node_lifecycle.health import listen, lost_conditions, taints_for
+from argosy.local.controllers.node_lifecycle.running_time import RunningTime
+from argosy.testing.objects import START, pod
+
+
+def node(ready: str | None = "True", unschedulable: bool = False, taints: list[Taint] | None = None) -> Node:
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    return msgspec.convert(
+        {
+            "metadata": {"name": "n"},
+            "spec": {"unschedulable": unschedulable, "taints": msgspec.to_builtins(taints or [])},
+            "status": {"conditions": conditions},
+        },
+        Node,
+    )
+
+
+FOREIGN = Taint("gpu", "NoSchedule", "yes")
+UNREACHABLE = Taint("node.kubernetes.io/unreachable", "NoExecute", "", START)
+
+TAINTS = {
+    "healthy": (node(), []),
+    "healthy again": (node(taints=[FOREIGN, UNREACHABLE]), ["gpu:NoSchedule"]),
+    "not ready": (
+        node("False"),
+        ["node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/not-ready:NoExecute"],
+    ),
+    "silent": (
+        node("Unknown"),
+        ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"],
+    ),
+    "never heard of": (
+        node(None),
+        ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"],
+    ),
+    "cordoned": (node(unschedulable=True), ["node.kubernetes.io/unschedulable:NoSchedule"]),
+}
+
+
+@pytest.mark.parametrize("case", TAINTS.values(), ids=TAINTS)
+def test_taints_follow_conditions(case: tuple[Node, list[str]]) -> None:
+    given, want = case
+    assert [f"{taint.key}:{taint.effect}" for taint in taints_for(given, START)] == want
+
+
+def test_a_taint_that_is_there_keeps_its_time() -> None:
+    given = node("Unknown", taints=[UNREACHABLE])
+    assert UNREACHABLE in taints_for(given, START + timedelta(hours=1))
+
+
+def test_silence_counts_from_the_last_change_that_was_seen() -> None:
+    first = listen(None, START, None, 10.0)
+    assert listen(first, START, None, 20.0).at == 10.0
+    assert listen(first, START + timedelta(seconds=1), None, 20.0).at == 20.0
+    assert listen(first, START, START, 20.0).at == 20.0
+
+
+def test_a_stop_of_the_process_does_not_count_as_running_time() -> None:
+    readings = iter([0.0, 1.0, 2.0, 3600.0, 3601.0])
+    running = RunningTime(lambda: next(readings), step=1.0)
+    assert [running.seconds() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
+
+
+def test_a_silent_node_is_marked_once() -> None:
+    changed = lost_conditions(node(), START)
+    assert [(c.type, c.reason) for c in changed] == [
+        ("Ready", "NodeStatusUnknown"),
+        ("MemoryPressure", "NodeStatusNeverUpdated"),
+        ("DiskPressure", "NodeStatusNeverUpdated"),
+        ("PIDPressure", "NodeStatusNeverUpdated"),
+    ]
+    marked = node()
+    marked.status.conditions = changed
+    assert lost_conditions(marked, START) == []
+
+
+LEAVES: dict[str, tuple[list[Toleration], float | None, float | None]] = {
+    "no toleration: at once": ([], None, 60.0),
+    "five minutes tolerated": (
+        [Toleration("node.kubernetes.io/unreachable", "Exists", toleration_seconds=300)],
+        None,
+        300.0,
+    ),
+    "tolerated for ever": ([Toleration(operator="Exists")], None, None),
+    "less than nothing is at once": (
+        [Toleration("node.kubernetes.io/unreachable", "Exists", toleration_seconds=-1)],
+        None,
+        0.0,
+    ),
+    "a limit over all": (
+        [Toleration("node.kubernetes.io/unreachable", "Exists", toleration_seconds=300)],
+        5.0,
+        5.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEAVES.values(), ids=LEAVES)
+def test_a_pod_leaves(case: tuple[list[Toleration], float | None, float | None]) -> None:
+    """Seconds after the taint came; a minute has passed."""
+    tolerations, longest, want = case
+    guest = pod("guest", node="n")
+    guest.spec.tolerations = tolerations
+    when = leaves_at(guest, [FOREIGN, UNREACHABLE], START + timedelta(seconds=60), longest)
+    assert (when - START).total_seconds() == want if when is not None else want is None

@@ -1,0 +1,39 @@
+"""Claim names that would lead out of the folder of volumes."""
+
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.local.node.claim_folders import Claims
+from argosy.local.node.kinds import Pod
+from argosy.local.node.volumes import VolumeError
+from argosy.local.storage import PersistentVolumeClaim
+
+NAMES = {
+    "a name that climbs out": "../../etc",
+    "an absolute path": "/etc",
+    "only dots": "..",
+    "no name": "",
+}
+
+
+@pytest.mark.parametrize("sentence", NAMES)
+async def test_a_claim_name_cannot_lead_out_of_the_folder(sentence: str, tmp_path: Path) -> None:
+    """Refused before anybody is asked about it."""
+    claims = Claims(cast("Client", None), cast("Cache[PersistentVolumeClaim]", None), tmp_path)
+    pod = msgspec.convert(
+        {
+            "metadata": {"name": "p", "namespace": "ns"},
+            "spec": {
+                "containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": NAMES[sentence]}}],
+            },
+        },
+        Pod,
+    )
+    with pytest.raises(VolumeError, match="invalid name"):
+        await claims.folders(pod)

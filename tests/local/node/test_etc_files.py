@@ -1,0 +1,65 @@
+import msgspec
+import pytest
+
+from argosy.local.node.etc_files import hosts_file, resolver_file
+from argosy.local.node.kinds import Json, Pod
+from argosy.local.node.pod_plan import hostname
+
+HOST = "# made by hand\nnameserver 192.0.2.53\nsearch lab.example\noptions timeout:2\n"
+
+
+def pod(**spec: object) -> Pod:
+    return msgspec.convert({"metadata": {"name": "trainer-0", "namespace": "ml"}, "spec": spec}, Pod)
+
+
+def test_the_hosts_file_has_the_pods_own_names_and_aliases() -> None:
+    text = hosts_file(
+        pod(hostname="w0", subdomain="job", hostAliases=[{"ip": "192.0.2.1", "hostnames": ["a", "b"]}]),
+        "10.88.0.4",
+        "cluster.local",
+    )
+    assert "127.0.0.1\tlocalhost\n" in text
+    assert "10.88.0.4\tw0.job.ml.svc.cluster.local\tw0\n" in text
+    assert text.endswith("192.0.2.1\ta\tb\n")
+
+
+RESOLVERS: dict[str, tuple[Json, str]] = {
+    "the cluster first, then the host's domains": (
+        {},
+        "search ml.svc.cluster.local svc.cluster.local cluster.local lab.example\n"
+        "nameserver 10.88.0.1\noptions ndots:5\n",
+    ),
+    "the host's own when asked": (
+        {"dnsPolicy": "Default"},
+        "search lab.example\nnameserver 192.0.2.53\noptions timeout:2\n",
+    ),
+    "a host network pod uses the host's": (
+        {"hostNetwork": True},
+        "search lab.example\nnameserver 192.0.2.53\noptions timeout:2\n",
+    ),
+    "unless it insists on the cluster's": (
+        {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
+        "search ml.svc.cluster.local svc.cluster.local cluster.local lab.example\n"
+        "nameserver 10.88.0.1\noptions ndots:5\n",
+    ),
+    "nothing but what the pod says": (
+        {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.9"], "searches": ["x.example"]}},
+        "search x.example\nnameserver 192.0.2.9\n",
+    ),
+    "the pod's options win": (
+        {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}, {"name": "rotate"}]}},
+        "search ml.svc.cluster.local svc.cluster.local cluster.local lab.example\n"
+        "nameserver 10.88.0.1\noptions ndots:1 rotate\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", RESOLVERS)
+def test_resolver_file(sentence: str) -> None:
+    spec, want = RESOLVERS[sentence]
+    assert resolver_file(pod(**spec), "10.88.0.1", "cluster.local", HOST) == want
+
+
+def test_a_long_name_is_cut_to_what_a_hostname_may_be() -> None:
+    long = msgspec.convert({"metadata": {"name": "a" * 62 + "-b"}}, Pod)
+    assert hostname(long) == "a" * 62

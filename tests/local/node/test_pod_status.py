@@ -1,0 +1,195 @@
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from argosy.local.node.kinds import Json, Pod
+from argosy.local.node.pod_state import ContainerReport, Ended, Report, waiting
+from argosy.local.node.pod_status import Outcome, Situation, pod_status, qos_class, status_patch
+
+NOW = datetime(2026, 5, 1, 12, 0, 30, tzinfo=UTC)
+HERE = Situation(address="10.88.0.5", host_address="10.88.0.1", now=NOW)
+
+
+def pod(
+    restart: str = "Always", init: tuple[str, ...] = (), sidecars: tuple[str, ...] = (), **status: object
+) -> Pod:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {
+                "restartPolicy": restart,
+                "initContainers": [{"name": name} for name in init]
+                + [{"name": name, "restartPolicy": "Always"} for name in sidecars],
+                "containers": [{"name": "a", "image": "img"}, {"name": "b", "image": "img"}],
+            },
+            "status": status,
+        },
+        Pod,
+    )
+
+
+def ended(code: int, reason: str = "") -> Ended:
+    why = reason or ("Error" if code else "Completed")
+    return Ended(exit_code=code, signal=0, reason=why, message="", started=0.0, finished=10.0)
+
+
+def container(name: str, state: str, restarts: int = 0) -> ContainerReport:
+    """R running and ready, N running and not ready, W waiting, a digit: ended so, C crash loop."""
+    entry = waiting(name, "ContainerCreating" if state == "W" else "")
+    entry["restarts"] = restarts
+    if state in "RN":
+        entry.update({"running": 5.0, "ready": state == "R", "started": True, "waiting": ""})
+    elif state == "C":
+        entry.update({"ended": ended(1), "waiting": "CrashLoopBackOff", "waiting_message": "back-off 10s"})
+    elif state != "W":
+        entry["ended"] = ended(int(state))
+    return entry
+
+
+def report(*, finished: bool = False, **states: str) -> Report:
+    return Report(
+        pid=1,
+        start_time=1,
+        address="10.88.0.5",
+        containers={name: container(name, state) for name, state in states.items()},
+        finished=finished,
+        stopping=False,
+        error="",
+        notes=[],
+    )
+
+
+class Case(NamedTuple):
+    pod: Pod
+    report: Report | None
+    want_phase: str
+    want: dict[str, str]
+    """Conditions that matter here."""
+
+
+CASES = {
+    "running and ready": Case(
+        pod(),
+        report(a="R", b="R"),
+        "Running",
+        {"Ready": "True", "ContainersReady": "True", "Initialized": "True"},
+    ),
+    "one container not ready": Case(pod(), report(a="R", b="N"), "Running", {"Ready": "False"}),
+    "nothing has run yet": Case(pod(), report(a="W", b="W"), "Pending", {"Ready": "False"}),
+    "one has not started": Case(pod(), report(a="R", b="W"), "Pending", {"Ready": "False"}),
+    "an init container runs": Case(
+        pod(init=("i",)), report(i="R", a="W", b="W"), "Pending", {"Initialized": "False", "Ready": "False"}
+    ),
+    "all ended well, never to restart": Case(
+        pod("Never"), report(a="0", b="0"), "Succeeded", {"Ready": "False", "Initialized": "True"}
+    ),
+    "one failed, never to restart, the other runs": Case(pod("Never"), report(a="1", b="R"), "Running", {}),
+    "one failed, all over": Case(
+        pod("Never"), report(finished=True, a="1", b="0"), "Failed", {"Ready": "False"}
+    ),
+    "all ended well and only failures restart": Case(pod("OnFailure"), report(a="0", b="0"), "Succeeded", {}),
+    "a crash loop is a running pod": Case(pod(), report(a="C", b="R"), "Running", {"Ready": "False"}),
+    "a failed init container of a pod that never restarts": Case(
+        pod("Never", init=("i",)),
+        report(finished=True, i="1", a="W", b="W"),
+        "Failed",
+        {"Initialized": "False"},
+    ),
+    "a started sidecar counts as initialized": Case(
+        pod(sidecars=("s",)), report(s="R", a="R", b="R"), "Running", {"Initialized": "True", "Ready": "True"}
+    ),
+}
+
+
+def conditions(status: Json) -> dict[str, Json]:
+    found = status["conditions"]
+    assert isinstance(found, list)
+    return {entry["type"]: entry for entry in found}
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_phase_and_conditions(sentence: str) -> None:
+    case = CASES[sentence]
+    status = pod_status(case.pod, case.report, HERE)
+    assert status["phase"] == case.want_phase
+    assert {name: conditions(status)[name]["status"] for name in case.want} == case.want
+
+
+def test_addresses_and_times() -> None:
+    status = pod_status(pod(), report(a="R", b="R"), HERE)
+    assert (status["podIP"], status["hostIP"]) == ("10.88.0.5", "10.88.0.1")
+    assert status["podIPs"] == [{"ip": "10.88.0.5"}]
+    assert status["startTime"] == "2026-05-01T12:00:30Z"
+
+
+def test_a_crash_loop_shows_the_wait_and_how_the_last_run_ended() -> None:
+    status = pod_status(pod(), report(a="C", b="R"), HERE)
+    listed = status["containerStatuses"]
+    assert isinstance(listed, list)
+    assert listed[0]["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    assert listed[0]["lastState"]["terminated"]["exitCode"] == 1
+    assert listed[0]["lastState"]["terminated"]["finishedAt"] == "1970-01-01T00:00:10Z"
+
+
+def test_unready_containers_are_named() -> None:
+    ready = conditions(pod_status(pod(), report(a="N", b="N"), HERE))["Ready"]
+    assert ready["reason"] == "ContainersNotReady"
+    assert ready["message"] == "containers with unready status: [a b]"
+
+
+def test_a_condition_that_did_not_turn_keeps_its_time() -> None:
+    held = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T11:00:00Z"}
+    status = pod_status(pod(conditions=[held]), report(a="R", b="R"), HERE)
+    assert conditions(status)["Ready"]["lastTransitionTime"] == "2026-05-01T11:00:00Z"
+
+
+def test_conditions_of_others_are_kept() -> None:
+    status = pod_status(pod(conditions=[{"type": "DisruptionTarget", "status": "True"}]), None, HERE)
+    assert "DisruptionTarget" in conditions(status)
+
+
+def test_what_a_condition_no_longer_says_is_nulled_in_the_patch() -> None:
+    held = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "x"}
+    given = pod(conditions=[held])
+    patch = status_patch(given, pod_status(given, report(a="R", b="R"), HERE))
+    assert conditions(patch)["Ready"]["reason"] is None
+    assert conditions(patch)["Ready"]["message"] is None
+
+
+def test_a_reference_that_is_missing_is_why_containers_wait() -> None:
+    situation = HERE._replace(waiting=("CreateContainerConfigError", 'configmap "x" not found'))
+    status = pod_status(pod(), None, situation)
+    listed = status["containerStatuses"]
+    assert isinstance(listed, list)
+    assert listed[0]["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    assert status["phase"] == "Pending"
+
+
+def test_an_end_from_outside_fails_the_pod_with_its_reason() -> None:
+    status = pod_status(
+        pod(), report(a="R", b="R"), HERE._replace(outcome=Outcome("DeadlineExceeded", "too long"))
+    )
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+QOS = {
+    "nothing asked": ({}, "BestEffort"),
+    "requests only": ({"requests": {"cpu": "1"}}, "Burstable"),
+    "limits for both": ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+    "requests below limits": (
+        {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
+        "Burstable",
+    ),
+    "only a device": ({"limits": {"nvidia.com/gpu": 1}}, "BestEffort"),
+}
+
+
+@pytest.mark.parametrize("sentence", QOS)
+def test_quality_of_service(sentence: str) -> None:
+    resources, want = QOS[sentence]
+    given = msgspec.convert(
+        {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "resources": resources}]}}, Pod
+    )
+    assert qos_class(given) == want

@@ -1,0 +1,148 @@
+"""What placed pods mean for one more."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from msgspec import Struct
+
+from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.scheduler.decide import decide
+from argosy.local.scheduler.interpod_affinity import depends_on_pods
+from argosy.local.scheduler.node_heap import Fitting
+from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.testing.objects import Json, node, pod
+
+HOST = "kubernetes.io/hostname"
+A, B = {"app": "a"}, {"app": "b"}
+
+
+def term(labels: Mapping[str, str], key: str = HOST, **more: object) -> Json:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": labels}, **more}
+
+
+def required(kind: str, *terms: Json) -> Json:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+def preferred(kind: str, *terms: tuple[int, Json]) -> Json:
+    weighted = [{"weight": weight, "podAffinityTerm": each} for weight, each in terms]
+    return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}}
+
+
+def zoned(name: str, zone: str, **resources: int) -> Node:
+    return node(name, labels={"zone": zone}, cpu=resources.get("cpu", 4))
+
+
+class Case(Struct):
+    pods: Sequence[Pod]
+    want: Mapping[str, str]
+    """Pod name to node name, or to the message of its refusal."""
+    nodes: Sequence[Node] = (zoned("n1", "a"), zoned("n2", "a"), zoned("n3", "b"))
+    running: Sequence[Pod] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+
+
+CASES = {
+    "a pod goes where it prefers its company, though that is fuller": Case(
+        running=[pod("x", node="n2", labels=A, cpu=2)],
+        pods=[pod("p", cpu=1, spec=preferred("podAffinity", (10, term(A))))],
+        want={"p": "n2"},
+    ),
+    "preferred company may be in the same zone": Case(
+        running=[pod("x", node="n3", labels=A, cpu=2)],
+        pods=[pod("p", cpu=1, spec=preferred("podAffinity", (10, term(A, "zone"))))],
+        want={"p": "n3"},
+    ),
+    "a pod goes elsewhere if it would rather not have company": Case(
+        running=[pod("x", node="n1", labels=A), pod("y", node="n2", labels=A)],
+        pods=[pod("p", cpu=1, spec=preferred("podAntiAffinity", (10, term(A))))],
+        want={"p": "n3"},
+    ),
+    "and takes the company if there is no other place": Case(
+        nodes=[node("n1")],
+        running=[pod("x", node="n1", labels=A)],
+        pods=[pod("p", cpu=1, spec=preferred("podAntiAffinity", (10, term(A))))],
+        want={"p": "n1"},
+    ),
+    "the heavier wish wins": Case(
+        running=[pod("x", node="n1", labels=A), pod("y", node="n3", labels=B)],
+        pods=[pod("p", spec=preferred("podAffinity", (10, term(A)), (20, term(B))))],
+        want={"p": "n3"},
+    ),
+    "each pod of the company counts": Case(
+        running=[pod("x", node="n1", labels=B), *(pod(f"y{i}", node="n3", labels=A) for i in range(3))],
+        pods=[pod("p", spec=preferred("podAffinity", (10, term(A)), (20, term(B))))],
+        want={"p": "n3"},
+    ),
+    "what placed pods prefer counts as well": Case(
+        running=[pod("x", node="n3", cpu=2, spec=preferred("podAffinity", (10, term(A))))],
+        pods=[pod("p", labels=A, cpu=1)],
+        want={"p": "n3"},
+    ),
+    "what placed pods would rather not have counts too": Case(
+        nodes=[node("n1"), node("n2")],
+        running=[
+            pod("x", node="n1", spec=preferred("podAntiAffinity", (10, term(A)))),
+            pod("y", node="n2", cpu=3),
+        ],
+        pods=[pod("p", labels=A, cpu=1)],
+        want={"p": "n2"},
+    ),
+    "pods that prefer to be apart spread": Case(
+        pods=[pod(name, labels=A, spec=preferred("podAntiAffinity", (1, term(A)))) for name in "pqr"],
+        want={"p": "n1", "q": "n2", "r": "n3"},
+    ),
+    "required company must match all terms at once": Case(
+        running=[pod("x", node="n1", labels=A), pod("y", node="n3", labels={**A, "tier": "1"})],
+        pods=[pod("p", spec=required("podAffinity", term(A), term({"tier": "1"}, "zone")))],
+        want={"p": "n3"},
+    ),
+    "company in another namespace is none": Case(
+        nodes=[node("n1")],
+        running=[pod("x", node="n1", namespace="other", labels=A)],
+        pods=[pod("p", spec=required("podAffinity", term(A)))],
+        want={"p": "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."},
+    ),
+    "unless the namespace is named": Case(
+        nodes=[node("n1")],
+        running=[pod("x", node="n1", namespace="other", labels=A)],
+        pods=[pod("p", spec=required("podAffinity", term(A, namespaces=["other"])))],
+        want={"p": "n1"},
+    ),
+    "or chosen by its labels": Case(
+        nodes=[node("n1")],
+        running=[pod("x", node="n1", namespace="other", labels=A)],
+        pods=[pod("p", spec=required("podAffinity", term(A, namespaceSelector={"matchLabels": {"t": "1"}})))],
+        namespaces={"other": {"t": "1"}},
+        want={"p": "n1"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_surroundings(case: Case) -> None:
+    world = World(case.nodes)
+    world.census.namespaces = {name: dict(labels) for name, labels in case.namespaces.items()}
+    for each in case.running:
+        world.place(PodFacts.of(each), each.spec.node_name)
+    decision = decide(world, [PodFacts.of(each) for each in case.pods], {})
+    placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
+    assert placed | {facts.pod.metadata.name: text for facts, text in decision.refused} == case.want
+
+
+def test_pods_that_nothing_is_said_about_are_placed_without_a_look_around() -> None:
+    world = World([node("n1")])
+    world.place(PodFacts.of(pod("x", node="n1", spec=required("podAntiAffinity", term(A)))), "n1")
+    assert depends_on_pods(PodFacts.of(pod("a", labels=A)), world)
+    assert not depends_on_pods(PodFacts.of(pod("b", labels=B)), world)
+    world.remove("uid-default-x")
+    assert not depends_on_pods(PodFacts.of(pod("a", labels=A)), world)
+
+
+def test_a_preference_holds_for_a_pod_that_is_packed() -> None:
+    world = World([node("n1"), node("n2")])
+    world.place(PodFacts.of(pod("x", labels=A, cpu=1)), "n1")
+    world.place(PodFacts.of(pod("y", cpu=2)), "n2")
+    assert Fitting(world).place(PodFacts.of(pod("p", cpu=1)), pack=True) == "n2"
+    near = PodFacts.of(pod("q", cpu=1, spec=preferred("podAffinity", (100, term(A)))))
+    assert Fitting(world).place(near, pack=True) == "n1"

@@ -1,0 +1,95 @@
+"""Which labels, taints and ports go together."""
+
+import msgspec
+import pytest
+
+from argosy.kinds.node_matching import Toleration, tolerates
+from argosy.local.controllers.kinds import LabelSelector, Taint
+from argosy.local.scheduler.node_affinity import node_wanted, ports_clash, selects
+from argosy.testing.objects import Json, pod
+
+LABELS = {"zone": "a", "gpus": "8"}
+
+NODES: dict[str, tuple[Json, bool]] = {
+    "nothing asked": ({}, True),
+    "nodeSelector that matches": ({"nodeSelector": {"zone": "a"}}, True),
+    "nodeSelector that does not": ({"nodeSelector": {"zone": "b"}}, False),
+}
+
+
+def _required(*terms: Json) -> Json:
+    selector = {"nodeSelectorTerms": list(terms)}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}}
+
+
+def _label(key: str, operator: str, *values: str) -> Json:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+NODES |= {
+    "In": (_required(_label("zone", "In", "a", "b")), True),
+    "NotIn": (_required(_label("zone", "NotIn", "a")), False),
+    "NotIn with the label missing": (_required(_label("rack", "NotIn", "a")), True),
+    "Exists": (_required(_label("zone", "Exists")), True),
+    "DoesNotExist": (_required(_label("zone", "DoesNotExist")), False),
+    "Gt": (_required(_label("gpus", "Gt", "4")), True),
+    "Lt": (_required(_label("gpus", "Lt", "4")), False),
+    "Gt of a word": (_required(_label("zone", "Gt", "4")), False),
+    "terms are alternatives": (_required(_label("zone", "In", "b"), _label("gpus", "Exists")), True),
+    "an empty term matches nothing": (_required({}), False),
+    "by the node's name": (
+        _required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}),
+        True,
+    ),
+    "nodeSelector and affinity must both hold": (
+        {"nodeSelector": {"zone": "b"}, **_required(_label("zone", "Exists"))},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NODES.values(), ids=NODES)
+def test_a_pod_accepts_a_node(case: tuple[Json, bool]) -> None:
+    spec, want = case
+    assert node_wanted(pod("p", spec=spec), "n1", LABELS) is want
+
+
+TAINT = Taint(key="gpu", value="yes", effect="NoSchedule")
+TOLERATIONS = {
+    "same key and value": (Toleration(key="gpu", value="yes"), True),
+    "another value": (Toleration(key="gpu", value="no"), False),
+    "the key, whatever the value": (Toleration(key="gpu", operator="Exists"), True),
+    "everything": (Toleration(operator="Exists"), True),
+    "another effect": (Toleration(key="gpu", operator="Exists", effect="NoExecute"), False),
+    "no key and no Exists": (Toleration(value="yes"), False),
+}
+
+
+@pytest.mark.parametrize("case", TOLERATIONS.values(), ids=TOLERATIONS)
+def test_a_toleration_covers_a_taint(case: tuple[Toleration, bool]) -> None:
+    toleration, want = case
+    assert tolerates(toleration, TAINT) is want
+
+
+def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    assert not selects(None, {"a": "b"})
+    assert selects(LabelSelector(), {"a": "b"})
+    assert not selects(msgspec.convert({"matchLabels": {"a": "c"}}, LabelSelector), {"a": "b"})
+
+
+PORTS = {
+    "the same port": (("TCP", 80, "0.0.0.0"), True),
+    "another protocol": (("UDP", 80, "0.0.0.0"), False),
+    "one address among all": (("TCP", 80, "10.0.0.1"), True),
+    "another port": (("TCP", 81, "0.0.0.0"), False),
+}
+
+
+@pytest.mark.parametrize("case", PORTS.values(), ids=PORTS)
+def test_host_ports_clash(case: tuple[tuple[str, int, str], bool]) -> None:
+    wanted, want = case
+    assert ports_clash([wanted], [("TCP", 80, "0.0.0.0")]) is want
+
+
+def test_two_addresses_share_a_port() -> None:
+    assert not ports_clash([("TCP", 80, "10.0.0.1")], [("TCP", 80, "10.0.0.2")])

@@ -1,0 +1,74 @@
+"""What the status of a PodGroup says."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from msgspec import Struct
+
+from argosy.local.controllers.kinds import Pod, PodGroupCondition
+from argosy.local.scheduler.outcome import GangOutcome
+from argosy.local.scheduler.podgroup_status import group_status
+from argosy.testing.objects import START, pod, pod_group
+
+BLOCKED = GangOutcome(placed=False, message="no room")
+PLACED = GangOutcome(placed=True)
+
+
+class Case(Struct):
+    want_phase: str
+    pods: Sequence[Pod] = ()
+    outcome: GangOutcome | None = None
+    queued: bool = True
+    want_condition: str = ""
+
+
+RUNNING = [pod("a", node="n1", phase="Running"), pod("b", node="n1", phase="Running")]
+
+CASES = {
+    "new and the cluster too small for it": Case(
+        "Pending", queued=False, outcome=BLOCKED, want_condition="Unschedulable"
+    ),
+    "new": Case("Inqueue"),
+    "no room now": Case("Inqueue", outcome=BLOCKED, want_condition="Unschedulable"),
+    "placed in this pass": Case("Inqueue", outcome=PLACED, want_condition="Scheduled"),
+    "all bound": Case("Running", pods=[pod("a", node="n1"), pod("b", node="n1")], want_condition="Scheduled"),
+    "running": Case("Running", pods=RUNNING, want_condition="Scheduled"),
+    "below its minimum while some run": Case(
+        "Unknown", pods=[RUNNING[0], pod("b")], outcome=BLOCKED, want_condition="Unschedulable"
+    ),
+    "all over": Case(
+        "Completed",
+        pods=[pod("a", node="n1", phase="Succeeded"), pod("b", node="n1", phase="Failed")],
+        want_condition="Scheduled",
+    ),
+    "one done, one running": Case(
+        "Running", pods=[pod("a", node="n1", phase="Succeeded"), RUNNING[1]], want_condition="Scheduled"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_phase_and_condition(case: Case) -> None:
+    group = pod_group("g", 2)
+    status = group_status(group, case.pods, case.outcome, queued=case.queued, now=START, transition="t1")
+    assert status.phase == case.want_phase
+    assert [each.type for each in status.conditions] == ([case.want_condition] if case.want_condition else [])
+
+
+def test_what_is_said_again_is_not_written_again() -> None:
+    group = pod_group("g", 2)
+    group.status = group_status(group, [], BLOCKED, queued=True, now=START, transition="t1")
+    later = group_status(group, [], BLOCKED, queued=True, now=START + timedelta(seconds=9), transition="t2")
+    assert later == group.status
+
+
+def test_a_group_that_found_room_says_so_after_it_said_it_had_none() -> None:
+    group = pod_group("g", 2)
+    group.status.conditions = [
+        PodGroupCondition("Scheduled", "True", "tasks in gang are ready to be scheduled", "", "t0", START),
+        PodGroupCondition("Unschedulable", "True", "NotEnoughResources", "no room", "t1", START),
+    ]
+    status = group_status(group, [], PLACED, queued=True, now=START, transition="t2")
+    assert [each.type for each in status.conditions] == ["Unschedulable", "Scheduled"]
+    assert status.conditions[-1].transition_id == "t2"

@@ -1,0 +1,309 @@
+"""Whose room is taken for whom."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pytest
+from msgspec import Struct
+
+from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.scheduler.decide import decide
+from argosy.local.scheduler.gangs import Gang
+from argosy.local.scheduler.outcome import Decision
+from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.testing.objects import Json, node, pod
+from argosy.testing.steps import count_steps
+
+HIGH, MIDDLE, LOW = 100, 50, 10
+
+
+class Case(Struct):
+    nodes: Sequence[Node]
+    running: Sequence[Pod]
+    pods: Sequence[Pod]
+    victims: Sequence[str] = ()
+    nominated: Mapping[str, str] = {}
+    bound: Mapping[str, str] = {}
+    priorities: Mapping[str, int] = {}
+    """Of pods by their name; zero for the others."""
+    gangs: Mapping[str, Gang] = {}
+    leaving: Sequence[str] = ()
+
+
+def spec(policy: str) -> Json:
+    return {"preemptionPolicy": policy}
+
+
+def away(app: str) -> Json:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def members(group: str, *places: str, cpu: int = 0, gpu: int = 0) -> list[Pod]:
+    """A gang: its pods run on these nodes, or wait where there is none."""
+    return [
+        pod(f"{group}{number}", group=group, node=place, cpu=cpu, gpu=gpu)
+        for number, place in enumerate(places)
+    ]
+
+
+CASES = {
+    "a pod of higher priority takes the room of a lower one, and waits for it": Case(
+        nodes=[node("n1", cpu=1)],
+        running=[pod("x", node="n1", cpu=1)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH},
+        victims=["x"],
+        nominated={"a": "n1"},
+    ),
+    "an equal priority takes nothing": Case(
+        nodes=[node("n1", cpu=1)],
+        running=[pod("x", node="n1", cpu=1)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH, "x": HIGH},
+    ),
+    "a pod that fits takes nothing": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH},
+        bound={"a": "n2"},
+    ),
+    "a class that never preempts waits": Case(
+        nodes=[node("n1", cpu=1)],
+        running=[pod("x", node="n1", cpu=1)],
+        pods=[pod("a", cpu=1, spec=spec("Never"))],
+        priorities={"a": HIGH},
+    ),
+    "no more go than must": Case(
+        nodes=[node("n1", cpu=4)],
+        running=[pod("x", node="n1", cpu=2), pod("y", node="n1", cpu=2, age=1)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH},
+        victims=["x"],
+        nominated={"a": "n1"},
+    ),
+    "the lowest priority goes first": Case(
+        nodes=[node("n1", cpu=2)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n1", cpu=1)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH, "x": MIDDLE, "y": LOW},
+        victims=["y"],
+        nominated={"a": "n1"},
+    ),
+    "the node where the lowest priority is lost is taken": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH, "x": MIDDLE, "y": LOW},
+        victims=["y"],
+        nominated={"a": "n2"},
+    ),
+    "then the one where the fewest go": Case(
+        nodes=[node("n1", cpu=2), node("n2", cpu=2)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n1", cpu=1), pod("z", node="n2", cpu=2)],
+        pods=[pod("a", cpu=2)],
+        priorities={"a": HIGH},
+        victims=["z"],
+        nominated={"a": "n2"},
+    ),
+    "then the one where the youngest goes": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1, age=50), pod("y", node="n2", cpu=1, age=5)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH},
+        victims=["y"],
+        nominated={"a": "n2"},
+    ),
+    "nobody goes where it would not help": Case(
+        nodes=[node("n1", cpu=1, taints=["gpu=yes:NoSchedule"]), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
+        pods=[pod("a", cpu=2), pod("b", cpu=1, spec={"nodeSelector": {"zone": "b"}})],
+        priorities={"a": HIGH, "b": HIGH},
+    ),
+    "while somebody is leaving, nobody else has to": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
+        leaving=["x"],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH},
+        nominated={"a": "n1"},
+    ),
+    "the room that becomes free is kept for the one it was made for": Case(
+        nodes=[node("n1", cpu=2)],
+        running=[pod("x", node="n1", cpu=1)],
+        leaving=["x"],
+        pods=[pod("a", cpu=2), pod("b", cpu=1, age=100)],
+        priorities={"a": HIGH, "x": LOW},
+        nominated={"a": "n1"},
+    ),
+    "among equals the one for which room was made goes first": Case(
+        nodes=[node("n1", cpu=1)],
+        running=[],
+        pods=[pod("a", cpu=1, status={"nominatedNodeName": "n1"}), pod("b", cpu=1, age=100)],
+        priorities={"a": HIGH, "b": HIGH},
+        bound={"a": "n1"},
+    ),
+    "two pods do not take the same room": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
+        pods=[pod("a", cpu=1, age=2), pod("b", cpu=1, age=1)],
+        priorities={"a": HIGH, "b": HIGH},
+        victims=["x", "y"],
+        nominated={"a": "n1", "b": "n2"},
+    ),
+    "who is repelled by a lower priority takes its room too": Case(
+        nodes=[node("n1")],
+        running=[pod("x", node="n1", spec=away("a"))],
+        pods=[pod("a", labels={"app": "a"})],
+        priorities={"a": HIGH},
+        victims=["x"],
+        nominated={"a": "n1"},
+    ),
+    "a gang takes what it needs, whole": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1), node("n3", cpu=1)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
+        pods=members("g", "", "", "", cpu=1),
+        priorities={"g0": HIGH, "g1": HIGH, "g2": HIGH},
+        gangs={"g": Gang(3)},
+        victims=["x", "y"],
+        nominated={"g0": "n3", "g1": "n1", "g2": "n2"},
+    ),
+    "a gang that would not start even so takes nobody's": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
+        pods=members("g", "", "", "", cpu=1),
+        priorities={"g0": HIGH, "g1": HIGH, "g2": HIGH},
+        gangs={"g": Gang(3)},
+    ),
+    "nobody goes for what a gang has beyond its minimum": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
+        pods=members("g", "", "", cpu=1),
+        priorities={"g0": HIGH, "g1": HIGH},
+        gangs={"g": Gang(1)},
+        victims=["x"],
+        nominated={"g0": "n1"},
+    ),
+    "a gang loses first what it has beyond its minimum": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=members("g", "n1", "n2", cpu=1),
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH},
+        gangs={"g": Gang(1)},
+        victims=["g0"],
+        nominated={"a": "n1"},
+    ),
+    "a gang at its minimum goes whole": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=members("g", "n1", "n2", cpu=1),
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH},
+        gangs={"g": Gang(2)},
+        victims=["g0", "g1"],
+        nominated={"a": "n1"},
+    ),
+    "a gang is spared if a single pod will do, though that has the higher priority": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1), node("n3", cpu=1)],
+        running=[*members("g", "n1", "n2", cpu=1), pod("x", node="n3", cpu=1)],
+        pods=[pod("a", cpu=1)],
+        priorities={"a": HIGH, "x": MIDDLE},
+        gangs={"g": Gang(2)},
+        victims=["x"],
+        nominated={"a": "n3"},
+    ),
+    "a gang of which one has the higher priority stays": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=1)],
+        running=members("g", "n1", "n2", cpu=1),
+        pods=[pod("a", cpu=1)],
+        priorities={"a": MIDDLE, "g1": HIGH},
+        gangs={"g": Gang(2)},
+    ),
+    "who need not go after all stays": Case(
+        nodes=[node("n1", cpu=1), node("n2", cpu=2)],
+        running=[*members("old", "n1", "n2", cpu=1), pod("x", node="n2", cpu=1)],
+        pods=members("new", "", "", cpu=1),
+        priorities={"new0": HIGH, "new1": HIGH},
+        gangs={"old": Gang(2), "new": Gang(2)},
+        victims=["old0", "old1"],
+        nominated={"new0": "n2", "new1": "n1"},
+    ),
+    "a gang takes the room of another, which goes whole": Case(
+        nodes=[node("n1", gpu=2), node("n2", gpu=2)],
+        running=members("old", "n1", "n1", "n2", "n2", gpu=1),
+        pods=members("new", "", "", gpu=1),
+        priorities={"new0": HIGH, "new1": HIGH},
+        gangs={"old": Gang(4), "new": Gang(2)},
+        victims=["old0", "old1", "old2", "old3"],
+        nominated={"new0": "n1", "new1": "n2"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_preempt(case: Case) -> None:
+    world = World(case.nodes)
+    for each in case.running:
+        world.place(_facts(each, case), each.spec.node_name)
+    world.leaving.update(f"uid-default-{name}" for name in case.leaving)
+    before = sorted((facts.uid, where) for facts, where in world.placed())
+    gangs = {("default", name): gang for name, gang in case.gangs.items()}
+    decision = decide(world, [_facts(each, case) for each in case.pods], gangs)
+    names = {each.metadata.uid: each.metadata.name for each in case.pods}
+    assert sorted(victim.facts.pod.metadata.name for victim in decision.victims) == list(case.victims)
+    assert {names[uid]: where for uid, where in decision.nominated.items()} == case.nominated
+    assert {facts.pod.metadata.name: where for facts, where in decision.bind} == case.bound
+    bound = {(facts.uid, where) for facts, where in decision.bind}
+    after = {(facts.uid, where) for facts, where in world.placed()}
+    assert sorted(after - bound) == before, "nobody has left yet, and nobody is there who was not bound"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_goes_it_is_lower_it_is_needed_and_no_gang_is_halved(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World([node(f"n{i}", cpu=chance.randint(2, 8)) for i in range(5)])
+    gangs: dict[tuple[str, str], Gang] = {}
+    waiting: list[PodFacts] = []
+    for number in range(8):
+        size, priority, group = chance.randint(1, 4), chance.choice([LOW, MIDDLE, HIGH]), f"g{number}"
+        group = group if chance.random() < 0.6 else ""
+        pods = [pod(f"p{number}-{i}", group=group, cpu=chance.randint(1, 3)) for i in range(size)]
+        if group:
+            gangs["default", group] = Gang(chance.randint(1, size))
+        waiting += [PodFacts.of(each, priority) for each in pods]
+    first = decide(world, [facts for facts in waiting if facts.priority < HIGH], gangs)
+    bound = Counter(facts.group for facts, _ in first.bind)
+    gangs = {key: Gang(gang.minimum, bound={"": bound[key[1]]}) for key, gang in gangs.items()}
+    decision = decide(world, [facts for facts in waiting if facts.priority == HIGH], gangs)
+    lost = Counter(victim.facts.group for victim in decision.victims)
+    for key, gang in gangs.items():
+        left = bound[key[1]] - lost[key[1]]
+        assert not lost[key[1]] or left == 0 or left >= gang.minimum
+    assert all(victim.facts.priority < victim.preemptor.priority for victim in decision.victims)
+    assert len({victim.facts.uid for victim in decision.victims}) == len(decision.victims)
+    for victim in decision.victims:
+        world.remove(victim.facts.uid)
+    refused = {facts.uid: facts for facts, _ in decision.refused}
+    for uid, where in decision.nominated.items():
+        world.place(refused[uid], where)
+    for room in world.rooms.values():
+        assert all(used <= room.allocatable.get(name, 0) for name, used in room.used.items())
+
+
+def test_preempting_costs_less_than_a_look_of_every_pod_at_every_other() -> None:
+    def steps(count: int) -> int:
+        world = World([node(f"n{i}", cpu=count // 20) for i in range(20)])
+        for number in range(count):
+            world.place(PodFacts.of(pod(f"old{number}", cpu=1)), f"n{number % 20}")
+        waiting = [PodFacts.of(pod(f"new{number}", cpu=1), HIGH) for number in range(count)]
+        decisions: list[Decision] = []
+        counted = count_steps(lambda: decisions.append(decide(world, waiting, {})))
+        assert len(decisions[0].victims) == len(decisions[0].nominated) == count
+        return counted
+
+    assert steps(400) < 10 * steps(100)
+
+
+def _facts(each: Pod, case: Case) -> PodFacts:
+    return PodFacts.of(each, case.priorities.get(each.metadata.name, 0))

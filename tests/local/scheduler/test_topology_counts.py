@@ -1,0 +1,67 @@
+"""Counts that are kept are those that a search would find."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from argosy.local.scheduler.affinity_terms import Term
+from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.testing.objects import Json, node, pod
+
+APPS, NAMESPACES, NODES = ("a", "b", "c"), ("default", "other"), ("n1", "n2", "n3")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_kept_up_is_what_is_there(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World([node(name) for name in NODES[:2]])  # the third is not there yet
+    pods = [_pod(f"p{number}", chance) for number in range(30)]
+    terms = [term for facts in pods for term in (*facts.wishes.away, *(s.term for s in facts.wishes.spread))]
+    for _ in range(200):
+        facts = chance.choice(pods)
+        if chance.random() < 0.6:
+            world.place(facts, chance.choice(NODES))
+        else:
+            world.remove(facts.uid)
+        term = chance.choice(terms)
+        assert world.selected(term) == _searched(world, term)
+        refusing = {
+            (holder.term.key, tuple(sorted(holder.nodes.items())))
+            for holder in world.holders(facts)
+            if holder.weight is None
+        }
+        assert refusing == _refusing(world, facts)
+    for facts in pods:
+        world.remove(facts.uid)
+    assert not any(world.selected(term) for term in terms)
+    assert not any(world.holders(facts) for facts in pods)
+    assert not world.priorities
+
+
+def _pod(name: str, chance: random.Random) -> PodFacts:
+    rule: Json = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": chance.choice(APPS)}}}
+    if chance.random() < 0.3:
+        rule["namespaces"] = ["other"]
+    away = {"requiredDuringSchedulingIgnoredDuringExecution": [rule]} if chance.random() < 0.5 else {}
+    spread = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": chance.choice(APPS)}}}
+    spec: Json = {"affinity": {"podAntiAffinity": away}, "topologySpreadConstraints": [spread]}
+    labels = {"app": chance.choice(APPS)}
+    return PodFacts.of(pod(name, namespace=chance.choice(NAMESPACES), labels=labels, spec=spec))
+
+
+def _searched(world: World, term: Term) -> Counter[str]:
+    return Counter(
+        where
+        for facts, where in world.placed()
+        if term.covers(facts.namespace, facts.pod.metadata.labels, {})
+    )
+
+
+def _refusing(world: World, about: PodFacts) -> set[tuple[bytes, tuple[tuple[str, int], ...]]]:
+    found: dict[bytes, Counter[str]] = {}
+    for facts, where in world.placed():
+        for term in facts.wishes.away:
+            if term.covers(about.namespace, about.pod.metadata.labels, {}):
+                found.setdefault(term.key, Counter())[where] += 1
+    return {(key, tuple(sorted(nodes.items()))) for key, nodes in found.items()}

@@ -1,0 +1,144 @@
+"""How evenly pods lie."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from msgspec import Struct
+
+from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.scheduler.decide import decide
+from argosy.local.scheduler.outcome import Decision
+from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.local.scheduler.topology_spread import UNEVEN
+from argosy.testing.objects import Json, node, pod
+from argosy.testing.steps import count_steps
+
+A = {"app": "a"}
+REFUSED = f"0/2 nodes are available: 2 {UNEVEN}."
+
+
+def even(key: str = "zone", when: str = "DoNotSchedule", **more: object) -> Json:
+    constraint = {
+        "topologyKey": key,
+        "maxSkew": 1,
+        "whenUnsatisfiable": when,
+        "labelSelector": {"matchLabels": A},
+    }
+    return {"topologySpreadConstraints": [constraint | more]}
+
+
+def rather(key: str = "zone", **more: object) -> Json:
+    return even(key, "ScheduleAnyway", **more)
+
+
+def zoned(name: str, zone: str, taints: Sequence[str] = ()) -> Node:
+    return node(name, labels={"zone": zone}, taints=taints)
+
+
+class Case(Struct):
+    pods: Sequence[Pod]
+    want: Mapping[str, str]
+    nodes: Sequence[Node] = (zoned("n1", "a"), zoned("n2", "b"))
+    running: Sequence[Pod] = ()
+    leaving: Sequence[str] = ()
+
+
+CASES = {
+    "pods go where there are fewest, though there is less room": Case(
+        running=[pod("x", node="n1", labels=A), pod("y", node="n2", cpu=2)],
+        pods=[pod("p", labels=A, cpu=1, spec=rather())],
+        want={"p": "n2"},
+    ),
+    "an uneven place is better than none": Case(
+        nodes=[zoned("n1", "a"), node("n2", labels={"zone": "b"}, cpu=1)],
+        running=[pod("x", node="n1", labels=A)],
+        pods=[pod("p", labels=A, cpu=2, spec=rather())],
+        want={"p": "n1"},
+    ),
+    "a node without the label is the last choice": Case(
+        nodes=[zoned("n1", "a"), node("n2", cpu=64)],
+        running=[pod("x", node="n1", labels=A)],
+        pods=[pod("p", labels=A, cpu=1, spec=rather())],
+        want={"p": "n1"},
+    ),
+    "many pods lie evenly": Case(
+        nodes=[zoned("n1", "a"), zoned("n2", "a"), zoned("n3", "b")],
+        pods=[pod(f"p{i}", labels=A, spec=rather()) for i in range(4)],
+        want={"p0": "n1", "p1": "n3", "p2": "n2", "p3": "n3"},
+    ),
+    "pods of other namespaces are not counted": Case(
+        running=[pod("x", node="n1", namespace="other", labels=A), pod("z", node="n2", cpu=4)],
+        pods=[pod("p", labels=A, cpu=1, spec=even())],
+        want={"p": "n1"},
+    ),
+    "nor are those that are leaving": Case(
+        running=[pod("x", node="n1", labels=A), pod("y", node="n1", labels=A), pod("z", node="n2", cpu=4)],
+        leaving=["x", "y"],
+        pods=[pod("p", labels=A, cpu=1, spec=even())],
+        want={"p": "n1"},
+    ),
+    "nodes that the pod cannot go to make up no domain": Case(
+        running=[pod("x", node="n1", labels=A)],
+        pods=[pod("p", labels=A, spec=even() | {"nodeSelector": {"zone": "a"}})],
+        want={"p": "n1"},
+    ),
+    "unless that is to be ignored": Case(
+        running=[pod("x", node="n1", labels=A)],
+        pods=[pod("p", labels=A, spec=even(nodeAffinityPolicy="Ignore") | {"nodeSelector": {"zone": "a"}})],
+        want={
+            "p": f"0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 {UNEVEN}."
+        },
+    ),
+    "tainted nodes make up a domain": Case(
+        nodes=[zoned("n1", "a"), zoned("n2", "b", ["gpu=yes:NoSchedule"])],
+        running=[pod("x", node="n1", labels=A)],
+        pods=[pod("p", labels=A, spec=even())],
+        want={
+            "p": f"0/2 nodes are available: 1 {UNEVEN}, 1 node(s) had untolerated taint(s).",
+        },
+    ),
+    "unless taints are to be honoured": Case(
+        nodes=[zoned("n1", "a"), zoned("n2", "b", ["gpu=yes:NoSchedule"])],
+        running=[pod("x", node="n1", labels=A)],
+        pods=[pod("p", labels=A, spec=even(nodeTaintsPolicy="Honor"))],
+        want={"p": "n1"},
+    ),
+    "too few domains count as one that is empty": Case(
+        running=[pod("x", node="n1", labels=A), pod("y", node="n2", labels=A)],
+        pods=[pod("p", labels=A, spec=even(minDomains=3))],
+        want={"p": REFUSED},
+    ),
+    "label keys tell the versions of an application apart": Case(
+        running=[pod("x", node="n1", labels={**A, "v": "1"})],
+        pods=[pod(name, labels={**A, "v": "2"}, spec=even(matchLabelKeys=["v"])) for name in "pq"],
+        want={"p": "n2", "q": "n1"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_spread(case: Case) -> None:
+    world = World(case.nodes)
+    world.leaving.update(f"uid-default-{name}" for name in case.leaving)
+    for each in case.running:
+        world.place(PodFacts.of(each), each.spec.node_name)
+    decision = decide(world, [PodFacts.of(each) for each in case.pods], {})
+    placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
+    assert placed | {facts.pod.metadata.name: text for facts, text in decision.refused} == case.want
+
+
+def test_the_cost_of_spreading_pods_grows_with_their_number_not_with_its_square() -> None:
+    """It would grow with the square if pods were counted again for each pod that is placed."""
+
+    def steps(count: int) -> int:
+        world = World([node(f"n{number}", cpu=64, pods=200) for number in range(20)])
+        waiting = [
+            PodFacts.of(pod(f"p{number}", labels=A, cpu=1, spec=even("kubernetes.io/hostname")))
+            for number in range(count)
+        ]
+        decisions: list[Decision] = []
+        counted = count_steps(lambda: decisions.append(decide(world, waiting, {})))
+        assert len(decisions[0].bind) == count
+        return counted
+
+    assert steps(200) < 6 * steps(50)
