@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from argosy.cli.install import install
+from argosy.kinds.meta import Json
 from argosy.testing import ownwaits
 from argosy.testing.builders import pod_template, run
 from argosy.testing.cluster import images
@@ -28,7 +29,6 @@ BEFORE_THE_CRD = ("build/crd/00-namespace.yaml", "build/crd/20-rights.yaml", *AP
 SAMPLES = sorted((FOLDER / "config/samples").glob("*.yaml"))
 HOME, BESIDE = "ares-jobs", "argosy-beside"
 ALL = {"ares-operator": 1, "ares-observer": 2}
-Json = dict[str, object]
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from argosy import __version__
-from argosy.install.chart import Chart, Json, WrongValues, folder, kept, merged
+from argosy.install.chart import Chart, WrongValues, folder, kept, merged
 from argosy.install.installation import KINDS
+from argosy.kinds.meta import Json
 from argosy.operator.settings import IMAGE
 from argosy.workload.gang_schedulers.registry import CHOICES
 

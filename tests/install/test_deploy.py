@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from argosy.cli.install import install
 from argosy.dialects.ares.dialect import AresJobDialect
-from argosy.install.chart import Chart, Json, folder
+from argosy.install.chart import Chart, folder
 from argosy.install.deploy import ares
 from argosy.install.presets import PRESETS, preset
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.meta import Json, ObjectMeta
 from argosy.workload.model import Workload
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "ares"

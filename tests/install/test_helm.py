@@ -9,8 +9,9 @@ from typing import cast
 import pytest
 import yaml
 
-from argosy.install.chart import Chart, Json, folder
+from argosy.install.chart import Chart, folder
 from argosy.install.presets import PRESETS
+from argosy.kinds.meta import Json
 from argosy.testing.assets import DEFAULT, MissingAsset, find
 
 pytestmark = pytest.mark.cluster

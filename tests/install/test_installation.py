@@ -10,10 +10,10 @@ from msgspec import Struct
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.kubeconfig import Connection
-from argosy.install.chart import Chart, Json, WrongValues, folder, kept
+from argosy.install.chart import Chart, WrongValues, folder, kept
 from argosy.install.installation import KINDS, MANAGER, NOTES, Installation, InstallError, Reference
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.meta import Json, ObjectMeta
 from argosy.testing.servers import Server
 
 CHART = Chart(folder())

@@ -10,8 +10,9 @@ from msgspec import Struct
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
 from argosy.engine.limiter import WriteLimits
-from argosy.install.chart import Chart, Json, folder
+from argosy.install.chart import Chart, folder
 from argosy.install.presets import PRESETS
+from argosy.kinds.meta import Json
 from argosy.operator.ares_config import ConfigError, configured, read
 from argosy.operator.observer_locator import Observers
 from argosy.operator.settings import IMAGE, Settings

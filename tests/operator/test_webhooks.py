@@ -13,10 +13,11 @@ from argosy.engine.clock import SystemClock
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import Invalid
 from argosy.engine.kubeconfig import Connection
-from argosy.install.chart import Chart, Json, folder
+from argosy.install.chart import Chart, folder
 from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
+from argosy.kinds.meta import Json
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from argosy.operator import credentials, webhooks
 from argosy.operator.credentials import Store, rotate

@@ -10,9 +10,10 @@ import yaml
 
 from argosy.cli.cluster_access import async_command, kubeconfig_path
 from argosy.cli.documents import read_yaml
-from argosy.install.chart import Chart, Json, WrongValues, folder, merged
+from argosy.install.chart import Chart, WrongValues, folder, merged
 from argosy.install.installation import MANAGER, Installation, InstallError
 from argosy.install.presets import PRESETS, preset
+from argosy.kinds.meta import Json
 
 Command = TypeVar("Command", bound=Callable[..., object])
 

@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from argosy.conformance.contract import NonConformance
-
-Json = dict[str, object]
+from argosy.kinds.meta import Json
 
 TIMEOUT_SECONDS = 90.0
 """How long to wait for anything that must happen in the cluster."""

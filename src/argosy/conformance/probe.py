@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from argosy.conformance.contract import require
-from argosy.conformance.namespace import Json, Namespace
+from argosy.conformance.namespace import Namespace
 from argosy.frameworks.base import Sample
 from argosy.kinds import labels
+from argosy.kinds.meta import Json
 
 Variables = dict[str, str]
 """The environment of a pod, and under FOUND the addresses of the hosts that it names."""

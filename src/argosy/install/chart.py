@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from argosy.gotemplate import Templates
 from argosy.install.schema import problems
-
-Json = dict[str, object]
+from argosy.kinds.meta import Json
 
 RELEASE: Final = "argosy"
 """The name of an installation that is not Helm's; only a label shows it."""

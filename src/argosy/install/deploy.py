@@ -11,8 +11,9 @@ from typing import Final
 
 import yaml
 
-from argosy.install.chart import Chart, Json, folder
+from argosy.install.chart import Chart, folder
 from argosy.install.presets import PRESETS
+from argosy.kinds.meta import Json
 
 _NOTE: Final = (
     "# Rendered from charts/argosy by `python -m argosy.install.deploy deploy`; not to be edited.\n"

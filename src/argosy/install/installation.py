@@ -16,8 +16,9 @@ from msgspec import Struct
 from argosy.engine.client import Client
 from argosy.engine.dynamic import AnyObject, dynamic
 from argosy.engine.errors import AlreadyExists, NotFound
-from argosy.install.chart import Chart, Json, kept, merged
+from argosy.install.chart import Chart, kept, merged
 from argosy.kinds.kubernetes import ConfigMap, Namespace
+from argosy.kinds.meta import Json
 from argosy.kinds.resource import Resource
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from argosy.install.chart import Json
 from argosy.kinds.labels import OPERATOR_NAMESPACE
+from argosy.kinds.meta import Json
 
 
 class Preset(Struct, frozen=True):

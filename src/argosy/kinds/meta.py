@@ -4,6 +4,9 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
+Json = dict[str, object]
+"""A decoded JSON object, such as a manifest or a part of one."""
+
 
 class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
     api_version: str = ""

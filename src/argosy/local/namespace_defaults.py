@@ -6,10 +6,10 @@ controllers put them back when somebody deletes or empties them.
 
 from typing import Final
 
+from argosy.kinds.meta import Json
+
 ACCOUNT: Final = "default"
 AUTHORITY: Final = "kube-root-ca.crt"
-
-Json = dict[str, object]
 
 
 def account(namespace: str) -> Json:

@@ -4,9 +4,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from argosy.kinds.meta import Json
 from argosy.local.networking import Service
 from argosy.local.node.environment import MissingError, Sources, command_line, environment, expand
-from argosy.local.node.kinds import Json, Pod
+from argosy.local.node.kinds import Pod
 
 
 def pod(*env: Json, **container: object) -> Pod:

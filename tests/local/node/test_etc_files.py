@@ -1,8 +1,9 @@
 import msgspec
 import pytest
 
+from argosy.kinds.meta import Json
 from argosy.local.node.etc_files import hosts_file, resolver_file
-from argosy.local.node.kinds import Json, Pod
+from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_plan import hostname
 
 HOST = "# made by hand\nnameserver 192.0.2.53\nsearch lab.example\noptions timeout:2\n"

@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError, Sources
-from argosy.local.node.kinds import Json, Pod
+from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_plan import Place, plan_launch
 from argosy.local.node.runspec import Launch
 from argosy.local.node.settings import Settings

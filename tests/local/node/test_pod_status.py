@@ -4,7 +4,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from argosy.local.node.kinds import Json, Pod
+from argosy.kinds.meta import Json
+from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_state import ContainerReport, Ended, Report, waiting
 from argosy.local.node.pod_status import Outcome, Situation, pod_status, qos_class, status_patch
 

@@ -4,8 +4,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from argosy.kinds.meta import Json
 from argosy.local.node.environment import MissingError, Sources
-from argosy.local.node.kinds import HostPath, Json, Pod, VolumeMount
+from argosy.local.node.kinds import HostPath, Pod, VolumeMount
 from argosy.local.node.volumes import VolumeError, check_host_path, content_of, mount_source, write_content
 
 

@@ -9,10 +9,8 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.meta import Json, ObjectMeta
 from argosy.kinds.resource import Resource
-
-Json = dict[str, object]
 
 
 class KeyRef(Struct):

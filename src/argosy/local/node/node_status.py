@@ -20,7 +20,7 @@ from argosy.engine.errors import AlreadyExists, ApiError, NotFound
 from argosy.engine.logs import Log
 from argosy.kinds.kubernetes import Lease, Node
 from argosy.kinds.labels import DOMAIN, NODE_NOTES
-from argosy.local.node.kinds import Json
+from argosy.kinds.meta import Json
 from argosy.local.node.settings import Settings
 
 log = Log(__name__)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from argosy.local.node.kinds import Container, Json, Pod
+from argosy.kinds.meta import Json
+from argosy.local.node.kinds import Container, Pod
 from argosy.local.node.pod_state import ContainerReport, Ended, Report
 
 _OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")

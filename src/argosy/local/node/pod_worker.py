@@ -14,8 +14,9 @@ from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Log
+from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError
-from argosy.local.node.kinds import Json, Pod
+from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_state import Report, after_loss, read, write
 from argosy.local.node.pod_status import Outcome, Situation, pod_status, status_patch
 from argosy.local.node.runspec import Launch

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from argosy.kinds.meta import Json
 from argosy.local.node import container_process, descriptors, shim_socket, spawn
-from argosy.local.node.kinds import Json
 from argosy.local.node.shim_manager import open_shim
 from argosy.local.node.shim_socket import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT
 from argosy.wire.websocket import WebSocket

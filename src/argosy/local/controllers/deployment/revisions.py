@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.meta import Json, ObjectMeta
 from argosy.local.controllers.deployment.rollout_state import (
     DESIRED,
     HISTORY,
@@ -24,7 +24,6 @@ from argosy.local.controllers.kinds import LabelSelector, Template
 from argosy.local.controllers.ownership import reference_to
 from argosy.local.controllers.workloads import Deployment, ReplicaSet, ReplicaSetSpec
 
-Json = dict[str, object]
 HASH = "pod-template-hash"
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _OWN = frozenset({_APPLIED, REVISION, HISTORY, DESIRED, MOST, "deprecated.deployment.rollback.to"})

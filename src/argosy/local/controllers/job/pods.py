@@ -4,11 +4,11 @@ import copy
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from argosy.kinds.meta import Json
 from argosy.local.controllers.job.decide import TRACKING
 from argosy.local.controllers.job.indexes import INDEX_LABEL
 from argosy.local.controllers.kinds import Job
 
-Json = dict[str, object]
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 NAME_LIMIT = 57
 """Leaves room for the five random characters that the API server appends, within 63."""

@@ -11,14 +11,13 @@ import msgspec
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Wake
 from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.kinds.meta import Json
 from argosy.local.controllers.informers import Shared, each
 from argosy.local.controllers.kinds import Pod
 from argosy.local.controllers.ownership import adopt, claims, reference_to, release
 from argosy.local.controllers.replicaset.decide import Plan, decide, with_failure
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetStatus
 from argosy.local.scheduler.node_affinity import selects
-
-Json = dict[str, object]
 
 
 class ReplicaSetController:
