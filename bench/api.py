@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from argosy.engine.loop import run
-from argosy.testing.plain import Plain, plain_client
-from argosy.testing.servers import Server, local_apiserver
 from bench.figures import Figure
 from bench.load import bare_server, encoded_pod, per_second, pod
+from tests.support.raw_client import Plain, plain_client
+from tests.support.servers import Server, local_apiserver
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, pod, role, workload
 from argosy.workload.decide import decide
 from argosy.workload.model import Limits, Restart, Rules, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record
 from bench.figures import Figure
+from tests.support.workloads import NOW, pod, role, workload
 
 SMALL, MIDDLE, LARGE = 8, 200, 2000
 ROUNDS = 15

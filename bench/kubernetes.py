@@ -19,14 +19,14 @@ from msgspec import Struct
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.loop import loop_factory
-from argosy.testing.assets import MissingAsset, find
-from argosy.testing.objects import Json
-from argosy.testing.servers import Server, real_apiserver
 from bench import kubernetes_runs as runs
 from bench.figures import Figure
 from bench.kubernetes_runs import Bare, Ours, Stage
 from bench.parts import install, simulator
 from bench.scene import runs as jobs_of
+from tests.support.assets import MissingAsset, find
+from tests.support.scheduler_objects import Json
+from tests.support.servers import Server, real_apiserver
 
 A = TypeVar("A")
 B = TypeVar("B")

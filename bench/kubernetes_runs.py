@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.objects import Json
-from argosy.testing.servers import Server
 from bench.load import per_second
 from bench.parts import (
     Operator,
@@ -28,6 +26,8 @@ from bench.parts import (
 )
 from bench.raw import RawPod
 from bench.scene import ROLE, Scene, SeenPod, last, raw_pods, run, runs, scene
+from tests.support.scheduler_objects import Json
+from tests.support.servers import Server
 
 
 class Ours(Struct, frozen=True):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from argosy.testing.servers import Server, free_port
+from tests.support.servers import Server, free_port
 
 IN_FLIGHT = 32
 

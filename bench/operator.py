@@ -16,11 +16,11 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Pod, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.assets import MissingAsset, find
-from argosy.testing.servers import Server, local_apiserver, real_apiserver
 from bench.figures import Figure
 from bench.load import pod
 from bench.parts import Operator, cpu_seconds, install, operator, simulator, summed
+from tests.support.assets import MissingAsset, find
+from tests.support.servers import Server, local_apiserver, real_apiserver
 
 JOBS, PODS = int(os.environ.get("BENCH_JOBS", "1000")), 8
 ROUNDS = 4

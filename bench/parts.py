@@ -19,8 +19,8 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.servers import Server, free_port
-from argosy.testing.until import until
+from tests.support.servers import Server, free_port
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -144,7 +144,7 @@ async def _served(client: Client) -> bool:
 @contextlib.contextmanager
 def simulator(server: Server, nodes: int = 100) -> Iterator[None]:
     """Simulated nodes, by a process of their own that binds pods too."""
-    command = [sys.executable, "-m", "argosy.testing.simulate", "--kubeconfig", str(server.kubeconfig)]
+    command = [sys.executable, "-m", "tests.support.simulate", "--kubeconfig", str(server.kubeconfig)]
     with running(
         [*command, "--nodes", str(nodes), "--schedule"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

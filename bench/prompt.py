@@ -24,12 +24,12 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.servers import Server
-from argosy.testing.until import until
 from bench.figures import Figure
 from bench.load import per_second
 from bench.operator import any_server, prepare
 from bench.parts import operator, running
+from tests.support.servers import Server
+from tests.support.waiting import until
 
 Kind = type[TrainingRun] | type[AresJob]
 KINDS: dict[str, Kind] = {"release_s": TrainingRun, "release_ares_s": AresJob}

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from argosy.engine.loop import run
-from argosy.testing.plain import Plain, plain_client
-from argosy.testing.servers import Server
+from tests.support.raw_client import Plain, plain_client
+from tests.support.servers import Server
 
 IN_FLIGHT = 64
 

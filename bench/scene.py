@@ -24,12 +24,12 @@ from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.testing.objects import Json
-from argosy.testing.simulator import RUN_SECONDS, RUN_TOGETHER
 from argosy.workload.model import Problems
 from argosy.workload.plan import CreatePod
 from bench.load import per_second
 from bench.raw import RawPod
+from tests.support.scheduler_objects import Json
+from tests.support.simulator import RUN_SECONDS, RUN_TOGETHER
 
 PATIENCE = 180.0
 ROLE = "worker"

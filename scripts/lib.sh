@@ -53,7 +53,7 @@ setup_with_pip() {
     "$python" -m venv "$VENV" 2>/dev/null || { rm -rf "$VENV"; die "$python cannot make a virtual environment; install its venv package (Debian, Ubuntu: apt install python3-venv) or uv"; }
   fi
   # An environment made by uv has no pip of its own.
-  "$PYTHON" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m ensurepip -q || die "pip is missing in $VENV; remove that folder and try again"
+  "$PYTHON" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m ensurepip >/dev/null || die "pip is missing in $VENV; remove that folder and try again"
   "$PYTHON" -m pip install -q --disable-pip-version-check --require-hashes -r "$1" 9>&-
   link_source
 }

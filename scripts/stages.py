@@ -132,7 +132,7 @@ def _options() -> argparse.Namespace:
 def _build(what: str, meaning: str) -> str:
     """Make the programs of a real Kubernetes, if they are not there; what is wrong, if they cannot be had."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "argosy.testing.kubernetes", "build", *what.split()]
+    command = [sys.executable, "-m", "tests.support.kubernetes", "build", *what.split()]
     built = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
     _say(f"{meaning}: prepared in {time.monotonic() - began:.1f} s")
     return "" if built.returncode == 0 else built.stderr.strip().splitlines()[-1]
@@ -171,14 +171,14 @@ def _install_packages() -> None:
 def _install_mpi() -> None:
     """Open MPI 5 and Intel MPI from PyPI, in environments of their own: 140 MB to fetch."""
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "argosy.testing.mpi"], cwd=ROOT, check=False)
+    subprocess.run([sys.executable, "-m", "tests.support.mpi_venvs"], cwd=ROOT, check=False)
     _say(f"implementations of MPI: prepared in {time.monotonic() - began:.1f} s")
 
 
 def _install_frameworks() -> None:
     """What the examples name in their requirements, each in an environment of its own."""
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "argosy.testing.environments"], cwd=ROOT, check=False)
+    subprocess.run([sys.executable, "-m", "tests.support.framework_venvs"], cwd=ROOT, check=False)
     _say(f"frameworks of the examples: prepared in {time.monotonic() - began:.1f} s")
 
 

@@ -19,15 +19,16 @@ from typing import NoReturn
 
 import pytest
 
-from argosy.testing import assets, differential, grounds, servers
-from argosy.testing.assets import Programs
-from argosy.testing.cluster import lifecycle
-from argosy.testing.cluster.components import Settings
-from argosy.testing.cluster.running import RunningCluster, eventually
-from argosy.testing.cluster.traces import Inside, inside, left, traces
-from argosy.testing.hurt import HurtServer, hurt_server
-from argosy.testing.mpi import Launcher, launchers
-from argosy.testing.servers import Server
+from tests.support import assets, differential, servers, targets
+from tests.support.assets import Programs
+from tests.support.cluster import lifecycle
+from tests.support.cluster.components import Settings
+from tests.support.cluster.running import RunningCluster
+from tests.support.cluster.traces import Inside, inside, left, traces
+from tests.support.killable_apiserver import HurtServer, hurt_server
+from tests.support.mpi_venvs import Launcher, launchers
+from tests.support.servers import Server
+from tests.support.waiting import retry_until
 
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
 LAUNCHERS = launchers()
@@ -69,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The cluster that the processes of this run shared ends with the one that started them."""
     if config.getoption("--on") == "cluster" and not hasattr(config, "workerinput"):
-        grounds.end_cluster(os.getpid())
+        targets.end_cluster(os.getpid())
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +165,7 @@ def cluster(cluster_programs: Programs) -> Iterator[RunningCluster]:
             lifecycle.down(folder)
         assert not folder.exists()
         # A killed process is in its namespace of processes until the machine's first process has noticed.
-        eventually(lambda: left(seen) == Inside({}, frozenset()), 60)
+        retry_until(lambda: left(seen) == Inside({}, frozenset()), 60)
         assert traces() == before
         lifecycle.down(folder)
 

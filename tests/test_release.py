@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 import argosy
-from argosy.testing import commands
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.venvs import install_locked
+from tests.support import commands
+from tests.support.commands import REPOSITORY
+from tests.support.venvs import install_locked
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -4,11 +4,11 @@ import os
 
 import msgspec
 import pytest
-from bench.kubernetes import Sizes, measured
 
-from argosy.testing.servers import Server
-from argosy.testing.until import connections_closed
 from bench import kubernetes
+from bench.kubernetes import Sizes, measured
+from tests.support.servers import Server
+from tests.support.waiting import connections_closed
 
 TINY = Sizes(
     rounds=1,

@@ -1,9 +1,9 @@
 """The benchmark of promptness, at a size at which it says nothing but that it works."""
 
 import pytest
-from bench.prompt import Sizes, measured
 
-from argosy.testing.servers import Server
+from bench.prompt import Sizes, measured
+from tests.support.servers import Server
 
 
 @pytest.mark.timeout(120)

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from argosy.cli.container_log import ContainerLog, LogPosition, LogSource, lines
 from argosy.engine.client import Client
-from argosy.testing.fakeserver import FakeServer, Fault
+from tests.support.fake_apiserver import FakeServer, Fault
 
 
 async def _chunks(*chunks: bytes) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ from argosy.cli.jobkinds import JobSummary, summarize
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT, INDEX, ROLE
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.workloads import NOW
+from tests.support.workloads import NOW
 
 META = {"name": "mnist", "namespace": "team", "uid": "u"}
 RESTART = {

@@ -9,8 +9,8 @@ from argosy.cli import follow
 from argosy.cli.follow import Follower, Printer, replica_label
 from argosy.engine.client import Client
 from argosy.kinds.labels import INDEX, JOB, ROLE
-from argosy.testing.fakeserver import FakeServer, Fault
-from argosy.testing.until import until
+from tests.support.fake_apiserver import FakeServer, Fault
+from tests.support.waiting import until
 
 
 def test_sources_are_aligned_and_keep_their_colour() -> None:

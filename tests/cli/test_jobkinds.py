@@ -6,8 +6,8 @@ import pytest
 from argosy.cli.jobkinds import JobSummary, RoleSummary, summarize
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.workloads import NOW
 from argosy.workload.record import Record, encode
+from tests.support.workloads import NOW
 
 META = {"name": "mnist", "namespace": "team", "uid": "u"}
 RESTART = {"time": NOW, "role": "worker", "index": 1, "cause": "Exit", "rung": "Pod", "message": "it failed"}

@@ -13,9 +13,9 @@ from argosy.engine.client import Client
 from argosy.engine.errors import Invalid, NotFound
 from argosy.kinds.crd import crd_for
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.differential import Caller, get, post
-from argosy.testing.paths import Json
-from argosy.testing.servers import Server
+from tests.support.differential import Caller, get, post
+from tests.support.field_paths import Json
+from tests.support.servers import Server
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

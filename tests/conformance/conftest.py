@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing import examples, grounds
-from argosy.testing.assets import MissingAsset
-from argosy.testing.grounds import Ground
-from argosy.testing.tenants import Tenant
-from argosy.testing.tenants import tenant as make_tenant
+from tests.support import examples, targets
+from tests.support.assets import MissingAsset
+from tests.support.targets import Ground
+from tests.support.user import Tenant
+from tests.support.user import tenant as make_tenant
 
 HERE = Path(__file__).parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
@@ -63,11 +63,11 @@ def owner() -> int:
 @pytest.fixture(scope="session")
 def ground(pytestconfig: pytest.Config, owner: int) -> Iterator[Ground]:
     if pytestconfig.getoption("--on") == "local":
-        with grounds.local_ground() as local:
+        with targets.local_ground() as local:
             yield local
         return
     try:
-        shared = grounds.cluster_ground(owner)
+        shared = targets.cluster_ground(owner)
     except MissingAsset as error:
         pytest.fail(str(error), pytrace=False) if REQUIRE_ALL else pytest.skip(str(error))
     yield shared
@@ -79,7 +79,7 @@ def _in_turn(request: pytest.FixtureRequest, owner: int) -> Iterator[None]:
     if request.config.getoption("--on") == "local":  # every process has its own
         yield
         return
-    with grounds.turn(owner, alone=request.node.get_closest_marker("alone") is not None):
+    with targets.turn(owner, alone=request.node.get_closest_marker("alone") is not None):
         yield
 
 

@@ -6,12 +6,12 @@ from typing import cast
 
 import yaml
 
-from argosy.testing import examples
-from argosy.testing.aresruns import finished
-from argosy.testing.badday import wait_for
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Json, Tenant
+from tests.support import examples
+from tests.support.aresjob_runs import finished
+from tests.support.commands import REPOSITORY
+from tests.support.targets import IMAGE
+from tests.support.user import Json, Tenant
+from tests.support.waiting import wait_for
 
 CODE = "until [ -e /tmp/code ]; do sleep 0.2; done; exit $(cat /tmp/code)"
 """Ends with the number that somebody writes into the file."""

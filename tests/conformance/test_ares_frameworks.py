@@ -8,16 +8,16 @@ import pytest
 import yaml
 
 from argosy.reconcile.sshkeys import KEY_FILES
-from argosy.testing import examples, mpi
-from argosy.testing.aresruns import finished, pod_of
-from argosy.testing.badday import wait_for
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.grounds import IMAGE
-from argosy.testing.mpi import Launcher
-from argosy.testing.mpijobs import RANKS, template, with_ssh
-from argosy.testing.tenants import Json, Tenant
+from tests.support import examples, mpi_venvs
+from tests.support.aresjob_runs import finished, pod_of
+from tests.support.commands import REPOSITORY
+from tests.support.mpi_runs import RANKS, template, with_ssh
+from tests.support.mpi_venvs import Launcher
+from tests.support.targets import IMAGE
+from tests.support.user import Json, Tenant
+from tests.support.waiting import wait_for
 
-LAUNCHERS = {name: one for name, one in mpi.launchers().items() if one.implementation != "intel"}
+LAUNCHERS = {name: one for name, one in mpi_venvs.launchers().items() if one.implementation != "intel"}
 SSHD = "mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -D -e"
 SAMPLES = REPOSITORY / "deploy/ares/config/samples"
 ETCD = (

@@ -2,12 +2,12 @@
 
 from typing import cast
 
-from argosy.testing import examples
-from argosy.testing.badday import wait_for
-from argosy.testing.builders import pod_template, run
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Json, Tenant
+from tests.support import examples
+from tests.support.builders import pod_template, run
+from tests.support.commands import REPOSITORY
+from tests.support.targets import IMAGE
+from tests.support.user import Json, Tenant
+from tests.support.waiting import wait_for
 
 OBEDIENT = "trap 'exit 143' TERM; until [ -s /tmp/end ]; do sleep 0.1; done; exit $(cat /tmp/end)"
 """A worker that ends with the code that it is told."""

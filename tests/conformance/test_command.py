@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.badday import wait_for
-from argosy.testing.tenants import Tenant
+from tests.support.user import Tenant
+from tests.support.waiting import wait_for
 
 _PATIENT = "trap exit TERM; echo begun; sleep 600 & wait"
 _STUBBORN = "trap '' TERM INT; echo begun; while true; do sleep 0.2; done"

@@ -11,10 +11,9 @@ from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
 from argosy.kinds.kubernetes import ConfigMap, Pod
-from argosy.testing.eventually import eventually
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Tenant
-from argosy.testing.until import connections_closed, until
+from tests.support.targets import IMAGE
+from tests.support.user import Tenant
+from tests.support.waiting import connections_closed, eventually, until
 
 POD = "subject"
 TALK = "echo one; echo two; exec sleep 600"

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from argosy.testing import examples
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.tenants import Tenant
-from argosy.testing.transcripts import differences, transcribing
+from tests.support import examples
+from tests.support.commands import REPOSITORY
+from tests.support.transcripts import differences, transcribing
+from tests.support.user import Tenant
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 

@@ -8,7 +8,7 @@ from argosy.conformance.probe import ProbedRun
 from argosy.conformance.samples import BUILT_IN
 from argosy.frameworks.base import Sample
 from argosy.frameworks.registry import installed
-from argosy.testing.tenants import Tenant
+from tests.support.user import Tenant
 
 OFTEN = ("dask: with a leader", "jax: workers")
 """The others only in `scripts/test --long`."""

@@ -9,12 +9,12 @@ from typing import cast
 
 import pytest
 
-from argosy.testing import examples
-from argosy.testing.badday import wait_for
-from argosy.testing.builders import RunBuilder, run
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Json, Tenant
+from tests.support import examples
+from tests.support.builders import RunBuilder, run
+from tests.support.commands import REPOSITORY
+from tests.support.targets import IMAGE
+from tests.support.user import Json, Tenant
+from tests.support.waiting import wait_for
 
 SLOT = "example.com/slot"
 WAITING = "trap 'exit 1' TERM; while true; do sleep 0.2; done"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.badday import wait_for
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Tenant
+from tests.support.targets import IMAGE
+from tests.support.user import Tenant
+from tests.support.waiting import wait_for
 
 _TALKER = f"""
 apiVersion: v1

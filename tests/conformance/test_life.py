@@ -1,9 +1,9 @@
 """The life of a TrainingRun with real pods: what fails, goes away, is stopped, resized or removed."""
 
-from argosy.testing.badday import wait_for
-from argosy.testing.builders import pod_template, run
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Tenant
+from tests.support.builders import pod_template, run
+from tests.support.targets import IMAGE
+from tests.support.user import Tenant
+from tests.support.waiting import wait_for
 
 OBEDIENT = "trap 'exit 143' TERM; until [ -s /tmp/end ]; do sleep 0.1; done; exit $(cat /tmp/end)"
 """A worker that ends with the code that it is told."""

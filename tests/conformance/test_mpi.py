@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from argosy.testing.builders import RunBuilder
-from argosy.testing.mpi import Launcher
-from argosy.testing.mpijobs import RANKS, SLOW, job, mpirun, started
-from argosy.testing.tenants import Tenant
+from tests.support.builders import RunBuilder
+from tests.support.mpi_runs import RANKS, SLOW, job, mpirun, started
+from tests.support.mpi_venvs import Launcher
+from tests.support.user import Tenant
 
 SOMEONE = 65532
 

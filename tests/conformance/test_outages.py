@@ -2,10 +2,10 @@
 
 import pytest
 
-from argosy.testing.badday import wait_for
-from argosy.testing.builders import pod_template, run
-from argosy.testing.grounds import IMAGE, NotOurs
-from argosy.testing.tenants import Tenant
+from tests.support.builders import pod_template, run
+from tests.support.targets import IMAGE, NotOurs
+from tests.support.user import Tenant
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.alone
 

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from argosy.testing.builders import RunBuilder, run
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Tenant
+from tests.support.builders import RunBuilder, run
+from tests.support.targets import IMAGE
+from tests.support.user import Tenant
 
 INSTALLATION = sorted({sys.prefix, sys.base_prefix})
 MPIEXEC = Path(sys.executable).with_name("mpiexec")

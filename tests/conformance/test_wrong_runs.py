@@ -11,9 +11,9 @@ from typing import cast
 
 import pytest
 
-from argosy.testing.badday import wait_for
-from argosy.testing.grounds import IMAGE
-from argosy.testing.tenants import Tenant
+from tests.support.targets import IMAGE
+from tests.support.user import Tenant
+from tests.support.waiting import wait_for
 
 Json = dict[str, object]
 Edit = dict[str, object]

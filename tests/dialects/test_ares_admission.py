@@ -6,8 +6,8 @@ import pytest
 from msgspec import Struct
 
 from argosy.dialects.ares.admission import Meta, Written, additions, problems
-from argosy.testing.aresjobs import DIALECT, job
 from argosy.workload.model import Problems
+from tests.support.aresjobs import DIALECT, job
 
 GOOD, BAD = job(roles={"worker": {}}).spec, job(roles={"worker": {"replicas": 0}}).spec
 NAMED = Meta(name="job")

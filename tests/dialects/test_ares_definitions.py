@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from argosy.frameworks.bagua import share
 from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
-from argosy.testing.aresjobs import DIALECT, Cases, job, lowered, messages, played, problems, template
-from argosy.testing.workloads import pods
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import DeleteChild, EnsureKeys, EnsureService
+from tests.support.aresjobs import DIALECT, Cases, job, lowered, messages, played, problems, template
+from tests.support.workloads import pods
 
 CASES = Cases()
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from argosy.dialects.ares import injection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
-from argosy.testing.aresjobs import DIALECT, job, lowered, messages, played, template
-from argosy.testing.workloads import pod, pods
 from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
 from argosy.workload.plan import Deed
+from tests.support.aresjobs import DIALECT, job, lowered, messages, played, template
+from tests.support.workloads import pod, pods
 
 AT = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from argosy.dialects.ares.adoption import adopted_record, adopted_replica
 from argosy.kinds.aresjob import AresJob, AresJobStatus
-from argosy.testing.aresjobs import job, played
-from argosy.testing.workloads import pod, pods
 from argosy.workload.observed import Observed
+from tests.support.aresjobs import job, played
+from tests.support.workloads import pod, pods
 
 AT = "2029-12-31T12:00:00Z"
 

@@ -10,12 +10,12 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.labels import LAST_APPLIED, UNDO
 from argosy.kinds.meta import Condition
 from argosy.kinds.pod_groups import GroupStatus
-from argosy.testing.aresjobs import DIALECT, Cases, Played, job, lowered, messages, played
-from argosy.testing.workloads import later, pod, pods
 from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsureChild
+from tests.support.aresjobs import DIALECT, Cases, Played, job, lowered, messages, played
+from tests.support.workloads import later, pod, pods
 
 CASES = Cases()
 

@@ -7,13 +7,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob
-from argosy.testing.aresjobs import DIALECT, Cases, job, lowered, messages, played
-from argosy.testing.workloads import NOW, later, pod, pods
 from argosy.workload import phases
 from argosy.workload.decide import decide
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
+from tests.support.aresjobs import DIALECT, Cases, job, lowered, messages, played
+from tests.support.workloads import NOW, later, pod, pods
 
 CASES = Cases()
 

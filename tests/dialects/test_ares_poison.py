@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import schema_of
-from argosy.testing import invariants
-from argosy.testing.arbitrary import observations
-from argosy.testing.aresjobs import DIALECT, Played, job, played
-from argosy.testing.poison import ARES_SPECS, OFTEN, RIGHT_ARES_SPECS, Spec
-from argosy.testing.workloads import later, pods
 from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
+from tests.support import invariants
+from tests.support.aresjobs import DIALECT, Played, job, played
+from tests.support.fuzz_specs import ARES_SPECS, OFTEN, RIGHT_ARES_SPECS, Spec
+from tests.support.strategies import observations
+from tests.support.workloads import later, pods
 
 SPANS = st.sampled_from([0.0, 1.0, 61.0, 4000.0, -3.0, -9000.0])
 EDITS = st.one_of(st.none(), st.none(), RIGHT_ARES_SPECS, ARES_SPECS)

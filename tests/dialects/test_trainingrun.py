@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
-from argosy.testing.workloads import NOW, later, pod, pods, seen
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Gang, Ladder, Phase, Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed, Outcome, Result
+from tests.support.workloads import NOW, later, pod, pods, seen
 
 DIALECT = TrainingRunDialect()
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "image"}]}}

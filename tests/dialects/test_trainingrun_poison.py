@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing import invariants
-from argosy.testing.arbitrary import observations
-from argosy.testing.builders import run
-from argosy.testing.poison import OFTEN, RIGHT_RUN_SPECS, RUN_SPECS, Spec
-from argosy.testing.workloads import later, pods
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Problems
 from argosy.workload.observed import Observed
 from argosy.workload.pods import expected
+from tests.support import invariants
+from tests.support.builders import run
+from tests.support.fuzz_specs import OFTEN, RIGHT_RUN_SPECS, RUN_SPECS, Spec
+from tests.support.strategies import observations
+from tests.support.workloads import later, pods
 
 DIALECT = TrainingRunDialect()
 RIGHT = run().role("worker", 1).spec

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Step, delete, get, patch, post
-from argosy.testing.manifests import CONFIG_MAPS, PODS, config_map, pod
-from argosy.testing.servers import READER, STRANGER, User
+from tests.support.differential import Step, delete, get, patch, post
+from tests.support.manifests import CONFIG_MAPS, PODS, config_map, pod
+from tests.support.servers import READER, STRANGER, User
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/namespaces/$ns/roles"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.defined import DEFINED
-from argosy.testing.differential import APPLY, Step, apply, get, patch, post, put
-from argosy.testing.manifests import (
+from tests.support.crd_steps import DEFINED
+from tests.support.differential import APPLY, Step, apply, get, patch, post, put
+from tests.support.manifests import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     PODS,

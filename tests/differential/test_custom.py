@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import JSON_PATCH, STRATEGIC, Step, delete, get, patch, post, put
-from argosy.testing.manifests import DEFINITIONS, WIDGETS, definition, widget
+from tests.support.differential import JSON_PATCH, STRATEGIC, Step, delete, get, patch, post, put
+from tests.support.manifests import DEFINITIONS, WIDGETS, definition, widget
 
 NAME = f"{DEFINITIONS}/widgets.$ns.example.com"
 ESTABLISHED = get(NAME, until="status.conditions.1", shown=False)

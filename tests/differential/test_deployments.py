@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import STRATEGIC, Step, delete, get, patch, post, put
+from tests.support.differential import STRATEGIC, Step, delete, get, patch, post, put
 
 APPS = "/apis/apps/v1/namespaces/$ns"
 DEPLOYMENTS, SETS = f"{APPS}/deployments", f"{APPS}/replicasets"

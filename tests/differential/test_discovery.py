@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Caller, Step, get, post
-from argosy.testing.manifests import DEFINITIONS, WIDGETS, definition
-from argosy.testing.paths import dig
-from argosy.testing.servers import Server
+from tests.support.differential import Caller, Step, get, post
+from tests.support.field_paths import dig
+from tests.support.manifests import DEFINITIONS, WIDGETS, definition
+from tests.support.servers import Server
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 DEFINED = (

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from argosy.testing.differential import GO_PRINTS, Step, get, patch, post, put
-from argosy.testing.manifests import PODS, pod
-from argosy.testing.paths import Json
+from tests.support.differential import GO_PRINTS, Step, get, patch, post, put
+from tests.support.field_paths import Json
+from tests.support.manifests import PODS, pod
 
 BUDGETS = "/apis/policy/v1/namespaces/$ns/poddisruptionbudgets"
 EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": "$ns"}}

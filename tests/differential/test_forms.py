@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from argosy.testing.differential import Step, delete, get, patch, post
-from argosy.testing.manifests import (
+from tests.support.differential import Step, delete, get, patch, post
+from tests.support.manifests import (
     CONFIG_MAPS,
     DEFINITIONS,
     DEPLOYMENTS,

@@ -1,11 +1,11 @@
-"""What the oracle found and was mended, a case for each: see `argosy.testing.oracle`."""
+"""What the oracle found and was mended, a case for each: see `tools.fuzzer`."""
 
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.defined import DEFINED
-from argosy.testing.differential import (
+from tests.support.crd_steps import DEFINED
+from tests.support.differential import (
     APPLY,
     GO_PRINTS,
     JSON_PATCH,
@@ -19,7 +19,7 @@ from argosy.testing.differential import (
     put,
     watch,
 )
-from argosy.testing.manifests import (
+from tests.support.manifests import (
     CONFIG_MAPS,
     JOBS,
     LEASES,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import (
+from tests.support.differential import (
     GO_PRINTS,
     JSON_PATCH,
     STRATEGIC,
@@ -16,7 +16,7 @@ from argosy.testing.differential import (
     post,
     put,
 )
-from argosy.testing.manifests import (
+from tests.support.manifests import (
     JOBS,
     LEASES,
     NAMESPACES,
@@ -30,7 +30,7 @@ from argosy.testing.manifests import (
     secret,
     service,
 )
-from argosy.testing.servers import READER
+from tests.support.servers import READER
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns"
 JOB = f"{JOBS}/a"

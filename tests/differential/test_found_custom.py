@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.defined import DEFINED as OWN
-from argosy.testing.differential import (
+from tests.support.crd_steps import DEFINED as OWN
+from tests.support.differential import (
     JSON_PATCH,
     STRATEGIC,
     Step,
@@ -19,8 +19,8 @@ from argosy.testing.differential import (
     post,
     put,
 )
-from argosy.testing.manifests import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, config_map, definition, deployment
-from argosy.testing.oracle.widgets import DEFINED, GROUP
+from tests.support.manifests import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, config_map, definition, deployment
+from tools.fuzzer.widget_kind import DEFINED, GROUP
 
 WIDGETS = f"/apis/{GROUP}/v1/namespaces/$ns/widgets"
 ONE = f"{WIDGETS}/a"

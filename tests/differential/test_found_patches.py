@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import GO_PRINTS, JSON_PATCH, MERGE, STRATEGIC, Step, patch, post
-from argosy.testing.manifests import CONFIG_MAPS, config_map
+from tests.support.differential import GO_PRINTS, JSON_PATCH, MERGE, STRATEGIC, Step, patch, post
+from tests.support.manifests import CONFIG_MAPS, config_map
 
 BODIES = (
     *("nonsense", "{", "[", "null", "[]", "1", '"text"', "{}", '{"a":}', "{} {}", "[1]", "[null]"),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.defined import DEFINED
-from argosy.testing.differential import (
+from tests.support.crd_steps import DEFINED
+from tests.support.differential import (
     APPLY,
     GO_PRINTS,
     JSON_PATCH,
@@ -17,7 +17,7 @@ from argosy.testing.differential import (
     post,
     put,
 )
-from argosy.testing.manifests import (
+from tests.support.manifests import (
     CONFIG_MAPS,
     DEFINITIONS,
     JOBS,
@@ -35,7 +35,7 @@ from argosy.testing.manifests import (
     service,
     widget,
 )
-from argosy.testing.servers import READER
+from tests.support.servers import READER
 
 ONE = f"{CONFIG_MAPS}/a"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.differential import Step, act, difference, get, post, watch
-from argosy.testing.manifests import CONFIG_MAPS, config_map
-from argosy.testing.paths import Json
-from argosy.testing.servers import Server
-from argosy.testing.servers import local_apiserver as start_local
+from tests.support.differential import Step, act, difference, get, post, watch
+from tests.support.field_paths import Json
+from tests.support.manifests import CONFIG_MAPS, config_map
+from tests.support.servers import Server
+from tests.support.servers import local_apiserver as start_local
 
 EVENTS = "/api/v1/namespaces/$ns/events"
 FIRST = "$first.metadata.resourceVersion"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Step, get, patch, post
-from argosy.testing.manifests import JOBS, job
-from argosy.testing.paths import Json
+from tests.support.differential import Step, get, patch, post
+from tests.support.field_paths import Json
+from tests.support.manifests import JOBS, job
 
 INDEXED: dict[str, Json] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
 EACH: dict[str, Json] = {**INDEXED, "backoffLimitPerIndex": 1}

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.differential import Caller, get, post
-from argosy.testing.manifests import DEFINITIONS, definition
-from argosy.testing.servers import ADMIN, Server
+from tests.support.differential import Caller, get, post
+from tests.support.manifests import DEFINITIONS, definition
+from tests.support.servers import ADMIN, Server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
 GROUP = "kubectl.example.com"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.differential import Caller, delete, post
-from argosy.testing.normal import Normaliser
-from argosy.testing.servers import Server
+from tests.support.differential import Caller, delete, post
+from tests.support.normalize import Normaliser
+from tests.support.servers import Server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
 LOGGED = re.compile(r"^([IWE])\d{4} [\d:.]+ +\d+ ", re.MULTILINE)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Step, delete, get, patch, post
-from argosy.testing.manifests import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, config_map, pod
+from tests.support.differential import Step, delete, get, patch, post
+from tests.support.manifests import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, config_map, pod
 
 THREE = (
     post(CONFIG_MAPS, config_map("a", labels={"app": "web", "tier": "1"}), save="first", shown=False),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import JSON_PATCH, Step, delete, heard, listen, patch, post, put
-from argosy.testing.manifests import CONFIG_MAPS, PODS, config_map, pod
+from tests.support.differential import JSON_PATCH, Step, delete, heard, listen, patch, post, put
+from tests.support.manifests import CONFIG_MAPS, PODS, config_map, pod
 
 ONE = f"{CONFIG_MAPS}/a"
 RUNNING = f"{PODS}/a"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Step, delete, get, post, put
-from argosy.testing.manifests import (
+from tests.support.differential import Step, delete, get, post, put
+from tests.support.manifests import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from argosy.testing.differential import Caller, post
-from argosy.testing.servers import ADMIN, Server
+from tests.support.differential import Caller, post
+from tests.support.servers import ADMIN, Server
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import JSON_PATCH, MERGE, STRATEGIC, Step, get, patch, post
-from argosy.testing.manifests import CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod
-from argosy.testing.paths import Json
+from tests.support.differential import JSON_PATCH, MERGE, STRATEGIC, Step, get, patch, post
+from tests.support.field_paths import Json
+from tests.support.manifests import CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod
 
 MADE = post(CONFIG_MAPS, config_map(data={"a": "1", "b": "2"}, labels={"x": "y"}), save="made", shown=False)
 POD = post(

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from argosy.local.schema.unstructured import part
-from argosy.testing.differential import GO_PRINTS, Step, patch, post
-from argosy.testing.manifests import DEPLOYMENTS, PODS, pod
+from tests.support.differential import GO_PRINTS, Step, patch, post
+from tests.support.manifests import DEPLOYMENTS, PODS, pod
 
 BAD_PATHS = ("", "/a", "../a", "a/../b", "..", "..a", "a/..", "./a", "a//b", ".", "a..b")
 NAME = {"fieldRef": {"fieldPath": "metadata.name"}}

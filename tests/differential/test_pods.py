@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import JSON_PATCH, STRATEGIC, Step, get, patch, post, put
-from argosy.testing.manifests import PODS, pod
+from tests.support.differential import JSON_PATCH, STRATEGIC, Step, get, patch, post, put
+from tests.support.manifests import PODS, pod
 
 ONE = f"{PODS}/a"
 BINDING = {

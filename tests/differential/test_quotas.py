@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Caller, Step, apply, delete, get, patch, post, put
-from argosy.testing.manifests import CONFIG_MAPS, DEFINITIONS, PODS, config_map, definition, pod
-from argosy.testing.servers import Server
+from tests.support.differential import Caller, Step, apply, delete, get, patch, post, put
+from tests.support.manifests import CONFIG_MAPS, DEFINITIONS, PODS, config_map, definition, pod
+from tests.support.servers import Server
 
 QUOTAS = "/api/v1/namespaces/$ns/resourcequotas"
 SECRETS = "/api/v1/namespaces/$ns/secrets"

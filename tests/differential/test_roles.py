@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from argosy.testing.differential import Step, apply, delete, get, patch, post, put
-from argosy.testing.manifests import CONFIG_MAPS, PODS, config_map
-from argosy.testing.servers import READER, STRANGER
+from tests.support.differential import Step, apply, delete, get, patch, post, put
+from tests.support.manifests import CONFIG_MAPS, PODS, config_map
+from tests.support.servers import READER, STRANGER
 
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"

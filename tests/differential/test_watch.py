@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.differential import Step, delete, get, patch, post, transcript, watch
-from argosy.testing.manifests import CONFIG_MAPS, DEFINITIONS, PODS, WIDGETS, config_map, definition, pod
-from argosy.testing.servers import Server
-from argosy.testing.servers import local_apiserver as start_local
+from tests.support.differential import Step, delete, get, patch, post, transcript, watch
+from tests.support.manifests import CONFIG_MAPS, DEFINITIONS, PODS, WIDGETS, config_map, definition, pod
+from tests.support.servers import Server
+from tests.support.servers import local_apiserver as start_local
 
 ONE = f"{CONFIG_MAPS}/a"
 MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.testing.controlplane import ControlPlane
+from tests.support.local_control_plane import ControlPlane
 
 
 @pytest.fixture(scope="session")

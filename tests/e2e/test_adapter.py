@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing import commands, examples
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.controlplane import ControlPlane
+from tests.support import commands, examples
+from tests.support.commands import REPOSITORY
+from tests.support.local_control_plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -57,7 +57,7 @@ def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlan
     program = python.with_name("argosy-of-the-test")
     program.write_text(f'#!/bin/sh\nexec "{python}" -m argosy "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setattr("argosy.testing.controlplane.ARGOSY", program)
+    monkeypatch.setattr("tests.support.local_control_plane.ARGOSY", program)
     running = ControlPlane.up("--nodes", "2")
     yield running
     running.down()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from argosy.testing.badday import wait_for
-from argosy.testing.controlplane import REPOSITORY, ControlPlane
+from tests.support.local_control_plane import REPOSITORY, ControlPlane
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

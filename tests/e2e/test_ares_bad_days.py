@@ -6,9 +6,10 @@ from typing import cast
 
 import pytest
 
-from argosy.testing.aresjobs import template
-from argosy.testing.badday import running, wait_for
-from argosy.testing.controlplane import ControlPlane
+from tests.support.aresjobs import template
+from tests.support.chaos import running
+from tests.support.local_control_plane import ControlPlane
+from tests.support.waiting import wait_for
 
 Json = dict[str, object]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]

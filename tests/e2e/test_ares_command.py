@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from argosy.testing import ownwaits
-from argosy.testing.controlplane import ControlPlane, operated
-from argosy.testing.grounds import LocalGround
-from argosy.testing.tenants import Tenant
+from tests.support import initializer_command
+from tests.support.local_control_plane import ControlPlane, operated
+from tests.support.targets import LocalGround
+from tests.support.user import Tenant
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -20,10 +20,10 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
     """A control plane whose operator has a file of settings."""
     file = tmp_path / "config.yaml"
     asked = {"cache": {"observer": {"enabled": False}}}  # the operator itself
-    file.write_text(yaml.safe_dump({**asked, **ownwaits.settings(sys.executable)}))
+    file.write_text(yaml.safe_dump({**asked, **initializer_command.settings(sys.executable)}))
     with operated("--config", str(file)) as running:
         yield running
 
 
 def test_roles_wait_and_have_host_files_by_the_command_of_the_settings(plane: ControlPlane) -> None:
-    ownwaits.check(Tenant(LocalGround(plane), "default"))
+    initializer_command.check(Tenant(LocalGround(plane), "default"))

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.badday import kill, leftovers, no_twins, wait_for
-from argosy.testing.clocks import PARTS, Clocks, compiler
-from argosy.testing.controlplane import ControlPlane
+from tests.support.chaos import kill, leftovers, no_twins
+from tests.support.clock_skew import PARTS, Clocks, compiler
+from tests.support.local_control_plane import ControlPlane
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.commands import ARGOSY, environment
-from argosy.testing.controlplane import ControlPlane
+from tests.support.commands import ARGOSY, environment
+from tests.support.local_control_plane import ControlPlane
 
 OPTIONS = ("--nodes", "3", "--pretend-gpus", "2")
 """Those of the control plane that is up: `argosy up` with others would be refused."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from argosy.testing import examples
-from argosy.testing.controlplane import REPOSITORY, ControlPlane
+from tests.support import examples
+from tests.support.local_control_plane import REPOSITORY, ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

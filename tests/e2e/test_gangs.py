@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.testing.badday import wait_for
-from argosy.testing.controlplane import ControlPlane, operated
+from tests.support.local_control_plane import ControlPlane, operated
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.badday import kill, kill_everything, leftovers, processes, running, wait_for
-from argosy.testing.controlplane import ARGOSY, REPOSITORY, ControlPlane
+from tests.support.chaos import kill, kill_everything, leftovers, processes, running
+from tests.support.local_control_plane import ARGOSY, REPOSITORY, ControlPlane
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

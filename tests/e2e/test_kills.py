@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from argosy.testing.badday import kill, leftovers, no_twins, wait_for
-from argosy.testing.controlplane import ControlPlane
+from tests.support.chaos import kill, leftovers, no_twins
+from tests.support.local_control_plane import ControlPlane
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(240)]
 

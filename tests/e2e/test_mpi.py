@@ -5,11 +5,11 @@ On a real cluster a command in a pod ends with the connection to the API server,
 
 import pytest
 
-from argosy.testing.controlplane import ControlPlane
-from argosy.testing.grounds import LocalGround
-from argosy.testing.mpi import Launcher
-from argosy.testing.mpijobs import SLOW, job, mpirun, started
-from argosy.testing.tenants import Tenant
+from tests.support.local_control_plane import ControlPlane
+from tests.support.mpi_runs import SLOW, job, mpirun, started
+from tests.support.mpi_venvs import Launcher
+from tests.support.targets import LocalGround
+from tests.support.user import Tenant
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.controlplane import ControlPlane
+from tests.support.local_control_plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from argosy.local.node import masquerade
-from argosy.testing.badday import leftovers
-from argosy.testing.outside import HOST, outside
-from argosy.testing.rootless import NOBODY, Python, RootlessPlane
+from tests.support.chaos import leftovers
+from tests.support.external_host import HOST, outside
+from tests.support.rootless import NOBODY, Python, RootlessPlane
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -11,10 +11,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from argosy.testing import commands
-from argosy.testing.commands import REPOSITORY
-from argosy.testing.controlplane import ControlPlane
-from argosy.testing.venvs import install_locked
+from tests.support import commands
+from tests.support.commands import REPOSITORY
+from tests.support.local_control_plane import ControlPlane
+from tests.support.venvs import install_locked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -87,7 +87,7 @@ def test_every_command_and_subcommand_answers_help(python: Path) -> None:
 @pytest.fixture
 def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlane]:
     """A control plane started by the installed command."""
-    monkeypatch.setattr("argosy.testing.controlplane.ARGOSY", python.with_name("argosy"))
+    monkeypatch.setattr("tests.support.local_control_plane.ARGOSY", python.with_name("argosy"))
     running = ControlPlane.up("--nodes", "2")
     yield running
     running.down()

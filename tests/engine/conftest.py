@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from argosy.engine.client import Client
 from argosy.engine.metrics import Metrics
-from argosy.testing.fakeserver import FakeServer
+from tests.support.fake_apiserver import FakeServer
 
 
 @pytest.fixture

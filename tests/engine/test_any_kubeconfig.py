@@ -19,11 +19,11 @@ from argosy.engine.client import Client
 from argosy.engine.errors import Forbidden, Unauthorized, Unavailable
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.testing import commands
-from argosy.testing.manualclock import ManualClock
-from argosy.testing.servers import ADMIN, READER, STRANGER, Server
+from tests.support import commands
 from tests.support.certificates import LOOPBACK, Authority
+from tests.support.manual_clock import ManualClock
 from tests.support.proxies import RunningProxy, running_proxy
+from tests.support.servers import ADMIN, READER, STRANGER, Server
 
 Fields = dict[str, object]
 

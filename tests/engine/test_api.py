@@ -17,10 +17,10 @@ from argosy.engine.leader import Leader
 from argosy.engine.urls import accepted
 from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Event, Lease, Pod, Secret, SecretMetadata, ServiceAccount
-from argosy.testing.eventually import eventually
-from argosy.testing.faultproxy import FaultProxy, Mischief
-from argosy.testing.lines import captured_lines
-from argosy.testing.servers import Server
+from tests.support.captured_logs import captured_lines
+from tests.support.fault_proxy import FaultProxy, Mischief
+from tests.support.servers import Server
+from tests.support.waiting import eventually
 
 TIMINGS = WatchTimings(silence=1.0, initial_silence=2.0, backoff=Backoff(first=0.02, most=0.2))
 

@@ -9,9 +9,9 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.watch import Apply, Delete, Init, InitApply, InitDone, WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Pod
-from argosy.testing.eventually import eventually
-from argosy.testing.fakeserver import FakeServer, Fault
-from argosy.testing.lines import captured_lines
+from tests.support.captured_logs import captured_lines
+from tests.support.fake_apiserver import FakeServer, Fault
+from tests.support.waiting import eventually
 
 TIMINGS = WatchTimings(
     silence=0.4, initial_silence=0.4, backoff=Backoff(first=0.01, most=0.05, chance=lambda: 0.5)

@@ -24,9 +24,9 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import ConfigMap, Namespace, Secret, SecretMetadata
-from argosy.testing.eventually import eventually
-from argosy.testing.fakeserver import FakeServer, Fault
-from argosy.testing.faultproxy import FaultProxy, Mischief
+from tests.support.fake_apiserver import FakeServer, Fault
+from tests.support.fault_proxy import FaultProxy, Mischief
+from tests.support.waiting import eventually
 
 
 def config_map(name: str, **data: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ from argosy.engine.errors import Throttled
 from argosy.engine.logs import Log, also_about
 from argosy.engine.metrics import Metrics
 from argosy.engine.queue import Queue
-from argosy.testing.lines import captured_lines
+from tests.support.captured_logs import captured_lines
 
 pytestmark = pytest.mark.looptime
 

@@ -5,8 +5,8 @@ import pytest
 from argosy.engine.certificates import Certificate
 from argosy.engine.credentials import FileCredentials, Identity
 from argosy.engine.errors import Unauthorized
-from argosy.testing.manualclock import ManualClock
 from tests.support.certificates import Authority
+from tests.support.manual_clock import ManualClock
 
 
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:

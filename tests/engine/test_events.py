@@ -4,9 +4,9 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.pending import Pending
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta
-from argosy.testing.eventually import eventually
-from argosy.testing.fakeserver import FakeServer, Fault
-from argosy.testing.lines import captured_lines
+from tests.support.captured_logs import captured_lines
+from tests.support.fake_apiserver import FakeServer, Fault
+from tests.support.waiting import eventually
 
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u1"))
 

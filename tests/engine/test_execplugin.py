@@ -6,8 +6,8 @@ import pytest
 
 from argosy.engine.errors import Unauthorized
 from argosy.engine.execplugin import ExecPlugin
-from argosy.testing.manualclock import ManualClock
 from tests.support.certificates import Authority
+from tests.support.manual_clock import ManualClock
 
 
 def own_stdin() -> str:

@@ -12,9 +12,9 @@ from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import Unauthorized
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.testing.fakeserver import FakeServer
-from argosy.testing.manualclock import ManualClock
 from tests.support.certificates import Authority, private_key
+from tests.support.fake_apiserver import FakeServer
+from tests.support.manual_clock import ManualClock
 
 Fields = dict[str, object]
 

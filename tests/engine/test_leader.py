@@ -9,9 +9,9 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.leader import Leader
-from argosy.testing.eventually import eventually
-from argosy.testing.fakeserver import FakeServer, Fault, Seen
-from argosy.testing.lines import captured_lines
+from tests.support.captured_logs import captured_lines
+from tests.support.fake_apiserver import FakeServer, Fault, Seen
+from tests.support.waiting import eventually
 
 
 def leader(client: Client, identity: str = "a", duration: float = 1.0) -> Leader:

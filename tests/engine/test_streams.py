@@ -7,9 +7,9 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, NotFound, Unavailable
-from argosy.testing.fakeserver import FakeServer, Fault
 from argosy.wire.messages import Request, Upgrade
 from argosy.wire.websocket import WebSocket
+from tests.support.fake_apiserver import FakeServer, Fault
 
 SUCCESS: Mapping[str, object] = {"status": "Success"}
 

@@ -5,8 +5,8 @@ import pytest
 
 from argosy.engine.certificates import Certificate, check_authority, check_certificate
 from argosy.engine.tls import TlsContexts
-from argosy.testing.manualclock import ManualClock
 from tests.support.certificates import Authority, Key, private_key
+from tests.support.manual_clock import ManualClock
 
 
 def serials(context: ssl.SSLContext) -> set[object]:

@@ -17,8 +17,8 @@ from argosy.engine.errors import Unavailable
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.loop import loop_factory
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.testing.eventually import eventually
 from tests.support.certificates import LOOPBACK, Authority
+from tests.support.waiting import eventually
 
 
 class TlsServer:

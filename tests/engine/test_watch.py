@@ -26,12 +26,12 @@ from argosy.engine.watch import (
     WatchTimings,
 )
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.testing.circles import circles
-from argosy.testing.eventually import eventually
-from argosy.testing.fakeserver import FakeServer, Fault, Seen
-from argosy.testing.faultproxy import HONEST, FaultProxy, Mischief
-from argosy.testing.lines import captured_lines
 from argosy.wire.connection import Connection
+from tests.support.captured_logs import captured_lines
+from tests.support.fake_apiserver import FakeServer, Fault, Seen
+from tests.support.fault_proxy import HONEST, FaultProxy, Mischief
+from tests.support.gc_leaks import circles
+from tests.support.waiting import eventually
 
 TIMINGS = WatchTimings(
     silence=0.4, initial_silence=0.4, backoff=Backoff(first=0.01, most=0.05, chance=lambda: 0.5)

@@ -3,8 +3,8 @@ from msgspec.structs import replace
 
 from argosy.frameworks.bagua import Bagua
 from argosy.frameworks.base import Injection, Port
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Dependency, Elastic, Phase, Resize, Role, Scope, Workload
+from tests.support.workloads import role, workload
 
 BAGUA = Bagua()
 SUFFIX = "ns.svc.cluster.local"

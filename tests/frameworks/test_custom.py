@@ -1,6 +1,6 @@
 from argosy.frameworks.custom import Custom
 from argosy.frameworks.registry import find_framework, installed
-from argosy.testing.workloads import role, workload
+from tests.support.workloads import role, workload
 
 CUSTOM = Custom()
 

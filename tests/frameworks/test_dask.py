@@ -3,8 +3,8 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.dask import Dask
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Dependency, Elastic, Phase, Resize, Role, Scope, Workload
+from tests.support.workloads import role, workload
 
 DASK = Dask()
 SUFFIX = "ns.svc.cluster.local"

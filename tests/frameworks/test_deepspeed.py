@@ -7,8 +7,8 @@ from argosy.frameworks.base import Injection
 from argosy.frameworks.deepspeed import HOST_FILE, DeepSpeed
 from argosy.frameworks.mpi import HOST_FILE as MPI_HOST_FILE
 from argosy.frameworks.mpi import SLEEP
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Elastic, Role, Workload
+from tests.support.workloads import role, workload
 
 DEEPSPEED = DeepSpeed()
 LAUNCHER, WORKER = role("launcher", 1, policy=None), role("worker", 2, policy=None)

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 from argosy.frameworks.base import Injection
 from argosy.frameworks.horovod import Horovod
 from argosy.frameworks.mpi import HOST_FILE, SLEEP, SSHD, Mpi
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Role, Workload
+from tests.support.workloads import role, workload
 
 HOROVOD = Horovod()
 ROLES = (role("launcher", 1, policy=None), role("worker", 2, policy=None))

@@ -3,8 +3,8 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, Injection
 from argosy.frameworks.mpi import HOST_FILE, SLEEP, SSHD, Implementation, Mpi
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Dependency, Phase, Role, Scope, Workload
+from tests.support.workloads import role, workload
 
 MPI = Mpi()
 ROLES = (role("launcher", 1, policy=None), role("worker", 2, policy=None))

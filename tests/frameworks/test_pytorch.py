@@ -2,8 +2,8 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.frameworks.pytorch import PyTorch
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Elastic, Resize, Role, Scope, Workload
+from tests.support.workloads import role, workload
 
 TORCH = PyTorch()
 SUFFIX = "ns.svc.cluster.local"

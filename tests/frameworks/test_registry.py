@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from argosy.conformance.contract import NonConformance, check_framework
 from argosy.frameworks.custom import Custom
 from argosy.frameworks.registry import GROUP, OURS, installed
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Elastic, Problem, Role, Rules, Workload
+from tests.support.workloads import role, workload
 
 WORKER, LAUNCHER = role("worker", 3, policy=None), role("launcher", 1, policy=None)
 

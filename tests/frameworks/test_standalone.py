@@ -1,7 +1,7 @@
 from argosy.frameworks.base import Injection
 from argosy.frameworks.standalone import Standalone
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Rules
+from tests.support.workloads import role, workload
 
 STANDALONE = Standalone()
 

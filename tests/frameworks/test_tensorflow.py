@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.tensorflow import TensorFlow
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Resize, Role, Scope, Workload
+from tests.support.workloads import role, workload
 
 TENSORFLOW = TensorFlow()
 CHIEF, WORKER, SERVER, EVALUATOR = role("chief", 1), role("worker", 2), role("ps", 1), role("evaluator", 1)

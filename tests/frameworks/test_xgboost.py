@@ -2,8 +2,8 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.xgboost import XGBoost
-from argosy.testing.workloads import role, workload
 from argosy.workload.model import Resize, Role, Scope, Workload
+from tests.support.workloads import role, workload
 
 XGBOOST = XGBoost()
 

@@ -20,7 +20,7 @@ import argosy.helper
 from argosy.helper import initializer as under_test
 from argosy.helper.initializer import host_file, reached
 from argosy.operator.endpoint_credentials import make_trust
-from argosy.testing.servers import free_port
+from tests.support.servers import free_port
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 Roles = dict[str, object]

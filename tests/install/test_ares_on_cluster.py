@@ -14,12 +14,13 @@ from click.testing import CliRunner
 
 from argosy.cli.install import install
 from argosy.kinds.meta import Json
-from argosy.testing import ownwaits
-from argosy.testing.builders import pod_template, run
-from argosy.testing.cluster import images
-from argosy.testing.cluster.running import RunningCluster, eventually
-from argosy.testing.grounds import ClusterGround
-from argosy.testing.tenants import Tenant
+from tests.support import initializer_command
+from tests.support.builders import pod_template, run
+from tests.support.cluster import images
+from tests.support.cluster.running import RunningCluster
+from tests.support.targets import ClusterGround
+from tests.support.user import Tenant
+from tests.support.waiting import retry_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -57,7 +58,7 @@ def ready(cluster: RunningCluster) -> dict[str, int]:
 
 def test_51_operator_and_observers_become_ready_before_the_crd(applied: RunningCluster) -> None:
     """one `ares-operator-…` and two `ares-observer-…`, all ready"""
-    eventually(lambda: ready(applied) == ALL, 300)
+    retry_until(lambda: ready(applied) == ALL, 300)
 
 
 def test_51_the_commands_of_the_readme_and_a_second_pass_that_changes_nothing(
@@ -90,7 +91,7 @@ def until(cluster: RunningCluster, name: str, phase: str) -> None:
         assert found.get("phase") == phase, found
         return True
 
-    eventually(reached, 120)
+    retry_until(reached, 120)
 
 
 def asked_at(cluster: RunningCluster, pod: str) -> str:
@@ -174,9 +175,9 @@ def test_without_tokens_and_by_a_port_on_the_nodes(applied: RunningCluster) -> N
 
 def test_roles_wait_by_a_command_of_the_administrators(applied: RunningCluster, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
-    file.write_text(yaml.safe_dump({"config": ownwaits.settings("python3")}))
+    file.write_text(yaml.safe_dump({"config": initializer_command.settings("python3")}))
     change(applied, file=file)
-    ownwaits.check(Tenant(ClusterGround(applied.server.kubeconfig), HOME))
+    initializer_command.check(Tenant(ClusterGround(applied.server.kubeconfig), HOME))
 
 
 def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
@@ -190,7 +191,7 @@ def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
         assert 'admission webhook "varesjob.ares.io" denied the request' in done.stderr
         return True
 
-    eventually(refused, 60)
+    retry_until(refused, 60)
     put(applied, right)
     stored = cast("dict[str, Json]", applied.get("aj", "-n", HOME, "standalone-sample"))["spec"]
     assert cast("Json", stored["runPolicy"])["cleanPodPolicy"] == "None"

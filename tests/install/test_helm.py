@@ -12,7 +12,7 @@ import yaml
 from argosy.install.chart import Chart, folder
 from argosy.install.presets import PRESETS
 from argosy.kinds.meta import Json
-from argosy.testing.assets import DEFAULT, MissingAsset, find
+from tests.support.assets import DEFAULT, MissingAsset, find
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ from argosy.install.chart import Chart, WrongValues, folder, kept
 from argosy.install.installation import KINDS, MANAGER, NOTES, Installation, InstallError, Reference
 from argosy.kinds.kubernetes import ConfigMap
 from argosy.kinds.meta import Json, ObjectMeta
-from argosy.testing.servers import Server
+from tests.support.servers import Server
 
 CHART = Chart(folder())
 DEFINITIONS = ("trainingruns.argosy.dev", "aresjobs.ares.io")

@@ -18,11 +18,12 @@ from argosy import __version__
 from argosy.install.chart import Chart, folder
 from argosy.operator.main import LEASE
 from argosy.operator.settings import IMAGE
-from argosy.testing.builders import RunBuilder, run
-from argosy.testing.cluster import images
-from argosy.testing.cluster.release import Release, older_chart
-from argosy.testing.cluster.running import RunningCluster, eventually
-from argosy.testing.controlplane import ARGOSY
+from tests.support.builders import RunBuilder, run
+from tests.support.cluster import images
+from tests.support.cluster.release import Release, older_chart
+from tests.support.cluster.running import RunningCluster
+from tests.support.local_control_plane import ARGOSY
+from tests.support.waiting import retry_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -87,7 +88,7 @@ def until_phase(cluster: RunningCluster, name: str, phase: str) -> None:
         assert told.get("phase") == phase, told
         return True
 
-    eventually(reached, 90)
+    retry_until(reached, 90)
 
 
 def uids(cluster: RunningCluster, job: str) -> dict[str, str]:
@@ -172,7 +173,7 @@ def test_argosy_install_brings_the_operator_and_takes_it_away(release: Release) 
     assert "jobs and the definitions" in argosy(cluster, "uninstall")
     assert release.helm("list", "-q").stdout == ""
     left = cluster.kubectl("get", "all,clusterrole,clusterrolebinding", "-A", "-l", LABEL, "-o", "name")
-    eventually(lambda: not release.pods())
+    retry_until(lambda: not release.pods())
     stays = ("pod/", "-editor-role", "-viewer-role")
     assert [line for line in left.stdout.splitlines() if not any(part in line for part in stays)] == []
     assert status(cluster, "before")["phase"] == "Running"
@@ -196,7 +197,7 @@ def test_helm_installs_two_replicas_under_the_charts_account(release: Release, t
     assert {pod["spec"]["serviceAccountName"] for pod in pods} == {"argosy-operator"}
     assert made_by(cluster) == "0.0.9"
     names = {str(pod["metadata"]["name"]) for pod in pods}
-    eventually(lambda: holder(release) in names)  # the one before may have gone without a word
+    retry_until(lambda: holder(release) in names)  # the one before may have gone without a word
     until_phase(cluster, "before", "Running")
     go_on(cluster, "before")
     until_phase(cluster, "before", "Succeeded")
@@ -264,7 +265,7 @@ def test_jobs_are_taken_away_with_all_they_had(release: Release) -> None:
     cluster.kubectl("delete", "tr", "-n", HOME, "--all", timeout=90)
     kinds = "pods,services,serviceaccounts,roles,rolebindings"
     ours = ("get", kinds, "-n", HOME, "-l", "app.kubernetes.io/managed-by=argosy", "-o", "name")
-    eventually(lambda: cluster.kubectl(*ours).stdout == "")
+    retry_until(lambda: cluster.kubectl(*ours).stdout == "")
 
 
 NOT_ASKED_FOR = {
@@ -323,13 +324,13 @@ def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(releas
     off = ("gang.backend=none", "features.remoteExec=false")
     release.upgrade(*(word for one in (*off, f"watchNamespace={HOME}") for word in ("--set", one)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
-    eventually(lambda: holder(release) in now)
+    retry_until(lambda: holder(release) in now)
     submit(cluster, run("narrow").role("worker", 1, template=template("true")))
     until_phase(cluster, "narrow", "Succeeded")
     elsewhere = run("elsewhere").role("worker", 1, template=template("true"))
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(elsewhere.build()))
     submit(cluster, mpi("refused"))
-    eventually(lambda: "features.remoteExec=true" in str(status(cluster, "refused").get("message")))
+    retry_until(lambda: "features.remoteExec=true" in str(status(cluster, "refused").get("message")))
     assert {one.right for one in requests(cluster) if one.pod in now and one.code == 403} == set()
     ignored = cast("dict[str, object]", cluster.get("tr", "elsewhere").get("status", {}))
     assert not ignored.get("observedGeneration"), "the jobs of others are not looked at"
@@ -348,13 +349,13 @@ def test_gangs_that_nobody_else_places_wait_until_they_fit(release: Release) -> 
     chosen = ("gang.backend=own", f"watchNamespace={HOME}")
     release.upgrade(*(word for one in chosen for word in ("--set", one)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
-    eventually(lambda: holder(release) in now)
+    retry_until(lambda: holder(release) in now)
     worker = template("sh", "-c", WAITING)
     main = cast("dict[str, list[dict[str, object]]]", worker["spec"])["containers"][0]
     main["resources"] = {"limits": {SLOT: "1"}}
     offer(cluster, 2)
     submit(cluster, run("gang").role("worker", 3, template=worker).gang())
-    eventually(lambda: status(cluster, "gang").get("reason") == "Queued")
+    retry_until(lambda: status(cluster, "gang").get("reason") == "Queued")
     assert uids(cluster, "gang") == {}
     offer(cluster, 3)
     until_phase(cluster, "gang", "Running")

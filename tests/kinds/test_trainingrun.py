@@ -9,9 +9,9 @@ import pytest
 
 from argosy.kinds.catalog import OURS
 from argosy.kinds.crd import crd_for
-from argosy.testing.differential import Caller, get, patch, post
-from argosy.testing.paths import Json, dig
-from argosy.testing.servers import Server
+from tests.support.differential import Caller, get, patch, post
+from tests.support.field_paths import Json, dig
+from tests.support.servers import Server
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RUNS = "/apis/argosy.dev/v1alpha1/namespaces/default/trainingruns"

@@ -10,7 +10,7 @@ import pytest
 
 from argosy.local import deferred_start
 from argosy.local.state import State
-from argosy.testing.badday import wait_for
+from tests.support.waiting import wait_for
 
 
 class Component(ModuleType):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from argosy.local.processes import Options, Process, Run, read_run, strays
-from argosy.testing.badday import wait_for
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

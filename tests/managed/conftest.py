@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing import assets, managed
-from argosy.testing.servers import Server
+from tests.support import assets, control_planes
+from tests.support.servers import Server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
 SECONDS = 90.0
@@ -134,8 +134,8 @@ def both(short_folder: Path) -> Iterator[tuple[Server, Server]]:
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
     with (
-        managed.real_control_plane(short_folder / "real-plane") as real,
-        managed.local_control_plane(short_folder / "local-plane") as local,
+        control_planes.real_control_plane(short_folder / "real-plane") as real,
+        control_planes.local_control_plane(short_folder / "local-plane") as local,
     ):
         yield real, local
 

@@ -3,7 +3,7 @@
 import json
 
 from argosy.local.schema.unstructured import parts
-from argosy.testing.paths import dig
+from tests.support.field_paths import dig
 
 from .conftest import Json, Planes
 

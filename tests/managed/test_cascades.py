@@ -2,7 +2,7 @@
 
 import json
 
-from argosy.testing.paths import dig
+from tests.support.field_paths import dig
 
 from .conftest import Json, Planes
 

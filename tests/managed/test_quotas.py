@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from argosy.testing.paths import dig
-from argosy.testing.simulator import RUN_SECONDS
+from tests.support.field_paths import dig
+from tests.support.simulator import RUN_SECONDS
 
 from .conftest import Json, Planes, normal
 

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from argosy.testing.paths import dig
-from argosy.testing.simulator import START_SECONDS
+from tests.support.field_paths import dig
+from tests.support.simulator import START_SECONDS
 
 from .conftest import Json, Planes, normal
 

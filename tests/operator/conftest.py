@@ -12,8 +12,8 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.scene import Scene, until_served
-from argosy.testing.servers import Server
+from tests.support.operator_harness import Scene, until_served
+from tests.support.servers import Server
 
 
 @pytest.fixture

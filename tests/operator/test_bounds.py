@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from argosy.operator.bounds import RESERVED_FILES, EndpointMetrics, endpoint_connections
-from argosy.testing.scene import Scene, shown_at
-from argosy.testing.servers import free_port
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
+from tests.support.operator_harness import Scene, shown_at
+from tests.support.servers import free_port
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -22,11 +22,11 @@ from argosy.operator import credentials, endpoint, endpoint_credentials, observe
 from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make, rotate
 from argosy.operator.endpoint_credentials import SECRET, Trust, read_secret
 from argosy.operator.observer_locator import Observers
-from argosy.testing.aresjobs import template
-from argosy.testing.scene import Scene
-from argosy.testing.servers import free_port
 from argosy.wire.client import Client as HttpClient
 from argosy.wire.origin import Origin
+from tests.support.aresjobs import template
+from tests.support.operator_harness import Scene
+from tests.support.servers import free_port
 
 Json = dict[str, object]
 NAMES = ["localhost"]

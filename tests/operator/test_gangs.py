@@ -16,8 +16,8 @@ from argosy.kinds.kubernetes import CustomResourceDefinition, Node, Pod
 from argosy.kinds.labels import UNDO
 from argosy.kinds.pod_groups import CoschedulingGroup
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import RunBuilder, pod_template, run
-from argosy.testing.scene import Scene
+from tests.support.builders import RunBuilder, pod_template, run
+from tests.support.operator_harness import Scene
 
 WORKERS = ("mnist-worker-0", "mnist-worker-1", "mnist-worker-2")
 

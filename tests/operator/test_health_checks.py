@@ -20,10 +20,10 @@ from argosy.operator.health_checks import (
     ready_checks,
 )
 from argosy.operator.manager import Serving
-from argosy.testing.eventually import eventually
-from argosy.testing.fakeserver import FakeServer, Fault
-from argosy.testing.lines import captured_lines
-from argosy.testing.manualclock import ManualClock
+from tests.support.captured_logs import captured_lines
+from tests.support.fake_apiserver import FakeServer, Fault
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import eventually
 
 
 def serving(

@@ -5,8 +5,8 @@ from typing import cast
 from argosy.engine.dynamic import dynamic
 from argosy.kinds.aresjob import FINALIZER, AresJob
 from argosy.kinds.kubernetes import Pod, Service
-from argosy.testing.aresjobs import job
-from argosy.testing.scene import Scene
+from tests.support.aresjobs import job
+from tests.support.operator_harness import Scene
 
 AT = "2026-01-01T12:00:00Z"
 KIND = dynamic(AresJob.resource)

@@ -8,10 +8,10 @@ from prometheus_client import CollectorRegistry
 
 from argosy.engine.objects import Key
 from argosy.operator.job_metrics import JobMetrics
-from argosy.testing.workloads import NOW, later, role, workload
 from argosy.workload.model import Dependency, Gang, Phase
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, role, workload
 
 A, B = Key("default", "a"), Key("default", "b")
 JOB = workload()

@@ -16,12 +16,12 @@ from argosy.kinds.kubernetes import CustomResourceDefinition, Lease, Secret
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.endpoint_credentials import SECRET
 from argosy.operator.main import LEASE
-from argosy.testing.builders import run
-from argosy.testing.scene import Scene, shown_at
-from argosy.testing.servers import free_port
 from argosy.wire.client import Answer
 from argosy.wire.client import Client as WireClient
 from argosy.wire.origin import Origin
+from tests.support.builders import run
+from tests.support.operator_harness import Scene, shown_at
+from tests.support.servers import free_port
 
 CRD = "trainingruns.argosy.dev"
 

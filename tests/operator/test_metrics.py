@@ -12,15 +12,15 @@ from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import installed
 from argosy.operator.bounds import EndpointMetrics
 from argosy.operator.job_metrics import JobMetrics
-from argosy.testing.builders import run
-from argosy.testing.lines import captured_lines
-from argosy.testing.scene import Scene, shown_at
-from argosy.testing.servers import free_port
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
 from argosy.wire.places import Refusal
 from argosy.workload.model import Phase
 from argosy.workload.restart_causes import Why
+from tests.support.builders import run
+from tests.support.captured_logs import captured_lines
+from tests.support.operator_harness import Scene, shown_at
+from tests.support.servers import free_port
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILINE)

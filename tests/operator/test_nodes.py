@@ -18,10 +18,10 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile import caches
-from argosy.testing.aresjobs import template
-from argosy.testing.builders import run
-from argosy.testing.faultproxy import FaultProxy
-from argosy.testing.scene import Scene
+from tests.support.aresjobs import template
+from tests.support.builders import run
+from tests.support.fault_proxy import FaultProxy
+from tests.support.operator_harness import Scene
 
 HELD_SECONDS = 8.0
 """How long a job is looked at whose nodes are not known."""

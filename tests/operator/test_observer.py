@@ -25,13 +25,13 @@ from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.endpoint_credentials import make_trust
 from argosy.operator.job_views import MAX_UNKNOWN_WAITS, JobReading, Readings
 from argosy.reconcile.caches import Caches
-from argosy.testing.eventually import eventually
 from argosy.wire.client import Answer
 from argosy.wire.client import Client as HttpClient
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 from argosy.workload.model import Phase
 from argosy.workload.record import Record, RoleRecord
+from tests.support.waiting import eventually
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 

@@ -8,11 +8,11 @@ from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.operator.observer_locator import Observers
-from argosy.testing.aresjobs import job
-from argosy.testing.scene import Scene, until_served
-from argosy.testing.servers import free_port
 from argosy.wire.client import Answer, Client
 from argosy.wire.origin import Origin
+from tests.support.aresjobs import job
+from tests.support.operator_harness import Scene, until_served
+from tests.support.servers import free_port
 
 Stored = dynamic(AresJob.resource)
 ARES: dict[str, object] = {

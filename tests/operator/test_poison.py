@@ -17,11 +17,11 @@ from argosy.engine.dynamic import AnyObject, dynamic
 from argosy.engine.errors import ApiError
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.arbitrary import Strategy
-from argosy.testing.aresjobs import job as ares_job
-from argosy.testing.builders import run
-from argosy.testing.poison import ARES_SPECS, RUN_SPECS, drawn
-from argosy.testing.scene import Scene
+from tests.support.aresjobs import job as ares_job
+from tests.support.builders import run
+from tests.support.fuzz_specs import ARES_SPECS, RUN_SPECS, drawn
+from tests.support.operator_harness import Scene
+from tests.support.strategies import Strategy
 
 Json = Mapping[str, object]
 

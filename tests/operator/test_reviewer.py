@@ -12,11 +12,11 @@ import pytest
 from argosy.operator import webhooks
 from argosy.operator.bounds import REQUEST_LIMITS, Reason
 from argosy.operator.webhooks import MAX_BODY, MAX_REVIEWS, MAX_WAITING, Asked, Reviewer
-from argosy.testing.eventually import eventually
 from argosy.wire.messages import HttpError, Request, Response
 from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
 from argosy.workload.model import Json
+from tests.support.waiting import eventually
 
 PATH = "/validate"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]

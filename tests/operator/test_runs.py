@@ -7,9 +7,9 @@ from argosy.engine.client import PatchType
 from argosy.kinds.kubernetes import Namespace, Pod, Service
 from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import pod_template, run
-from argosy.testing.scene import Scene
-from argosy.testing.servers import Server
+from tests.support.builders import pod_template, run
+from tests.support.operator_harness import Scene
+from tests.support.servers import Server
 
 WORKERS = ("mnist-worker-0", "mnist-worker-1")
 

@@ -17,11 +17,11 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, ServiceAccount
 from argosy.kinds.labels import MANAGED_BY, MANAGER, OPERATOR_NAMESPACE
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import pod_template, run
-from argosy.testing.servers import Server, free_port
-from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS
 from argosy.wire.client import Client as WireClient
 from argosy.wire.origin import Origin
+from tests.support.builders import pod_template, run
+from tests.support.servers import Server, free_port
+from tests.support.simulator import EXIT_CODE, RUN_SECONDS
 
 ROUND, ROUNDS = 500, 10
 AT_ONCE = 200
@@ -129,7 +129,7 @@ async def test_five_thousand_jobs_leave_nothing_behind(real_apiserver: Server) -
     known = ("--kubeconfig", str(server.kubeconfig))
     shown = (f"--metrics-bind-address=127.0.0.1:{port}", f"--health-probe-bind-address=127.0.0.1:{port}")
     operator = ("argosy", "operator", *known, "--no-leader-elect", *shown)
-    simulator = ("argosy.testing.simulate", *known, "--nodes", "20", "--schedule", "--remove")
+    simulator = ("tests.support.simulate", *known, "--nodes", "20", "--schedule", "--remove")
     sizes: list[Size] = []
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
         await prepare(client)

@@ -12,9 +12,9 @@ from argosy.engine.dynamic import AnyObject, dynamic
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod, Service
-from argosy.testing.aresjobs import template
-from argosy.testing.builders import pod_template, run
-from argosy.testing.scene import Scene
+from tests.support.aresjobs import template
+from tests.support.builders import pod_template, run
+from tests.support.operator_harness import Scene
 
 Json = dict[str, object]
 Anything = dynamic(AresJob.resource)

@@ -11,8 +11,8 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Namespace, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.pod_groups import VolcanoGroup
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import pod_template, run
-from argosy.testing.scene import Scene
+from tests.support.builders import pod_template, run
+from tests.support.operator_harness import Scene
 
 Json = dict[str, object]
 Rule = dict[str, list[str]]

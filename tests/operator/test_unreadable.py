@@ -10,8 +10,8 @@ from argosy.engine.errors import ApiError
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import pod_template, run
-from argosy.testing.scene import Scene
+from tests.support.builders import pod_template, run
+from tests.support.operator_harness import Scene
 
 Anything = dynamic(TrainingRun.resource)
 LAX: dict[str, object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

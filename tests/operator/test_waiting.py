@@ -19,9 +19,9 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
 from argosy.operator.observer_locator import Observers
 from argosy.reconcile import status_deferral as reconcile_crowd
-from argosy.testing.aresjobs import template
-from argosy.testing.scene import Scene
-from argosy.testing.servers import free_port
+from tests.support.aresjobs import template
+from tests.support.operator_harness import Scene
+from tests.support.servers import free_port
 
 Json = dict[str, object]
 pytestmark = pytest.mark.parametrize("api", ["local"], indirect=True)

@@ -22,9 +22,9 @@ from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhoo
 from argosy.operator import credentials, webhooks
 from argosy.operator.credentials import Store, rotate
 from argosy.operator.endpoint_credentials import SECRET
-from argosy.testing.aresjobs import job
-from argosy.testing.scene import Scene, until_served
-from argosy.testing.servers import Server, free_port
+from tests.support.aresjobs import job
+from tests.support.operator_harness import Scene, until_served
+from tests.support.servers import Server, free_port
 
 Stored = dynamic(AresJob.resource)
 KINDS = {

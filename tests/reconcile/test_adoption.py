@@ -11,8 +11,8 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.adoption import FRESH, PodAdopter
-from argosy.testing.aresjobs import DIALECT, job, lowered
-from argosy.testing.manualclock import ManualClock
+from tests.support.aresjobs import DIALECT, job, lowered
+from tests.support.manual_clock import ManualClock
 
 JOB = lowered(job())
 

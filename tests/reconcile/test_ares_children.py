@@ -12,9 +12,9 @@ from argosy.reconcile.child_bodies import ensured_body, service_body, update_pat
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.testing.aresjobs import DIALECT, job, lowered, played
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod, EnsureChild, EnsureService
+from tests.support.aresjobs import DIALECT, job, lowered, played
 
 LABELS = {"ares.io/group-name": "ares.io", "ares.io/job-name": "job", "ares.io/replica-type": "worker"}
 KEYS = {"ares.io/job-priority": "5", "ares.io/ares-queue": "no label!"}

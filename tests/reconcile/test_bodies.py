@@ -17,9 +17,9 @@ from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
-from argosy.testing.builders import role, workload
-from argosy.testing.eventually import eventually
 from argosy.workload.plan import CreatePod
+from tests.support.builders import role, workload
+from tests.support.waiting import eventually
 
 KIB = 1024
 

@@ -23,9 +23,9 @@ from argosy.operator.job_views import JobReading, Readings
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.nodes import SHOW_AFTER_SECONDS
-from argosy.testing.manualclock import ManualClock
 from argosy.workload.observed import RecentLoss
 from argosy.workload.record import Record
+from tests.support.manual_clock import ManualClock
 
 JOB = ObjectMeta(name="mnist", namespace="default", uid="job")
 

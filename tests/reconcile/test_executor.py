@@ -33,9 +33,6 @@ from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import UnrenderableError
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
-from argosy.testing.builders import role, workload
-from argosy.testing.circles import circles
-from argosy.testing.eventually import eventually
 from argosy.workload.observed import Result
 from argosy.workload.plan import (
     Action,
@@ -49,6 +46,9 @@ from argosy.workload.plan import (
     EnsureService,
     Remark,
 )
+from tests.support.builders import role, workload
+from tests.support.gc_leaks import circles
+from tests.support.waiting import eventually
 
 JOB = workload(role("worker", 2))
 CREATE = CreatePod("worker", 0, attempt=2, replacement=1)

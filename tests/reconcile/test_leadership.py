@@ -26,8 +26,8 @@ from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.reconcile.status_deferral import BURST_JOBS, MAX_DEFER_SECONDS
-from argosy.testing.builders import run
-from argosy.testing.manualclock import ManualClock
+from tests.support.builders import run
+from tests.support.manual_clock import ManualClock
 
 KEY = Key("default", "mnist")
 Json = dict[str, object]

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
-from argosy.testing.manualclock import ManualClock
-from argosy.testing.workloads import pod
 from argosy.workload.observed import ObservedPod, RecentLoss
+from tests.support.manual_clock import ManualClock
+from tests.support.workloads import pod
 
 RUNNING = pod(0)
 PLACE = ("worker", 0)

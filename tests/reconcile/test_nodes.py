@@ -21,9 +21,9 @@ from argosy.reconcile.nodes import (
     NodeHealth,
     NodeStates,
 )
-from argosy.testing.eventually import eventually
-from argosy.testing.manualclock import ManualClock
 from argosy.workload.observed import OUT_OF_SERVICE
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import eventually
 
 GONE = NotFound(404, "NotFound", 'nodes "n1" not found')
 N1 = frozenset({"n1"})

@@ -10,9 +10,9 @@ from argosy.frameworks.base import Framework, Injection
 from argosy.reconcile.pod_renderer import JobPodRenderer, PodRenderer, UnrenderableError
 from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.testing.builders import role, workload
 from argosy.workload.model import Dependency, Problem, Role, Rules, Workload
 from argosy.workload.plan import CreatePod
+from tests.support.builders import role, workload
 
 
 class Told:

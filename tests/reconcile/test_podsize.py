@@ -21,13 +21,13 @@ from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.testing import aresjobs
-from argosy.testing.builders import pod_template, run
-from argosy.testing.servers import Server
 from argosy.workload.model import Problems, Workload, numbered_bytes
 from argosy.workload.observed import Result
 from argosy.workload.plan import CreatePod
 from argosy.workload.pod_size import MAX_POD_BYTES
+from tests.support import aresjobs
+from tests.support.builders import pod_template, run
+from tests.support.servers import Server
 
 HELPER = Helper(image="helper", command=("argosy-helper",))
 SITE = RenderContext(url="https://argosy.argosy-system.svc:9443", ca_pem="Q0E=", helper=HELPER)

@@ -3,8 +3,8 @@
 import pytest
 
 from argosy.reconcile.recently_deleted import KEEP_SECONDS, RecentlyDeleted
-from argosy.testing.manualclock import ManualClock
-from argosy.testing.workloads import pod
+from tests.support.manual_clock import ManualClock
+from tests.support.workloads import pod
 
 
 @pytest.fixture

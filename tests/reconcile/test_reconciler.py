@@ -32,11 +32,11 @@ from argosy.reconcile.status_deferral import (
     DEFER_SECONDS,
     MAX_DEFER_SECONDS,
 )
-from argosy.testing.builders import RunBuilder, run
-from argosy.testing.manualclock import ManualClock
 from argosy.workload.model import Phase, Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
+from tests.support.builders import RunBuilder, run
+from tests.support.manual_clock import ManualClock
 
 KEY = Key("default", "mnist")
 

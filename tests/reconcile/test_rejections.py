@@ -22,10 +22,10 @@ from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.rejections import template_error
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.testing.servers import Server
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Result
 from argosy.workload.plan import CreatePod
+from tests.support.servers import Server
 
 Json = dict[str, object]
 DIALECT = TrainingRunDialect()

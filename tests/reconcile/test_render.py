@@ -14,7 +14,6 @@ import yaml
 from argosy.frameworks.base import SSH_FOLDER, Injection, Port
 from argosy.reconcile.render import PodIdentity, render_role
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.testing.builders import pod_template, role, workload
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
 from argosy.workload.gang_schedulers.kueue import KUEUE
@@ -22,6 +21,7 @@ from argosy.workload.gang_schedulers.own import OWN
 from argosy.workload.gang_schedulers.scheduler_plugins import SCHEDULER_PLUGINS
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
+from tests.support.builders import pod_template, role, workload
 
 GOLDEN = Path(__file__).with_name("golden")
 SITE = RenderContext(

@@ -16,10 +16,10 @@ from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.slow_start import MAX_PROBE_SECONDS, MAX_SECONDS, MAX_WINDOW
-from argosy.testing.builders import role, workload
-from argosy.testing.manualclock import ManualClock
 from argosy.workload.observed import Result
 from argosy.workload.plan import CreatePod
+from tests.support.builders import role, workload
+from tests.support.manual_clock import ManualClock
 
 JOB = workload(role("worker", 2_000), role("ps", 10))
 QUOTA = Forbidden(403, "Forbidden", "exceeded quota: pods")

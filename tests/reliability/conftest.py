@@ -11,10 +11,10 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.volcano import PodGroupKind
-from argosy.testing.hardships import define
-from argosy.testing.hurt import HurtServer
-from argosy.testing.scene import Scene
-from argosy.testing.simulator import Simulator
+from tests.support.faults import define
+from tests.support.killable_apiserver import HurtServer
+from tests.support.operator_harness import Scene
+from tests.support.simulator import Simulator
 
 
 @pytest.fixture

@@ -5,7 +5,10 @@ import pytest
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import Pod, Service
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.hardships import (
+from argosy.wire.client import Client as WireClient
+from argosy.wire.origin import Origin
+from tests.support.captured_logs import captured_lines
+from tests.support.faults import (
     CRD,
     define,
     endless,
@@ -14,12 +17,9 @@ from argosy.testing.hardships import (
     short,
     succeeded,
 )
-from argosy.testing.lines import captured_lines
-from argosy.testing.scene import Scene, shown_at
-from argosy.testing.servers import free_port
-from argosy.testing.until import until
-from argosy.wire.client import Client as WireClient
-from argosy.wire.origin import Origin
+from tests.support.operator_harness import Scene, shown_at
+from tests.support.servers import free_port
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -15,8 +15,8 @@ from argosy.kinds.webhooks import ValidatingWebhookConfiguration
 from argosy.local.apiserver.kubeconfig import write_kubeconfig
 from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.tokens import Signer
-from argosy.testing.eventually import eventually
-from argosy.testing.hardships import (
+from tests.support.captured_logs import captured_lines
+from tests.support.faults import (
     LEVEL,
     SCHEMA,
     bind,
@@ -27,10 +27,10 @@ from argosy.testing.hardships import (
     short,
     succeeded,
 )
-from argosy.testing.hurt import HurtServer
-from argosy.testing.lines import captured_lines
-from argosy.testing.scene import Scene, shown_at
-from argosy.testing.servers import READER, free_port
+from tests.support.killable_apiserver import HurtServer
+from tests.support.operator_harness import Scene, shown_at
+from tests.support.servers import READER, free_port
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -16,13 +16,13 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, Service, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import run
-from argosy.testing.cluster import images
-from argosy.testing.cluster.running import RunningCluster
-from argosy.testing.hardships import running, served
-from argosy.testing.scene import Scene
-from argosy.testing.until import until
 from argosy.workload.observed import OUT_OF_SERVICE
+from tests.support.builders import run
+from tests.support.cluster import images
+from tests.support.cluster.running import RunningCluster
+from tests.support.faults import running, served
+from tests.support.operator_harness import Scene
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -8,12 +8,12 @@ import pytest
 
 from argosy.engine.dynamic import dynamic
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.hardships import (
+from tests.support.captured_logs import captured_lines
+from tests.support.faults import (
     endless,
     running,
 )
-from argosy.testing.lines import captured_lines
-from argosy.testing.scene import Scene
+from tests.support.operator_harness import Scene
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

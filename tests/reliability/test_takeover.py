@@ -12,17 +12,17 @@ import pytest
 from argosy.engine.errors import NotFound
 from argosy.kinds.kubernetes import Lease
 from argosy.operator.main import LEASE
-from argosy.testing.hardships import (
+from tests.support.faults import (
     endless,
     granted,
     running,
     short,
     succeeded,
 )
-from argosy.testing.hurt import HurtServer
-from argosy.testing.scene import Scene
-from argosy.testing.servers import READER, STRANGER
-from argosy.testing.until import until
+from tests.support.killable_apiserver import HurtServer
+from tests.support.operator_harness import Scene
+from tests.support.servers import READER, STRANGER
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -26,11 +26,11 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, ServiceAccount
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.testing.builders import pod_template, run
-from argosy.testing.servers import Server, free_port, start_tethered, stop_process
-from argosy.testing.until import until
 from argosy.wire.client import Client as WireClient
 from argosy.wire.origin import Origin
+from tests.support.builders import pod_template, run
+from tests.support.servers import Server, free_port, start_tethered, stop_process
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -103,7 +103,7 @@ async def client(own_apiserver: Server) -> AsyncIterator[Client]:
 @pytest.fixture
 async def operator(own_apiserver: Server, client: Client) -> AsyncIterator[Operator]:
     known = ("--kubeconfig", str(own_apiserver.kubeconfig))
-    simulator = ("argosy.testing.simulate", *known, "--nodes", "20", "--schedule")
+    simulator = ("tests.support.simulate", *known, "--nodes", "20", "--schedule")
     shown, endpoint = free_port(), free_port()
     addresses = (
         f"--metrics-bind-address=127.0.0.1:{shown}",

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from argosy.testing.eventually import eventually
-from argosy.testing.servers import start_tethered, stop_process
 from tests.support import proxy as proxy_program
+from tests.support.servers import start_tethered, stop_process
+from tests.support.waiting import eventually
 
 
 class RunningProxy:

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from argosy.testing.circles import circles
 from argosy.wire.client import Client
 from argosy.wire.connection import Connection
 from argosy.wire.origin import Origin
+from tests.support.gc_leaks import circles
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from argosy.testing.eventually import eventually
 from argosy.wire.client import Answer, Client
 from argosy.wire.connection import READ_BUFFER, Connection
 from argosy.wire.errors import CutOffError, GarbledError
 from argosy.wire.origin import Origin
+from tests.support.waiting import eventually
 
 HI = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 

@@ -12,12 +12,12 @@ import pytest
 import uvloop
 
 from argosy.local.apiserver.pki import ensure_pki
-from argosy.testing.eventually import eventually
 from argosy.wire.listener import Listener
 from argosy.wire.messages import Handler, Request, Response
 from argosy.wire.places import ConnectionLimits, Refusal
 from argosy.wire.request_head import Limits
 from argosy.wire.server import Server
+from tests.support.waiting import eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 OK = b"HTTP/1.1 200"

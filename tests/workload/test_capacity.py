@@ -5,9 +5,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds.kubernetes import Taint
-from argosy.testing.workloads import role, workload
 from argosy.workload.capacity import Alike, FreeNode, Room, fits, needs_of
 from argosy.workload.model import Gang, Json, Role
+from tests.support.workloads import role, workload
 
 TAINT = Taint("dedicated", "NoSchedule", "research")
 

@@ -1,10 +1,10 @@
 import pytest
 
-from argosy.testing.workloads import pod, role, workload
 from argosy.workload import children
 from argosy.workload.model import Rules
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, EnsureChild, EnsureKeys, EnsureService
+from tests.support.workloads import pod, role, workload
 
 JOB = workload(
     role("launcher", 1),

@@ -3,13 +3,13 @@ from datetime import datetime
 import pytest
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, later, pod, workload
 from argosy.workload import cleanup
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import Cleanup, Limits, Phase, Ttl
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.plan import DeleteChild, DeleteJob, DeletePod
 from argosy.workload.record import Record
+from tests.support.workloads import NOW, later, pod, workload
 
 PODS = (
     pod(0, "Running"),

@@ -3,13 +3,13 @@ from datetime import timedelta
 import pytest
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, later, pod, pods, role, seen, workload
 from argosy.workload.clock_skew import on_this_clock
 from argosy.workload.decide import decide
 from argosy.workload.model import Elastic, Gang, Limits, Phase, Restart, Ttl
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeleteJob
 from argosy.workload.record import Cause, Record, RoleRecord
+from tests.support.workloads import NOW, later, pod, pods, role, seen, workload
 
 HOUR = 3600
 RECORD = Record(

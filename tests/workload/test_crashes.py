@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from argosy.testing.workloads import role, workload
-from argosy.testing.world import World
 from argosy.workload.model import Gang, Ladder, Limits, Phase, Resize, Restart, Rules, Scope, Workload
 from argosy.workload.record import Record, decode
 from argosy.workload.restart_causes import Why
+from tests.support.fake_cluster import World
+from tests.support.workloads import role, workload
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
 

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from argosy.testing.workloads import pod
 from argosy.workload.current_pods import all_present, current, present, strangers
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import pod
 
 RECORD = Record(
     attempt=2, roles={"worker": RoleRecord(size=3, replaced={1: 1}), "launcher": RoleRecord(size=1)}

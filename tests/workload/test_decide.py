@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pod, pods, role, seen, workload
-from argosy.testing.world import World
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Cleanup, Limits, Phase, Problem, Problems, Restart, Rules, Scope
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import CreatePod, DeletePod, Emit
 from argosy.workload.record import Record, decode
+from tests.support.fake_cluster import World
+from tests.support.workloads import NOW, later, pod, pods, role, seen, workload
 
 
 def record_of(world: World) -> Record:

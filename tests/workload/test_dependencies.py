@@ -3,10 +3,10 @@ from collections.abc import Mapping
 import pytest
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, later, role, workload
 from argosy.workload import dependencies
 from argosy.workload.model import Dependency, Phase
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, role, workload
 
 P, S, R, D, F = Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED
 

@@ -1,7 +1,6 @@
 import pytest
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, later, pods, role, seen, workload
 from argosy.workload import elastic
 from argosy.workload.decide import decide
 from argosy.workload.model import Elastic, Limits, Phase, Resize, Restart, Rules
@@ -9,6 +8,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, pods, role, seen, workload
 
 PROBLEMS = {
     "no bounds, no problem": (4, None, []),

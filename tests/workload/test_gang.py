@@ -4,7 +4,6 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pod, pods, role, workload
 from argosy.workload import gang
 from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.decide import decide
@@ -15,6 +14,7 @@ from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.phases import Ending
 from argosy.workload.plan import CreatePod, DeleteChild, EnsureChild
 from argosy.workload.record import Record
+from tests.support.workloads import NOW, later, pod, pods, role, workload
 
 PLAIN = Gang(3, "research", "high")
 EVERY = frozenset({"volcano", "kubernetes", "scheduler-plugins", "kueue", "own"})

@@ -5,11 +5,11 @@ import pytest
 from msgspec import Struct
 
 from argosy.kinds.pod_groups import GroupStatus
-from argosy.testing.workloads import role, workload
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.gang_schedulers.registry import AUTO, BACKENDS, CHOICES, NONE, candidates
 from argosy.workload.model import Gang
 from argosy.workload.observed import ObservedGroup
+from tests.support.workloads import role, workload
 
 JOB = workload(role(replicas=4), gang=Gang(3, "research", "high", min_resources={"cpu": 2}))
 BARE = workload(role(replicas=4), gang=Gang(3))

@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pods, workload
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Cleanup, Limits, Phase, Problem, Problems
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
 from argosy.workload.record import Cause, Record
+from tests.support.workloads import NOW, later, pods, workload
 
 STRICT = replace(workload(), invalid_ends=True)
 REMAINS = workload(cleanup=Cleanup.NONE, generation=2)

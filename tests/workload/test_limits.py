@@ -1,11 +1,11 @@
 import pytest
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, later, workload
 from argosy.workload import limits
 from argosy.workload.model import Limits, Phase
 from argosy.workload.observed import Observed
 from argosy.workload.record import Record
+from tests.support.workloads import NOW, later, workload
 
 
 class Case(Struct):

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from argosy.testing.workloads import USUAL, role, workload
-from argosy.testing.world import NODES, NodeState, World
 from argosy.workload.current_pods import current
 from argosy.workload.model import (
     Cleanup,
@@ -27,6 +25,8 @@ from argosy.workload.model import (
 )
 from argosy.workload.record import RESTARTS, Record, decode
 from argosy.workload.restart_causes import CONTAINER, Why
+from tests.support.fake_cluster import NODES, NodeState, World
+from tests.support.workloads import USUAL, role, workload
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
 

@@ -1,11 +1,11 @@
 import pytest
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, pod
 from argosy.workload import messages
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Restarted
 from argosy.workload.restart_causes import restarted_in_place
+from tests.support.workloads import NOW, pod
 
 FATES = {
     "worker-2 was killed (SIGKILL, exit 137) on node-3": pod(2, "Failed", exit_code=137, node="node-3"),

@@ -4,8 +4,8 @@ from msgspec import Struct
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
-from argosy.testing.workloads import NOW
 from argosy.workload.observed import ObservedPod, observe_pod
+from tests.support.workloads import NOW
 
 LABELS = {labels.ROLE: "worker", labels.INDEX: "2", labels.ATTEMPT: "3", labels.REPLACEMENT: "1"}
 

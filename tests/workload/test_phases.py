@@ -2,11 +2,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, USUAL, pod, pods, role, seen, workload
 from argosy.workload import phases
 from argosy.workload.model import Elastic, Phase, Quorum, Restart, RolePolicy, Rules
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, USUAL, pod, pods, role, seen, workload
 
 P, S, R = Phase.PENDING, Phase.STARTING, Phase.RUNNING
 ALL_FAILED = RolePolicy(Quorum.ALL, Quorum.ALL)

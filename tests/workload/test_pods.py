@@ -2,12 +2,12 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pod, role, seen, workload
 from argosy.workload import pods
 from argosy.workload.model import Limits, Phase, Restart, Rules, Scope
 from argosy.workload.observed import ObservedPod, Outcome, RecentLoss, Result
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, pod, role, seen, workload
 
 RUNNING = RoleRecord(phase=Phase.RUNNING, size=3, created=3)
 STARTING = RoleRecord(phase=Phase.STARTING, size=3, created=3)

@@ -6,13 +6,13 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, TEMPLATE, pod, role, workload
 from argosy.workload.decide import decide
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import HandedOn, Workload
 from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import Remark
 from argosy.workload.record import Record
+from tests.support.workloads import NOW, TEMPLATE, pod, role, workload
 
 KEYS = ("x/queue", "x/priority")
 

@@ -5,7 +5,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pod
 from argosy.workload import index_ranges, restart_causes
 from argosy.workload.model import Phase
 from argosy.workload.record import (
@@ -19,6 +18,7 @@ from argosy.workload.record import (
     encode,
     survived,
 )
+from tests.support.workloads import NOW, later, pod
 
 FULL = Record(
     phase=Phase.RESTARTING,

@@ -1,12 +1,12 @@
 import pytest
 from msgspec import Struct
 
-from argosy.testing.workloads import NOW, later, pod, role, seen, workload
 from argosy.workload.current_pods import current
 from argosy.workload.model import Phase, Restart
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.record_sync import remember
+from tests.support.workloads import NOW, later, pod, role, seen, workload
 
 JOB = workload(role(restart=Restart.ON_FAILURE), generation=4)
 

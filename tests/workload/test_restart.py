@@ -4,11 +4,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pod, role, seen, workload
 from argosy.workload import restart
 from argosy.workload.model import Ladder, Limits, Phase, Restart, Rules, Scope
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, pod, role, seen, workload
 
 KILLED = pod(2, "Failed", exit_code=137, node="node-3")
 

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from argosy.testing.workloads import pod
 from argosy.workload.observed import ObservedPod
 from argosy.workload.restart_causes import Why, why
+from tests.support.workloads import pod
 
 CAUSES: dict[str, tuple[ObservedPod, Why]] = {
     "a program that gave up": (pod(0, "Failed", exit_code=1), Why.EXIT),

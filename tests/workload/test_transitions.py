@@ -4,11 +4,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pod, role, seen, workload
 from argosy.workload.decide import decide
 from argosy.workload.model import Restart
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, pod, role, seen, workload
 
 
 class Case(Struct):

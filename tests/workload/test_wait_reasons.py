@@ -2,7 +2,6 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, pod, pods, role, workload
 from argosy.workload import wait_reasons
 from argosy.workload.gang import Gate
 from argosy.workload.model import Dependency, Phase, Workload
@@ -10,6 +9,7 @@ from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
 from argosy.workload.phases import count
 from argosy.workload.pods import Missing
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, pod, pods, role, workload
 
 JOB = workload(
     role("worker", 2), replace(role("launcher", 1), depends_on=(Dependency("worker", Phase.RUNNING),))

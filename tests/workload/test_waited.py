@@ -6,10 +6,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.testing.workloads import NOW, later, role, workload
 from argosy.workload import waited
 from argosy.workload.model import Dependency, Gang, Phase
 from argosy.workload.record import Record, RoleRecord
+from tests.support.workloads import NOW, later, role, workload
 
 JOB = workload(replace(role("launcher"), depends_on=(Dependency("worker"),)), role("worker"))
 GANG = workload(gang=Gang(3))

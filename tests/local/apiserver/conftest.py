@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.testing.servers import Server
+from tests.support.servers import Server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
 

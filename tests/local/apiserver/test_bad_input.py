@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from argosy.testing.servers import Server
+from tests.support.servers import Server
 
 PATH = "/api/v1/namespaces/default/configmaps"
 BODIES: dict[str, tuple[bytes, str, int]] = {

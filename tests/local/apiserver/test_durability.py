@@ -13,9 +13,9 @@ import pytest
 
 from argosy.local.apiserver.pki import ensure_pki
 from argosy.local.schema.unstructured import parts, text
-from argosy.testing.eventually import eventually
-from argosy.testing.plain import Plain, plain_client
-from argosy.testing.servers import Server, free_port, start_local
+from tests.support.raw_client import Plain, plain_client
+from tests.support.servers import Server, free_port, start_local
+from tests.support.waiting import eventually
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import pytest
 
-from argosy.testing.servers import Server
 from argosy.wire import server as wire
 from argosy.wire.messages import Answer, HttpError, Request, Response, Upgrade
 from argosy.wire.websocket import WebSocket
+from tests.support.servers import Server
 
 
 class Kubectl(Protocol):

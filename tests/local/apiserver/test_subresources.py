@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pytest
 
-from argosy.testing.differential import STRATEGIC, Caller, get, patch, post, preparation
-from argosy.testing.manifests import pod
-from argosy.testing.paths import dig
-from argosy.testing.servers import Server
+from tests.support.differential import STRATEGIC, Caller, get, patch, post, preparation
+from tests.support.field_paths import dig
+from tests.support.manifests import pod
+from tests.support.servers import Server
 
 REWRITTEN = {
     "spec": {

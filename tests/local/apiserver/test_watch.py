@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from argosy.local.schema.unstructured import text
-from argosy.testing.plain import Plain, Stream, plain_client
-from argosy.testing.servers import Server
+from tests.support.raw_client import Plain, Stream, plain_client
+from tests.support.servers import Server
 
 
 async def fresh_namespace(session: Plain) -> str:

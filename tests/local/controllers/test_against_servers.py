@@ -31,10 +31,10 @@ from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, 
 from argosy.local.controllers.manager import Timings, run
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.storage import PROTECTION, PersistentVolumeClaim
-from argosy.testing import servers
-from argosy.testing.servers import Server
-from argosy.testing.simulator import EXIT_CODE, RUN_SECONDS, Simulator
-from argosy.testing.until import connections_closed, until
+from tests.support import servers
+from tests.support.servers import Server
+from tests.support.simulator import EXIT_CODE, RUN_SECONDS, Simulator
+from tests.support.waiting import connections_closed, until
 
 Json = dict[str, object]
 F = TypeVar("F", bound=Fetchable)

@@ -10,8 +10,8 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.local.controllers.kinds import Namespace
 from argosy.local.networking import EndpointSlice, Service
-from argosy.testing.servers import Server
-from argosy.testing.until import until
+from tests.support.servers import Server
+from tests.support.waiting import until
 
 
 async def test_the_process_works_until_it_is_told_to_end(local_apiserver: Server, tmp_path: Path) -> None:

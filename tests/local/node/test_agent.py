@@ -18,7 +18,7 @@ from argosy.kinds.kubernetes import ConfigMap, Event, Pod, Service
 from argosy.local.agent_token import agent_token
 from argosy.local.node import cgroups, namespace_holder, pod_state, shim_manager
 from argosy.local.storage import PersistentVolumeClaim
-from argosy.testing.agents import Machine, machine
+from tests.support.agents import Machine, machine
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 

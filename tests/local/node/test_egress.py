@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from argosy.local.node import egress, masquerade
-from argosy.testing.agents import Machine, machine
-from argosy.testing.outside import HOST, outside
+from tests.support.agents import Machine, machine
+from tests.support.external_host import HOST, outside
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 

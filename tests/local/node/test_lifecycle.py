@@ -3,7 +3,7 @@ import pytest
 from argosy.local.node.lifecycle import next_backoff, over, startable
 from argosy.local.node.pod_state import ContainerReport, Ended, waiting
 from argosy.local.node.runspec import ContainerPlan
-from argosy.testing.launches import container_plan, launch_plan
+from tests.support.launch_records import container_plan, launch_plan
 
 
 def entry(name: str, state: str) -> ContainerReport:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pytest
 
 import argosy
-from argosy.testing.launches import Stage, container_plan, finished, launch_plan
-from argosy.testing.rootless import NOBODY, Python
+from tests.support.launch_records import Stage, container_plan, finished, launch_plan
+from tests.support.rootless import NOBODY, Python
 
 pytestmark = pytest.mark.root
 
@@ -52,7 +52,7 @@ import json, sys
 from pathlib import Path
 from argosy.local.node import namespace_holder, rootfs
 from argosy.local.node.logs import log_path, read_lines
-from argosy.testing.launches import container_plan, finished, launch_plan, stage
+from tests.support.launch_records import container_plan, finished, launch_plan, stage
 
 folder = Path(sys.argv[1])
 try:

@@ -18,7 +18,7 @@ import json, sys
 from pathlib import Path
 from argosy.local.node import namespace_holder, network
 from argosy.local.node.logs import log_path, read_lines
-from argosy.testing.launches import container_plan, finished, launch_plan, pod_network, stage
+from tests.support.launch_records import container_plan, finished, launch_plan, pod_network, stage
 
 folder = Path(sys.argv[1])
 try:

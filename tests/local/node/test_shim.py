@@ -13,7 +13,15 @@ from argosy.local.node import capabilities, cgroups, kernel, pod_state, shim_soc
 from argosy.local.node.logs import log_path, read_lines
 from argosy.local.node.pod_plan import hidden_folders, interpreter_folders
 from argosy.local.node.shim_manager import alive
-from argosy.testing.launches import Stage, container_plan, finished, launch_plan, probe_plan, stage, wait_for
+from tests.support.launch_records import (
+    Stage,
+    container_plan,
+    finished,
+    launch_plan,
+    probe_plan,
+    stage,
+)
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.root
 

@@ -10,7 +10,7 @@ from argosy.local.scheduler.decide import decide
 from argosy.local.scheduler.interpod_affinity import depends_on_pods
 from argosy.local.scheduler.node_heap import Fitting
 from argosy.local.scheduler.scheduler_cache import PodFacts, World
-from argosy.testing.objects import Json, node, pod
+from tests.support.scheduler_objects import Json, node, pod
 
 HOST = "kubernetes.io/hostname"
 A, B = {"app": "a"}, {"app": "b"}

@@ -6,7 +6,7 @@ import pytest
 from argosy.kinds.node_matching import Toleration, tolerates
 from argosy.local.controllers.kinds import LabelSelector, Taint
 from argosy.local.scheduler.node_affinity import node_wanted, ports_clash, selects
-from argosy.testing.objects import Json, pod
+from tests.support.scheduler_objects import Json, pod
 
 LABELS = {"zone": "a", "gpus": "8"}
 

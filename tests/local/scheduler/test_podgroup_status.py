@@ -9,7 +9,7 @@ from msgspec import Struct
 from argosy.local.controllers.kinds import Pod, PodGroupCondition
 from argosy.local.scheduler.outcome import GangOutcome
 from argosy.local.scheduler.podgroup_status import group_status
-from argosy.testing.objects import START, pod, pod_group
+from tests.support.scheduler_objects import START, pod, pod_group
 
 BLOCKED = GangOutcome(placed=False, message="no room")
 PLACED = GangOutcome(placed=True)

@@ -12,8 +12,8 @@ from argosy.local.scheduler.decide import decide
 from argosy.local.scheduler.gangs import Gang
 from argosy.local.scheduler.outcome import Decision
 from argosy.local.scheduler.scheduler_cache import PodFacts, World
-from argosy.testing.objects import Json, node, pod
-from argosy.testing.steps import count_steps
+from tests.support.scheduler_objects import Json, node, pod
+from tests.support.step_counter import count_steps
 
 HIGH, MIDDLE, LOW = 100, 50, 10
 

@@ -14,8 +14,8 @@ from argosy.kinds.meta import Condition
 from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Node, Pod, PodGroup, PodGroupStatus
 from argosy.local.scheduler.scheduler import Scheduler
-from argosy.testing.objects import Json, node, pod, pod_group
-from argosy.testing.until import until
+from tests.support.scheduler_objects import Json, node, pod, pod_group
+from tests.support.waiting import until
 
 T = TypeVar("T", Node, Pod)
 

@@ -7,7 +7,7 @@ import pytest
 
 from argosy.local.scheduler.affinity_terms import Term
 from argosy.local.scheduler.scheduler_cache import PodFacts, World
-from argosy.testing.objects import Json, node, pod
+from tests.support.scheduler_objects import Json, node, pod
 
 APPS, NAMESPACES, NODES = ("a", "b", "c"), ("default", "other"), ("n1", "n2", "n3")
 

@@ -10,8 +10,8 @@ from argosy.local.scheduler.decide import decide
 from argosy.local.scheduler.outcome import Decision
 from argosy.local.scheduler.scheduler_cache import PodFacts, World
 from argosy.local.scheduler.topology_spread import UNEVEN
-from argosy.testing.objects import Json, node, pod
-from argosy.testing.steps import count_steps
+from tests.support.scheduler_objects import Json, node, pod
+from tests.support.step_counter import count_steps
 
 A = {"app": "a"}
 REFUSED = f"0/2 nodes are available: 2 {UNEVEN}."

@@ -14,8 +14,8 @@ from argosy.local.schema.json_patch import merge_patch, strategic_merge_patch
 from argosy.local.schema.model import Json
 from argosy.local.schema.ssa.apply import Conflicts, apply
 from argosy.local.schema.ssa.update import excluding, update_managed_fields
-from argosy.testing.differential import APPLY, MERGE, STRATEGIC, Caller, Step
-from argosy.testing.servers import Server
+from tests.support.differential import APPLY, MERGE, STRATEGIC, Caller, Step
+from tests.support.servers import Server
 
 KINDS = {(info.group, info.version, info.kind): info for info in builtin_kinds()}
 CONTAINER: Json = {

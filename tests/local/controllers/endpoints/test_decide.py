@@ -8,7 +8,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.endpoints.decide import Plan, decide
 from argosy.local.controllers.kinds import Pod
 from argosy.local.networking import EndpointSlice, Service
-from argosy.testing.objects import START, Json, pod
+from tests.support.scheduler_objects import START, Json, pod
 
 
 def service(**spec: object) -> Service:

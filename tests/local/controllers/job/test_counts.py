@@ -14,7 +14,7 @@ from argosy.local.controllers.job.backoff import Backoff
 from argosy.local.controllers.job.decide import TRACKING, decide, finished
 from argosy.local.controllers.job.indexes import INDEX_LABEL, parse_indexes
 from argosy.local.controllers.kinds import Job, JobStatus, Pod
-from argosy.testing.objects import START
+from tests.support.scheduler_objects import START
 
 COMPLETIONS = 6
 

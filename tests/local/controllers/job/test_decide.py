@@ -11,8 +11,8 @@ from argosy.local.controllers.job.backoff import Backoff
 from argosy.local.controllers.job.backoff_per_index import FAILURES, IGNORED
 from argosy.local.controllers.job.decide import MOST_AT_ONCE, TRACKING, Plan, decide
 from argosy.local.controllers.kinds import Job, Pod
-from argosy.testing.objects import START, Json, pod
-from argosy.testing.steps import count_steps
+from tests.support.scheduler_objects import START, Json, pod
+from tests.support.step_counter import count_steps
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -10,7 +10,7 @@ from argosy.local.controllers.kinds import Node, Taint
 from argosy.local.controllers.node_lifecycle.eviction import leaves_at
 from argosy.local.controllers.node_lifecycle.health import listen, lost_conditions, taints_for
 from argosy.local.controllers.node_lifecycle.running_time import RunningTime
-from argosy.testing.objects import START, pod
+from tests.support.scheduler_objects import START, pod
 
 
 def node(ready: str | None = "True", unschedulable: bool = False, taints: list[Taint] | None = None) -> Node:

@@ -1,0 +1,23 @@
+"""A cluster that does not come up leaves nothing running behind the test that wanted it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.assets import DEFAULT
+from tests.support.cluster import lifecycle
+from tests.support.cluster.components import Settings
+from tests.support.cluster.running import RunningCluster
+
+
+def test_half_a_cluster_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: Path, _settings: Settings) -> None:
+        (folder / "started").touch()
+        raise lifecycle.ClusterFailed("the kubelet does not answer")
+
+    ended: list[Path] = []
+    monkeypatch.setattr(lifecycle, "up", fail)
+    monkeypatch.setattr(lifecycle, "down", ended.append)
+    with pytest.raises(lifecycle.ClusterFailed, match="does not answer"):
+        RunningCluster.up(tmp_path, Settings(DEFAULT))
+    assert ended == [tmp_path]

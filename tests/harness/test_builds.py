@@ -1,0 +1,165 @@
+"""Building the programs of a real Kubernetes; a script stands for Go."""
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import builds, commands
+from tests.support.assets import MissingAsset, Programs, minors
+from tests.support.waiting import eventually
+
+GO = """\
+#!/bin/sh
+echo go >> "$CALLS"
+while [ "$1" != -o ]; do shift; done
+echo half > "$2"
+if [ -n "$HANG" ]; then echo > "$HANG"; sleep 60; fi
+echo whole > "$2"
+"""
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own and a Go that only notes that it was called."""
+    (tmp_path / "bin").mkdir()
+    for name in ("go", "gcc", "nft"):
+        (tmp_path / "bin" / name).write_text(GO)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv("HANG", raising=False)
+    return tmp_path / "calls"
+
+
+def test_a_second_build_does_nothing(calls: Path) -> None:
+    said: list[str] = []
+    builds.build(Programs(), said.append, judge_only=True)
+    assert {path.read_text() for path in _programs()} == {"whole\n"}
+    assert [path.name for path in _programs()] == ["etcd", "kube-apiserver"]
+    before = calls.read_text()
+    builds.build(Programs(), said.append, judge_only=True)
+    assert calls.read_text() == before
+
+
+def test_a_program_from_other_sources_is_built_anew(calls: Path) -> None:
+    builds.build(Programs(), lambda _: None, judge_only=True)
+    (Programs().cache / "etcd.pins").write_text("other sources")
+    builds.build(Programs(), lambda _: None, judge_only=True)
+    assert len(calls.read_text().splitlines()) == 3
+
+
+def test_a_failed_build_leaves_nothing_and_says_so(calls: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "go").write_text(GO.replace("echo whole", "exit 3; echo"))
+    with pytest.raises(MissingAsset, match="etcd could not be built: go ended with 3"):
+        builds.build(Programs(), lambda _: None, judge_only=True)
+    assert list(Programs().cache.iterdir()) == []
+
+
+async def test_a_killed_build_leaves_no_half_program(calls: Path, tmp_path: Path) -> None:
+    code = "from tests.support import builds, assets; builds.build(assets.Programs(), print, judge_only=True)"
+    hanging = commands.module_environment(HANG=str(tmp_path / "hangs"))
+    with subprocess.Popen(  # noqa: ASYNC220 - it is killed by its group
+        [sys.executable, "-c", code], env=hanging, start_new_session=True, stdout=subprocess.DEVNULL
+    ) as building:
+        await eventually((tmp_path / "hangs").exists, 60)
+        os.killpg(building.pid, signal.SIGKILL)
+    assert _programs() == []
+    builds.build(Programs(), lambda _: None, judge_only=True)
+    assert {path.read_text() for path in _programs()} == {"whole\n"}
+    assert not (Programs().cache / ".building").exists()
+
+
+def test_what_is_missing_is_named_before_anything_is_built(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "gcc").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(MissingAsset, match="apt install gcc"):
+        builds.build(Programs(), lambda _: None)
+    assert not calls.exists()
+
+
+APT = """\
+#!/bin/sh
+echo apt-get "$@" >> "$CALLS"
+for word; do
+  case $word in
+    Dir::State::lists=*) updated=yes ;;
+    Dir::Cache::archives=*) archives=${word#*=} ;;
+  esac
+done
+[ -n "$updated" ] || exit 100
+touch "$archives/nftables.deb"
+"""
+DPKG = """\
+#!/bin/sh
+mkdir -p "$3/usr/sbin"
+echo '#!/bin/sh' > "$3/usr/sbin/nft"
+echo 'echo "$LD_LIBRARY_PATH" "$@"' >> "$3/usr/sbin/nft"
+chmod +x "$3/usr/sbin/nft"
+"""
+
+
+def test_without_nft_it_is_taken_out_of_its_package(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "nft").unlink()
+    for name, script in (("apt-get", APT), ("dpkg", DPKG)):
+        (tmp_path / "bin" / name).write_text(script)
+        (tmp_path / "bin" / name).chmod(0o755)
+    for name in ("mkdir", "touch", "chmod", "sh", "nice", "sleep"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(builds, "_ADMINISTRATION", ())
+    monkeypatch.setattr(builds, "recipes", lambda _: [])
+    monkeypatch.setattr(builds, "tools", list)
+    builds.build(Programs(), lambda _: None)
+    nft = Programs().cache / "nft"
+    said = subprocess.run([str(nft), "list"], capture_output=True, text=True, check=True).stdout
+    assert said == f"{Programs().cache.parent}/debian/nftables/usr/lib/{platform.machine()}-linux-gnu list\n"
+    before = calls.read_text()
+    assert "update" in before, "lists that are too old are fetched anew, into a folder of our own"
+    builds.build(Programs(), lambda _: None)
+    assert calls.read_text() == before
+
+
+def test_without_nft_and_debian_its_package_is_named(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "nft").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(builds, "_ADMINISTRATION", ())
+    monkeypatch.setattr(builds, "recipes", lambda _: [])
+    monkeypatch.setattr(builds, "tools", list)
+    with pytest.raises(MissingAsset, match=r"kube-proxy needs .* nftables"):
+        builds.build(Programs(), lambda _: None)
+
+
+@pytest.mark.parametrize("minor", minors())
+def test_every_program_is_pinned(minor: str) -> None:
+    for recipe in (*builds.recipes(Programs(minor)), *builds.tools()):
+        pins = (recipe.folder / "go.mod").read_text()
+        if recipe.package == ".":
+            assert (recipe.folder / "main.go").exists()
+        else:
+            assert f"\t{recipe.package}\n" in pins or f"tool {recipe.package}\n" in pins
+
+
+def test_versions_are_told_apart() -> None:
+    first, second = (Programs(minor) for minor in minors()[:2])
+    assert first.version.startswith(f"{first.minor}.")
+    assert first.cache != second.cache
+    with pytest.raises(MissingAsset, match=first.minor):
+        _ = Programs("1.2").version
+
+
+def _programs() -> list[Path]:
+    return sorted(path for path in Programs().cache.iterdir() if path.is_file() and path.suffix != ".pins")

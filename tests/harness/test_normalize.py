@@ -1,0 +1,91 @@
+"""What is taken out of answers before they are compared, and what is not."""
+
+import pytest
+
+from tests.support.normalize import Normaliser
+
+UID = "0b2b9a4e-7d6f-4a52-9f0a-0123456789ab"
+
+
+def _item(name: str, version: str, generated: str = "") -> dict[str, object]:
+    more = {"generateName": "g-", "labels": {"made": generated}} if generated else {}
+    return {"metadata": {**more, "name": name, "resourceVersion": version}}
+
+
+CASES: dict[str, tuple[object, object]] = {
+    "an id becomes its number": ({"uid": UID}, {"uid": "<uid 1>"}),
+    "an id in a text too": (f"uid {UID} is gone", "uid <uid 1> is gone"),
+    "the same version is the same number": (
+        [{"resourceVersion": "7"}, {"resourceVersion": "9"}, {"resourceVersion": "7"}],
+        [
+            {"resourceVersion": "<version 1>"},
+            {"resourceVersion": "<version 2>"},
+            {"resourceVersion": "<version 1>"},
+        ],
+    ),
+    "version zero and no version stay": (
+        [{"resourceVersion": "0"}, {"resourceVersion": ""}],
+        [{"resourceVersion": "0"}, {"resourceVersion": ""}],
+    ),
+    "a list's version is any": (
+        {"items": [], "metadata": {"resourceVersion": "7"}},
+        {"items": [], "metadata": {"resourceVersion": "<any version>"}},
+    ),
+    "times keep their precision": (
+        ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", "2026-01-01"],
+        ["<time>", "<micro time>", "2026-01-01"],
+    ),
+    "in a list, objects whose names end by chance stand in the order of their versions": (
+        {"items": [_item("a", "1"), _item("g-aaaaa", "9", "second"), _item("g-zzzzz", "5", "first")]},
+        {
+            "items": [
+                _item("a", "<version 1>"),
+                _item("g-<5>", "<version 2>", "first"),
+                _item("g-<5>", "<version 3>", "second"),
+            ]
+        },
+    ),
+    "a generated name keeps its beginning and length": (
+        [{"generateName": "ab-", "name": "ab-x2x4z"}, 'pods "ab-x2x4z" not found'],
+        [{"generateName": "ab-", "name": "ab-<5>"}, 'pods "ab-<5>" not found'],
+    ),
+    "a given name stays": ({"name": "ab-x2x4z"}, {"name": "ab-x2x4z"}),
+    "an allocated address goes, none stays": (
+        [{"clusterIP": "10.96.1.2"}, {"clusterIP": "None"}],
+        [{"clusterIP": "<cluster ip>"}, {"clusterIP": "None"}],
+    ),
+    "a node port is known again, in a table too": (
+        {
+            "nodePort": 30001,
+            "rows": [{"cells": ["8:30001/TCP,9:30002/UDP", "8/TCP"]}],
+            "targetPort": 30001,
+        },
+        {
+            "nodePort": "<node port 1>",
+            "rows": [{"cells": ["8:<node port 1>/TCP,9:<node port 2>/UDP", "8/TCP"]}],
+            "targetPort": 30001,
+        },
+    ),
+    "only ages go from a table": (
+        {
+            "kind": "Table",
+            "columnDefinitions": [{"name": "Name"}, {"name": "Age"}],
+            "rows": [{"cells": ["5s", "5s"]}],
+        },
+        {
+            "kind": "Table",
+            "columnDefinitions": [{"name": "Name"}, {"name": "Age"}],
+            "rows": [{"cells": ["5s", "<age>"]}],
+        },
+    ),
+    "the order of managers does not matter": (
+        {"managedFields": [{"manager": "b"}, {"manager": "a"}]},
+        {"managedFields": [{"manager": "a"}, {"manager": "b"}]},
+    ),
+    "numbers and truths stay": ({"a": 1, "b": True, "c": None}, {"a": 1, "b": True, "c": None}),
+}
+
+
+@pytest.mark.parametrize(("given", "want"), CASES.values(), ids=CASES)
+def test_normal(given: object, want: object) -> None:
+    assert Normaliser().normal(given) == want

@@ -1,0 +1,134 @@
+"""What the simulated kubelet does about a pod."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import key_of
+from tests.support.scheduler_objects import START, Json
+from tests.support.servers import Server
+from tests.support.simulator import (
+    EXIT_CODE,
+    RUN_SECONDS,
+    RUN_TOGETHER,
+    START_SECONDS,
+    Become,
+    Bind,
+    Companies,
+    Later,
+    Pod,
+    Remove,
+    Simulator,
+    next_step,
+    pod_status,
+)
+from tests.support.waiting import connections_closed, until
+
+
+def pod(
+    phase: str = "Pending", *, node: str = "n", notes: Json | None = None, metadata: Json | None = None
+) -> Pod:
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "p",
+                "annotations": notes or {},
+                "creationTimestamp": START,
+                **(metadata or {}),
+            },
+            "spec": {"nodeName": node, "containers": [{"name": "main"}]},
+            "status": {"phase": phase, "startTime": START},
+        },
+        Pod,
+    )
+
+
+DELETED: Json = {"deletionTimestamp": START, "deletionGracePeriodSeconds": 30}
+STEPS = {
+    "a pod without node waits for a scheduler": (pod(node=""), False, None),
+    "or is bound, if asked to": (pod(node=""), True, Bind()),
+    "a bound pod runs": (pod(), False, Become("Running")),
+    "later, if it says so": (pod(notes={START_SECONDS: "5"}), False, Later(4.0)),
+    "a running pod runs for ever": (pod("Running"), False, None),
+    "or until its time": (pod("Running", notes={RUN_SECONDS: "5"}), False, Later(4.0)),
+    "then it succeeds": (pod("Running", notes={RUN_SECONDS: "1"}), False, Become("Succeeded")),
+    "or fails": (pod("Running", notes={RUN_SECONDS: "1", EXIT_CODE: "3"}), False, Become("Failed", 3)),
+    "what ended stays": (pod("Failed", notes={RUN_SECONDS: "1"}), False, None),
+    "a deleted pod goes": (pod("Running", metadata=DELETED), False, Remove()),
+    "one that somebody waits for ends first": (
+        pod("Running", metadata={**DELETED, "finalizers": ["x"]}),
+        False,
+        Become("Failed", 137),
+    ),
+    "one that is gone but held is left alone": (
+        pod("Failed", metadata={**DELETED, "deletionGracePeriodSeconds": 0, "finalizers": ["x"]}),
+        False,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
+def test_next_step(case: tuple[Pod, bool, object]) -> None:
+    given, schedule, want = case
+    assert next_step(given, START + timedelta(seconds=1), schedule=schedule) == want
+
+
+def test_a_failed_pod_says_how_its_containers_ended() -> None:
+    status = pod_status(pod("Running"), "Failed", 3, "10.0.0.1", START, START + timedelta(seconds=1))
+    (container,) = msgspec.convert(status["containerStatuses"], list[dict[str, object]])
+    assert container["state"] == {
+        "terminated": {
+            "exitCode": 3,
+            "reason": "Error",
+            "startedAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:00:01Z",
+        }
+    }
+
+
+def test_pods_of_a_company_end_counted_from_when_the_last_of_them_ran() -> None:
+    companies = Companies()
+    owner = {"ownerReferences": [{"uid": "u", "controller": True}]}
+    notes: Json = {RUN_SECONDS: "5", RUN_TOGETHER: "2"}
+    first, second = (
+        pod("Running", notes=notes, metadata={**owner, "name": name}) for name in ("first", "second")
+    )
+    assert companies.note(first, START, gone=False) == set()
+    assert next_step(first, START, schedule=False, together=companies.since(first)) is None
+    later = START + timedelta(seconds=60)
+    assert companies.note(second, later, gone=False) == {key_of(first), key_of(second)}
+    assert next_step(first, later, schedule=False, together=companies.since(first)) == Later(5.0)
+    companies.note(first, later, gone=True)
+    companies.note(second, later, gone=True)
+    assert companies.since(first) is None
+
+
+async def test_pods_run_and_end_without_scheduler_or_kubelet(api: Server, namespace: str) -> None:
+    async with (
+        Client(Connection.from_kubeconfig(api.kubeconfig)) as client,
+        Simulator(client, ["sim-a", "sim-b"], schedule=True) as simulator,
+    ):
+        for number in range(4):
+            notes = {RUN_SECONDS: "0"} if number % 2 else {}
+            body = {
+                "metadata": {"name": f"p{number}", "annotations": notes},
+                "spec": {"containers": [{"name": "main", "image": "simulated"}], "restartPolicy": "Never"},
+            }
+            await client.create(Pod, body, namespace)
+
+        async def phases(*want: str) -> bool:
+            pods = (await client.list(Pod, namespace)).items
+            return sorted(each.status.phase for each in pods) == sorted(want)
+
+        await until(lambda: phases("Running", "Running", "Succeeded", "Succeeded"), "pods live and end")
+        nodes = {each.spec.node_name for each in (await client.list(Pod, namespace)).items}
+        assert nodes == {"sim-a", "sim-b"}
+        for number in range(4):
+            await client.delete(Pod, f"p{number}", namespace)
+        await until(phases, "deleted pods vanish")
+        await simulator.remove()
+    await connections_closed()

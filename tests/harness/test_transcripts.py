@@ -1,0 +1,125 @@
+"""A transcript tells phases, conditions and reasons in their order, and nothing that moves with time."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.trainingrun import (
+    RoleStatus,
+    RunCondition,
+    TrainingRun,
+    TrainingRunSpec,
+    TrainingRunStatus,
+)
+from tests.support import examples
+from tests.support.commands import REPOSITORY
+from tests.support.transcripts import Transcript, differences
+
+THEN, LATER = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def seen(phase: str, active: int, since: datetime, reason: str = "") -> TrainingRun:
+    running = RunCondition("Running", str(phase == "Running"), phase, since)
+    role = RoleStatus(phase=phase, active=active)
+    status = TrainingRunStatus(
+        phase=phase, reason=reason, start_time=since, conditions=[running], roles={"worker": role}
+    )
+    return TrainingRun(ObjectMeta(name="a"), TrainingRunSpec("custom", {}), status)
+
+
+def told(*statuses: TrainingRun) -> str:
+    transcript = Transcript()
+    for status in statuses:
+        transcript.see(status)
+    return str(transcript)
+
+
+def test_what_changes_is_told_once_and_in_its_order() -> None:
+    text = told(
+        TrainingRun(ObjectMeta(name="a"), TrainingRunSpec("custom", {})),
+        seen("Starting", 0, THEN, "PodsStarting"),
+        seen("Starting", 1, THEN, "PodsStarting"),
+        seen("Running", 2, THEN),
+        seen("Succeeded", 0, THEN),
+    )
+    assert text.splitlines() == [
+        "run",
+        "  Starting PodsStarting",
+        "  Running",
+        "  Succeeded",
+        "role worker",
+        "  Starting",
+        "  Running",
+        "  Succeeded",
+        "condition Running",
+        "  False Starting",
+        "  True Running",
+        "  False Succeeded",
+    ]
+
+
+EXPECTED = """\
+run
+  Starting PodsStarting
+  Running
+  Succeeded
+role worker
+  Starting
+  Running
+"""
+COMPARED = {
+    "the same transcript: no difference": (EXPECTED, []),
+    "subjects in another order: no difference": (
+        "role worker\n  Starting\n  Running\nrun\n  Starting PodsStarting\n  Running\n  Succeeded\n",
+        [],
+    ),
+    "a role that is first seen Running: no difference": (
+        EXPECTED.replace("worker\n  Starting", "worker"),
+        [],
+    ),
+    "a state in the middle that was never shown: no difference": (EXPECTED.replace("  Running\n", "", 1), []),
+    "another last line": (
+        EXPECTED.replace("Succeeded", "Running"),
+        [
+            "run: 'Running' is not expected, or not at this point",
+            "run: must end with 'Succeeded', not 'Running'",
+        ],
+    ),
+    "the last line is missing": (
+        EXPECTED.replace("  Succeeded\n", ""),
+        ["run: must end with 'Succeeded', not 'Running'"],
+    ),
+    "a line that was never there": (
+        EXPECTED.replace("  Succeeded", "  Restarting\n  Succeeded"),
+        ["run: 'Restarting' is not expected, or not at this point"],
+    ),
+    "two lines in another order": (
+        EXPECTED.replace("  Starting PodsStarting\n  Running", "  Running\n  Starting PodsStarting"),
+        ["run: 'Starting PodsStarting' is not expected, or not at this point"],
+    ),
+    "a subject is missing": (EXPECTED[: EXPECTED.index("role")], ["role worker: missing"]),
+    "a subject more": (EXPECTED + "role other\n  Starting\n", ["role other: not expected"]),
+}
+
+
+@pytest.mark.parametrize(("observed", "want"), COMPARED.values(), ids=COMPARED)
+def test_a_transcript_compared_with_the_expected_one(observed: str, want: list[str]) -> None:
+    assert differences(EXPECTED, observed) == want
+
+
+def test_times_and_numbers_are_left_out() -> None:
+    assert told(seen("Running", 1, THEN)) == told(seen("Running", 2, LATER))
+
+
+def test_it_has_ended_when_the_run_has() -> None:
+    transcript = Transcript()
+    for phase, ended in (("Running", False), ("Restarting", False), ("Failed", True)):
+        transcript.see(seen(phase, 1, THEN))
+        assert transcript.ended is ended
+
+
+def test_every_example_has_a_transcript_and_every_transcript_an_example() -> None:
+    folder = REPOSITORY / "tests" / "conformance" / "transcripts"
+    names = {examples.manifest(example)["metadata"]["name"] for example in examples.WANTED}  # type: ignore[index]
+    assert {path.stem for path in folder.iterdir()} == names

@@ -1,0 +1,1 @@
+"""Servers, builders, fakes and helpers for tests and benchmarks. Not part of the package."""

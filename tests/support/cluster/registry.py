@@ -1,0 +1,125 @@
+"""A registry that has the images of a cluster, and no other; nodes ask it for whatever they are told to pull.
+
+The images are on the nodes beforehand, but a pod may ask to pull all the same (`imagePullPolicy: Always`, the
+default for a tag `latest`): then the answer is what the node has. For all other names it is, at once, that
+there is no such image. Read-only; the archives themselves are the store, read anew when they change.
+
+Run as `python -m tests.support.cluster.registry ADDRESS PORT ARCHIVE…`.
+"""
+
+import json
+import sys
+import tarfile
+from collections.abc import Mapping
+from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from pathlib import Path
+from typing import BinaryIO, Final
+from urllib.parse import parse_qs, urlsplit
+
+from msgspec import Struct
+
+PORT: Final = 5000
+_CHUNK: Final = 1 << 20
+
+
+class Blob(Struct, frozen=True):
+    path: Path
+    offset: int
+    size: int
+    kind: str = "application/octet-stream"
+
+
+class Contents(Struct, frozen=True):
+    names: Mapping[str, str]
+    """The digest of the manifest of each image."""
+    blobs: Mapping[str, Blob]
+
+
+def read_archive(path: Path) -> Contents:
+    """What an archive has, and where in the file; archives may still be missing."""
+    return _read_archive(path, path.stat().st_mtime_ns) if path.exists() else Contents({}, {})
+
+
+def find(archives: list[Path], host: str, place: str) -> tuple[str, Blob] | None:
+    """The digest and the place of what a path below /v2/ names, for images of that host."""
+    repository, _, rest = (
+        place.rpartition("/manifests/") if "/manifests/" in place else place.rpartition("/blobs/")
+    )
+    for archive in archives:
+        contents = read_archive(archive)
+        digest = rest if ":" in rest else contents.names.get(f"{host}/{repository}:{rest}", "")
+        if digest in contents.blobs:
+            return digest, contents.blobs[digest]
+    return None
+
+
+def serve(address: str, port: int, archives: list[Path]) -> ThreadingHTTPServer:
+    """A server for these archives; the caller runs it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:
+            self._answer(body=False)
+
+        def do_GET(self) -> None:
+            self._answer(body=True)
+
+        def _answer(self, *, body: bool) -> None:
+            url = urlsplit(self.path)
+            host = parse_qs(url.query).get("ns", [""])[0]
+            found = find(archives, host, url.path.removeprefix("/v2/"))
+            if found is None:
+                self._send(404, b'{"errors":[{"code":"NAME_UNKNOWN","message":"no such image here"}]}')
+                return
+            digest, blob = found
+            self.send_response(200)
+            self.send_header("Content-Type", blob.kind)
+            self.send_header("Content-Length", str(blob.size))
+            self.send_header("Docker-Content-Digest", digest)
+            self.end_headers()
+            if body:
+                with blob.path.open("rb") as file:
+                    _copy(file, blob, self.wfile)
+
+        def _send(self, code: int, content: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+    return ThreadingHTTPServer((address, port), Handler)
+
+
+@lru_cache(maxsize=16)
+def _read_archive(path: Path, _changed: int) -> Contents:
+    with tarfile.open(path) as archive:
+        blobs = {
+            member.name.removeprefix("blobs/").replace("/", ":"): Blob(path, member.offset_data, member.size)
+            for member in archive
+            if member.name.startswith("blobs/")
+        }
+        index = archive.extractfile("index.json")
+        assert index is not None
+        entries = json.load(index)["manifests"]
+    names = {entry["annotations"]["io.containerd.image.name"]: entry["digest"] for entry in entries}
+    for entry in entries:
+        old = blobs[entry["digest"]]
+        blobs[entry["digest"]] = Blob(path, old.offset, old.size, entry["mediaType"])
+    return Contents(names, blobs)
+
+
+def _copy(file: BinaryIO, blob: Blob, to: BufferedIOBase) -> None:
+    file.seek(blob.offset)
+    left = blob.size
+    while left > 0 and (chunk := file.read(min(_CHUNK, left))):
+        to.write(chunk)
+        left -= len(chunk)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]), [Path(word) for word in sys.argv[3:]]).serve_forever()

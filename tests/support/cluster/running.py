@@ -1,0 +1,105 @@
+"""A real cluster as tests use it: brought up, spoken to by kubectl, hurt, and taken away."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tests.support import commands
+from tests.support.assets import Programs
+from tests.support.cluster import lifecycle
+from tests.support.cluster.components import Settings
+from tests.support.cluster.state import SWITCH, State, read
+from tests.support.local_control_plane import KUBECTL
+from tests.support.servers import Server
+
+_CUT = "argosy-cut"
+"""The table of rules that keep a node from the API server."""
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    folder: Path
+    settings: Settings
+    server: Server
+
+    @classmethod
+    def up(cls, folder: Path, settings: Settings, owner: int | None = None) -> "RunningCluster":
+        """Bring a cluster up that ends with this process, or with another one, however that ends."""
+        fresh = read(folder) is None
+        try:
+            server = lifecycle.up(folder, settings)
+        except BaseException:
+            if fresh:
+                lifecycle.down(folder)  # half a cluster would have no guard
+            raise
+        state = read(folder)
+        assert state is not None
+        watched = (str(owner or os.getpid()), str(state.processes[SWITCH].pid), str(folder))
+        command = commands.module("tests.support.cluster.guard", *watched)
+        log = str(state.layout.logs / "guard.log")
+        lifecycle.module(Programs(settings.version), "launch", "--log", log, "--folder", "/", "--", *command)
+        return cls(folder, settings, server)
+
+    @property
+    def state(self) -> State:
+        state = read(self.folder)
+        assert state is not None, f"no cluster in {self.folder}"
+        return state
+
+    def kubectl(
+        self, *words: str, code: int | None = 0, stdin: str = "", timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator; a code other than wanted (None: any) fails the test."""
+        command = (str(KUBECTL), "--kubeconfig", str(self.server.kubeconfig), *words)
+        kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        done = subprocess.run(
+            command, env=kept, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        if code is not None and done.returncode != code:
+            told = f"{done.stdout}{done.stderr}"
+            raise AssertionError(f"{' '.join(words)} ended with {done.returncode}, not {code}\n{told}")
+        return done
+
+    def get(self, *words: str) -> dict[str, object]:
+        """An object, or a list of them, as kubectl gets it."""
+        return msgspec.json.decode(self.kubectl("get", *words, "-o", "json").stdout, type=dict[str, object])
+
+    def mend(self) -> None:
+        """Start again what has ended."""
+        lifecycle.up(self.folder, self.settings)
+
+    def stop(self, name: str) -> None:
+        """End one program, `kube-apiserver` or `node-2/kubelet`, as a crash does."""
+        lifecycle.stop(self.folder, name)
+
+    def power_off(self, node: str) -> None:
+        """End a node as a loss of power does."""
+        lifecycle.power_off(self.folder, node)
+
+    def cut_off(self, node: str) -> None:
+        """Let nothing pass between a node and the API server any more; what runs on the node goes on."""
+        address, port = self.state.layout.host_address, self.server.port
+        chains = "; ".join(
+            f"chain {hook} {{ type filter hook {hook} priority -300; {what} drop; }}"
+            for hook, what in (
+                ("output", f"ip daddr {address} tcp dport {port}"),
+                ("input", f"ip saddr {address} tcp sport {port}"),
+            )
+        )
+        self._in_network_of(node, "nft", f"table ip {_CUT} {{ {chains}; }}")
+
+    def reconnect(self, node: str) -> None:
+        """Undo `cut_off`; a node that is not cut off, or has no power, stays as it is."""
+        if not self.state.processes[node].alive:
+            return
+        self._in_network_of(node, "nft", f"add table ip {_CUT}; delete table ip {_CUT}")
+
+    def _in_network_of(self, node: str, *command: str) -> None:
+        enter = ("nsenter", f"--net=/proc/{self.state.processes[node].pid}/ns/net")
+        subprocess.run([*enter, *command], check=True, capture_output=True, text=True, timeout=30)
+
+    def down(self) -> None:
+        lifecycle.down(self.folder)

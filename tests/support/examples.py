@@ -1,0 +1,121 @@
+"""The examples of this repository, as runs that have what they need on any node of a test cluster.
+
+What the examples say of themselves is `argosy run --here`: the containers see the current folder and
+environment. That is the project's, or one made of the example's own requirements. A node's image has no
+PyTorch and no Open MPI, so they see the machine's own as well.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+import yaml
+
+from argosy.cli.local_mounts import Manifest, mount_working_dir
+from tests.support import assets, framework_venvs
+from tests.support.assets import MissingAsset
+from tests.support.commands import REPOSITORY, environment
+from tests.support.mpi_venvs import SYSTEM
+
+WANTED: Final[Mapping[str, str]] = {
+    "examples/quickstart/run.yaml": "accuracy 0.9",
+    "examples/pytorch/run.yaml": "found the slope",
+    "examples/pytorch/torchrun.yaml": "4 workers, from step 0",
+    "examples/pytorch/elastic.yaml": "found the slope",
+    "examples/custom/run.yaml": "all have counted",
+    "examples/mpi/openmpi.yaml": "pi is about 3.14",
+    "examples/standalone/run.yaml": "rate 0.3: found the slope",
+    "examples/jax/run.yaml": "found the slope",
+    "examples/dask/run.yaml": "16 parts on dask-worker-0 and dask-worker-1",
+    "examples/tensorflow/run.yaml": "found the slope",
+    "examples/tensorflow/ps.yaml": "found the slope",
+    "examples/xgboost/run.yaml": "on rows never seen",
+    "examples/bagua/run.yaml": "rank 0 of 3 with 3 ports",
+    "examples/bagua/elastic.yaml": "rank 1 of 2 with 2 ports",
+    "examples/deepspeed/run.yaml": "rank 1 of 2 found the slope",
+    "examples/horovod/mpi.yaml": "2 ranks found the slope",
+    "examples/horovod/gloo.yaml": "2 ranks found the slope",
+}
+"""What each says when it went well."""
+ADAPTER: Final = "examples/adapter/run.yaml"
+"""Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
+LADDER: Final = "examples/custom/ladder.yaml"
+"""Fails on its way, at moments of its own: tests/conformance/test_causes.py."""
+GANG: Final = "examples/custom/gang.yaml"
+"""What it waits for is told in the words of whoever places it: tests/conformance/test_gangs.py."""
+FIRST_ARES: Final = "examples/ares/custom.yaml"
+"""Runs as it stands, without anything mounted: tests/conformance/test_ares.py."""
+ARES: Final[Mapping[str, tuple[str, str]]] = {
+    "examples/ares/dask.yaml": ("launcher-0", "the sum of squares is 332833500"),
+    "examples/ares/mpi.yaml": ("launcher-0", "pi is about 3.14"),
+    "examples/ares/pytorch.yaml": ("master-0", "rank 0 of 3 found the slope 2.00"),
+    "examples/ares/standalone.yaml": ("worker-1", "rate 0.03: found the slope within 0.09"),
+    "examples/ares/tensorflow.yaml": ("worker-1", "worker 1 of 2 found the slope 2.00"),
+}
+"""The other examples that are AresJobs, with a pod and what it says."""
+_WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
+_WITH_SSHD: Final = ("examples/ares/mpi.yaml",)
+_SSHD: Final = Path("/usr/sbin/sshd")
+_NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
+"""What the examples of a framework import."""
+
+
+def framework_of(example: str) -> str:
+    """By its folder; those of AresJobs are in one, each under the name of its framework."""
+    path = Path(example)
+    return path.stem if path.parts[1] == "ares" else path.parts[1]
+
+
+def missing(example: str) -> str:
+    """Why an example cannot run on this machine; empty when it can."""
+    if example in _WITH_SSHD and not _SSHD.exists():
+        return f"there is no {_SSHD} (Debian: apt install openssh-server)"
+    if own := framework_venvs.of_framework(framework_of(example)):
+        return own.missing
+    if example in _WITH_ETCD:
+        try:
+            assets.find("etcd")
+        except MissingAsset as error:
+            return str(error)
+    module = _NEEDED.get(framework_of(example))
+    if module is None:
+        return ""
+    command = ["/usr/bin/python3", "-c", f"import {module}"]
+    if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+        return ""
+    return f"{module} for /usr/bin/python3 is not installed (Debian: apt install python3-{module})"
+
+
+def manifest(example: str) -> Manifest:
+    """The run of an example, as `argosy run --here` submits it, with the machine's software mounted."""
+    document = yaml.safe_load((REPOSITORY / example).read_text())
+    return equipped(document, framework_of(example), etcd=example in _WITH_ETCD)
+
+
+def equipped(document: Manifest, framework: str, *, etcd: bool = False) -> Manifest:
+    """A run or an AresJob with what its framework needs: this folder, an environment, the machine's own."""
+    own = framework_venvs.of_framework(framework)
+    prefix = own.prefix if own else Path(sys.prefix)
+    programs = (assets.find("etcd").parent,) if etcd else ()
+    path = os.pathsep.join((environment()["PATH"], *map(str, programs)))
+    spec = cast("Manifest", document["spec"])
+    word = "roleSpecs" if "roleSpecs" in spec else "roles"
+    bare: Manifest = {"spec": {"roles": spec[word]}}
+    seen = mount_working_dir(bare, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
+    roles = cast("Manifest", cast("Manifest", seen["spec"])["roles"])
+    for role in roles.values():
+        _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]), programs)
+    return {**document, "spec": {**spec, word: roles}}
+
+
+def _mount(pod: Manifest, programs: tuple[Path, ...]) -> None:
+    wanted = (*SYSTEM, *programs)
+    folders = {f"system-{number}": str(path) for number, path in enumerate(wanted) if path.is_dir()}
+    volumes = [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()]
+    mounts = [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()]
+    pod["volumes"] = [*cast("list[object]", pod.get("volumes", [])), *volumes]
+    for container in cast("list[Manifest]", pod["containers"]):
+        container["volumeMounts"] = [*cast("list[object]", container.get("volumeMounts", [])), *mounts]

@@ -1,0 +1,444 @@
+"""A cluster of one job in memory, for tests of the whole pass against crashes, old caches and lost memory.
+
+It does what the operator and a cluster do around `decide`: caches that lag, a status write that is refused
+at an old resourceVersion, creations by name, deletions by uid, nodes that run pods and vanish. Every misdeed
+that can be seen at the moment it happens is an assertion here.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.reconcile.job_state import Deferred, JobState
+from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
+from argosy.workload.decide import decide, refuse
+from argosy.workload.gang_schedulers.volcano import GROUP
+from argosy.workload.model import Problem, Problems, Workload
+from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
+from argosy.workload.plan import (
+    Action,
+    ConfirmPod,
+    CreatePod,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    Emit,
+    EnsureChild,
+    EnsureService,
+    Plan,
+)
+from argosy.workload.pods import LOSS_DELAY_SECONDS
+from argosy.workload.record import Record, decode, encode, survived
+from argosy.workload.record_sync import remember, told_by_pods
+from tests.support import invariants
+from tests.support.manual_clock import ManualClock
+from tests.support.workloads import NOW
+
+_BROKEN = Problems((Problem("spec", "is broken"),))
+NODES = ("node-1", "node-2", "node-3")
+
+
+class Crash(Exception):  # noqa: N818 - what happened to the operator
+    """The operator was killed."""
+
+
+class Job(Struct, frozen=True):
+    """The stored job object."""
+
+    workload: Workload
+    version: int = 1
+    status: dict[str, object] | None = None
+
+
+class NodeState(Enum):
+    """What a node does, and what the API server says of it."""
+
+    READY = "Ready"
+    PARTLY_UNKNOWN = "PartlyUnknown"
+    """It works, and a condition other than Ready is Unknown."""
+    CUT_OFF = "CutOff"
+    """Ready is Unknown; its containers may go on."""
+    OUT_OF_SERVICE = "OutOfService"
+    """Ready is Unknown, and an administrator has set the taint."""
+    GONE = "Gone"
+    """There is no such Node object any more."""
+
+    @property
+    def works(self) -> bool:
+        return self in (NodeState.READY, NodeState.PARTLY_UNKNOWN)
+
+    @property
+    def runs_nothing(self) -> bool:
+        return self in (NodeState.OUT_OF_SERVICE, NodeState.GONE)
+
+
+class Replica:
+    """One operator process: its caches, and what it remembers between passes."""
+
+    def __init__(self, job: Job | None, clock: ManualClock) -> None:
+        self.known_job = job
+        self.known_pods: dict[str, ObservedPod] = {}
+        self.absent: set[tuple[str, int]] = set()
+        self.departed: dict[str, ObservedPod] = {}
+        """Pods that the caches saw go, until there is another of their name."""
+        self.memory = JobState(uid="job")
+        self.term_began_at = 0
+        """The version of the job when this replica began to lead."""
+        self.losses = RecentLosses(clock)
+        self.created_at: dict[tuple[str, int], list[float]] = {}
+        """When this replica created pods, by place."""
+        self._observed: dict[str, ObservedPod] = {}
+
+    def note_losses(self) -> None:
+        """Count the pods that the caches lost since the last call, as caches do with each change."""
+        pods = {pod.uid: pod for pod in self.known_pods.values()}
+        for uid, before in self._observed.items():
+            self.losses.pod_changed("job", before, pods.get(uid))
+        self._observed = pods
+
+    def end_term(self) -> None:
+        self.memory = JobState(uid="job")
+
+
+class World:
+    def __init__(self, workload: Workload) -> None:
+        self.now: datetime = NOW
+        self.job: Job | None = Job(workload)
+        self.pods: dict[str, ObservedPod] = {}
+        self.children: dict[tuple[str, str], str] = {}
+        self.group: ObservedGroup | None = None
+        self.nodes = dict.fromkeys(NODES, NodeState.READY)
+        self.unconfirmed: set[str] = set()
+        """Nodes that the caches do not know, and for which the API server has not answered yet."""
+        self.clock = ManualClock()
+        """Time that has passed, whatever is done to the time of day."""
+        self.crowded = False
+        """Many jobs are worked on at once: what pods tell is written later."""
+        self.prunes = False
+        self.forgot = False
+        """A Record that was written is lost."""
+        self.broken = False
+        """The definition has problems; a pass can only say so."""
+        self.count = 0
+        self.version = 0
+        self.writes = 0
+        self.failed: set[str] = set()
+        """Uids of pods that failed by themselves."""
+        self.counted: set[str] = set()
+        """Those of them for which a restart was recorded."""
+        self.leader, self.standby = Replica(self.job, self.clock), Replica(self.job, self.clock)
+        self.past: list[dict[str, ObservedPod]] = [{}]
+        self.deleted: set[tuple[str, int, str]] = set()
+        """Role, index and uid of pods that were deleted, by the operator or by others."""
+
+    # What the operator does.
+
+    def run(self, crash_after: int | None = None) -> Plan | None:
+        """One pass of the leader. With `crash_after` it dies after that many requests of it."""
+        try:
+            return self._pass(crash_after)
+        except Crash:
+            self.restart(0)
+            return None
+
+    def lose_lease(self, after: int) -> None:
+        """The leader passes, loses the lease after that many requests, and lives on as the standby."""
+        with suppress(Crash):
+            self._pass(after)
+        self.change_leader()
+
+    def change_leader(self) -> None:
+        self.leader.end_term()
+        self.leader, self.standby = self.standby, self.leader
+        self.leader.term_began_at = self.job.version if self.job else 0
+
+    def act_as_the_other(self) -> None:
+        """Both replicas believe that they lead, as with two installations that serve one API."""
+        self.leader, self.standby = self.standby, self.leader
+        self.leader.known_job = self.job
+
+    def _pass(self, requests_left: int | None) -> Plan | None:
+        leader = self.leader
+        job = leader.known_job
+        if job is None:
+            return None
+        seen = self.observe()
+        leader.memory.drop_outdated(str(job.version))
+        deferred = leader.memory.deferred
+        before = deferred.record if deferred else decode(job.status)
+        if self.broken:
+            plan = refuse(before, _BROKEN, job.workload.generation, self.now)
+            assert not [action for action in plan.actions if not isinstance(action, Emit)]
+        else:
+            plan = decide(job.workload, before, seen, self.now)
+            self._check(job.workload, before, plan, seen)
+        leader.absent.clear()
+        requests = 0
+
+        def request() -> None:
+            nonlocal requests
+            if requests_left is not None and requests >= requests_left:
+                raise Crash
+            requests += 1
+
+        if self._defers(job, before, plan, seen):
+            leader.memory.deferred = Deferred(plan.record, str(job.version))
+        elif encode(plan.record) != job.status:
+            request()
+            leader.memory.deferred = None
+            if not self._write(job, plan.record):
+                return None
+            self._check_count(before, plan.record, seen)
+        elif plan.actions and not self._confirm(job):
+            return None
+        for action in plan.actions:
+            request()
+            self._perform(action)
+        return plan
+
+    def observe(self) -> Observed:
+        leader = self.leader
+        leader.note_losses()
+        nodes = {name: state for name, state in self.nodes.items() if name not in self.unconfirmed}
+        unknown = {name for name, state in nodes.items() if not state.works}
+        partly = {name for name, state in nodes.items() if state is NodeState.PARTLY_UNKNOWN}
+        return Observed(
+            pods=tuple(leader.known_pods.values()),
+            nodes_down=frozenset(unknown),
+            nodes_partly_unknown=frozenset(unknown | partly),
+            nodes_released=frozenset(name for name, state in nodes.items() if state.runs_nothing),
+            nodes_unconfirmed=dict.fromkeys(sorted(self.unconfirmed), "no answer yet"),
+            recent_losses=leader.losses.of("job"),
+            children=dict(self.children),
+            group=self.group,
+            absent=frozenset(leader.absent),
+            departed=tuple(pod for name, pod in leader.departed.items() if name not in leader.known_pods),
+        )
+
+    def sync(self) -> None:
+        """The leader's caches catch up."""
+        leader = self.leader
+        leader.note_losses()  # of pods that were created since, too
+        leader.known_job = self.job
+        known, leader.known_pods = leader.known_pods, dict(self.pods)
+        leader.departed |= {
+            name: replace(pod, terminating=True) for name, pod in known.items() if name not in self.pods
+        }
+        leader.departed = {name: pod for name, pod in leader.departed.items() if name not in self.pods}
+
+    def restart(self, age: int) -> None:
+        """The leader comes back with nothing but a list of pods, which may be some versions old."""
+        self.leader = Replica(self.job, self.clock)
+        self.leader.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
+        self.leader.term_began_at = self.job.version if self.job else 0
+
+    # What users and the cluster do.
+
+    def edit(self, workload: Workload) -> None:
+        if self.job:
+            generation = self.job.workload.generation + 1
+            self._store(replace(self.job, workload=replace(workload, generation=generation)))
+
+    def wipe(self) -> None:
+        if self.job:
+            self.forgot = True
+            self._store(replace(self.job, status=None))
+
+    def delete_job(self) -> None:
+        """Deletes the job; its pods follow, as they all have it as owner."""
+        self.job = None
+        for pod in list(self.pods.values()):
+            self.terminate(pod)
+
+    def update(self, pod: ObservedPod) -> None:
+        self.version += 1
+        self.pods[pod.name] = replace(pod, version=str(self.version))
+        self._remember_past()
+
+    def terminate(self, pod: ObservedPod) -> None:
+        self.deleted.add((pod.role, pod.index, pod.uid))
+        self.update(replace(pod, terminating=True, deletion_time=self.now + timedelta(seconds=30)))
+
+    def remove(self, pod: ObservedPod) -> None:
+        self.deleted.add((pod.role, pod.index, pod.uid))
+        self.pods.pop(pod.name, None)
+        self._remember_past()
+
+    def fail(self, pod: ObservedPod, exit_code: int) -> None:
+        if not pod.terminating:
+            self.failed.add(pod.uid)
+        self.update(replace(pod, phase="Failed", exit_code=exit_code))
+
+    def let_pass(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.now += timedelta(seconds=seconds)
+
+    def live(self, *phases: str) -> list[ObservedPod]:
+        """Pods on nodes that answer, in one of these phases, not terminating."""
+        return [
+            pod
+            for pod in self.pods.values()
+            if pod.phase in phases and not pod.terminating and self.nodes[pod.node].works
+        ]
+
+    def tick(self) -> bool:
+        """Every node that answers does what is waiting to be done; whether there was anything."""
+        work = [pod for pod in self.pods.values() if self.nodes[pod.node].works]
+        for pod in work:
+            if pod.terminating:
+                self.remove(pod)
+            elif pod.phase == "Pending":
+                self.update(replace(pod, phase="Running"))
+        return any(pod.terminating or pod.phase == "Pending" for pod in work)
+
+    def settle(self, most: int = 100) -> Plan | None:
+        """Passes with caches up to date and time going by, until nothing is left to do."""
+        self.crowded = False
+        for _ in range(most):
+            self.sync()
+            before = (self.job, dict(self.pods), dict(self.children))
+            plan = self.run()
+            busy = self.tick()
+            if self.job is None:
+                if not self.pods:
+                    return None
+                continue
+            if plan is not None and plan.wake_at and plan.wake_at - self.now < timedelta(hours=1):
+                self.let_pass(max((plan.wake_at - self.now).total_seconds(), 0.0))
+                continue
+            if not busy and not self.leader.absent and before == (self.job, self.pods, self.children):
+                return plan
+        raise AssertionError(f"not settled after {most} passes: {self.job} {self.pods}")
+
+    # What happens inside.
+
+    def _defers(self, job: Job, before: Record | None, plan: Plan, seen: Observed) -> bool:
+        memory = self.leader.memory
+        wanted = bool(plan.actions or memory.deferred)
+        if not self.crowded or self.prunes or not wanted or memory.record_first:
+            return False
+        current = memory.deferred is not None or job.version >= self.leader.term_began_at
+        return current and told_by_pods(job.workload, before, plan, seen)
+
+    def _confirm(self, job: Job) -> bool:
+        """A pass that writes nothing before it acts asks for the job, unless the cache is of this term."""
+        if job.version < self.leader.term_began_at and job is not self.job:
+            self.leader.known_job = self.job
+            return False
+        return True
+
+    def _write(self, job: Job, record: Record) -> bool:
+        assert decode(encode(record)) == record, "a Record must survive being stored"
+        if self.job is None or self.job.version != job.version:
+            self.leader.memory.record_first = True
+            return False
+        if (stored := decode(self.job.status)) is not None:
+            invariants.never_regresses(stored, record)
+        self.writes += 1
+        self.forgot = self.forgot or self.prunes
+        self._store(replace(self.job, status=None if self.prunes else encode(record)))
+        self.leader.known_job = self.job
+        return survived(record, self.job.status)
+
+    def _store(self, job: Job) -> None:
+        assert self.job
+        self.job = replace(job, version=self.job.version + 1)
+
+    def _perform(self, action: Action) -> None:
+        if isinstance(action, CreatePod):
+            self._create(action)
+        elif isinstance(action, DeletePod):
+            there = self.pods.get(action.name)
+            if there and there.uid == action.uid:
+                if action.version and action.version != there.version:
+                    self.leader.known_pods[there.name] = there
+                elif action.grace == 0:
+                    assert self.nodes[there.node].runs_nothing, "deleted by force while its node may run it"
+                    self.remove(there)
+                    self.leader.known_pods.pop(there.name, None)
+                elif not there.terminating:
+                    self.terminate(there)
+                    self.leader.known_pods[there.name] = self.pods[there.name]
+        elif isinstance(action, ConfirmPod):
+            name = f"job-{action.role}-{action.index}"
+            if name not in self.pods:
+                self.leader.absent.add((action.role, action.index))
+        elif isinstance(action, EnsureService):
+            self.children["Service", action.name] = ""
+        elif isinstance(action, EnsureChild):
+            self.children[action.kind, action.name] = action.digest
+            if action.kind == GROUP.child:
+                self.group = ObservedGroup(scheduled=True)
+        elif isinstance(action, DeleteChild):
+            self.children.pop((action.kind, action.name), None)
+            if action.kind == GROUP.child:
+                self.group = None
+        elif isinstance(action, DeleteJob):
+            self.delete_job()
+
+    def _create(self, action: CreatePod) -> None:
+        if self.job is None:
+            return  # the garbage collector takes what has an owner that is gone
+        stored = decode(self.job.status)
+        assert stored is None or not stored.finished, "a pod is made for a job that has finished"
+        name = f"job-{action.role}-{action.index}"
+        there = self.pods.get(name)
+        if there is None:
+            self.count += 1
+            there = ObservedPod(
+                name=name,
+                uid=f"uid-{self.count}",
+                role=action.role,
+                index=action.index,
+                attempt=action.attempt,
+                replacement=action.replacement,
+                created=self.now,
+                node=NODES[self.count % len(NODES)],
+            )
+            self.update(there)
+            self._check_pace(action)
+        self.leader.known_pods[name] = self.pods[name]
+
+    def _check_pace(self, action: CreatePod) -> None:
+        """Only the first of the replacements of a place that follow each other may come at once."""
+        times = self.leader.created_at.setdefault((action.role, action.index), [])
+        times.append(self.clock.monotonic())
+        if len(times) > 2 and times[-1] - times[-3] < IN_A_ROW_SECONDS:
+            assert times[-1] - times[-2] >= LOSS_DELAY_SECONDS, "pods are replaced without a pause"
+
+    def _remember_past(self) -> None:
+        self.past = [*self.past[-5:], dict(self.pods)]
+
+    def _check(self, workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> None:
+        invariants.check(workload, before, seen, self.now, plan)
+        creates = {(a.role, a.index) for a in plan.actions if isinstance(a, CreatePod)}
+        began = remember(workload, before, seen, self.now).began
+        if workload.gang and creates and began is None:
+            self._check_gang(workload, plan.record, seen, creates)
+
+    def _check_count(self, before: Record | None, after: Record, seen: Observed) -> None:
+        """Every restart that is recorded is for failures for which none was recorded before.
+
+        Not so once a Record was lost: then restarts are estimated from labels of pods.
+        """
+        if self.forgot or before is None or any(pod.in_place_restarts for pod in seen.pods):
+            return
+        fresh = {pod.uid for pod in seen.pods if pod.ended and pod.uid in self.failed} - self.counted
+        used = after.restarts - before.restarts
+        assert used <= len(fresh), "a failure was counted twice"
+        if used:
+            self.counted |= fresh
+
+    def _check_gang(
+        self, workload: Workload, record: Record, seen: Observed, creates: Iterable[tuple[str, int]]
+    ) -> None:
+        made = set(creates)
+        for name in workload.roles:
+            for index in range(record.role(name).size):
+                place = (name, index)
+                there = place in made or seen.by_place.get(place) or index in record.role(name).done
+                assert there, f"a gang is asked for as a whole, but {place} is not"

@@ -1,0 +1,135 @@
+"""What tests need that make life hard for an operator on a real API server: jobs, users, definitions."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from argosy.engine.client import Client
+from argosy.engine.dynamic import dynamic
+from argosy.engine.errors import ApiError, NotFound
+from argosy.kinds.kubernetes import CustomResourceDefinition
+from argosy.kinds.resource import Resource
+from argosy.local.apiserver.kubeconfig import write_kubeconfig
+from argosy.wire.client import Client as WireClient
+from argosy.wire.origin import Origin
+from tests.support.builders import RunBuilder, pod_template, run
+from tests.support.operator_harness import Scene
+from tests.support.servers import User
+from tests.support.simulator import RUN_SECONDS
+from tests.support.waiting import until
+
+CRD = "trainingruns.argosy.dev"
+BINDING = dynamic(
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False)
+)
+FLOW = "flowcontrol.apiserver.k8s.io"
+LEVEL = dynamic(Resource(FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False))
+SCHEMA = dynamic(Resource(FLOW, "v1", "FlowSchema", "flowschemas", False))
+
+
+async def define(client: Client, definition: Mapping[str, object]) -> None:
+    """Our CRD, or another in its place, in force."""
+    with contextlib.suppress(NotFound):
+        await client.delete(CustomResourceDefinition, CRD)
+
+    async def gone() -> bool:
+        try:
+            await client.get(CustomResourceDefinition, CRD)
+        except NotFound:
+            return True
+        return False
+
+    await until(gone, "the definition is gone")
+    await client.create(CustomResourceDefinition, dict(definition))
+    spec = cast("Mapping[str, object]", definition["spec"])
+    versions = cast("Sequence[Mapping[str, object]]", spec["versions"])
+    await served(client, str(versions[0]["name"]))
+
+
+async def served(client: Client, version: str) -> None:
+    """Until TrainingRuns of this version can be had."""
+    kind = dynamic(Resource("argosy.dev", version, "TrainingRun", "trainingruns"))
+
+    async def listed() -> bool:
+        try:
+            await client.list(kind, "default")
+        except ApiError:
+            return False
+        return True
+
+    await until(listed, "the definition is served")
+
+
+def short(name: str, workers: int = 2) -> RunBuilder:
+    """A job that succeeds a moment after it runs."""
+    template = {"metadata": {"annotations": {RUN_SECONDS: "0.5"}}, **pod_template()}
+    return run(name).role("worker", workers, restart="OnFailure", template=template)
+
+
+def endless(name: str) -> RunBuilder:
+    return run(name).role("worker", 2, restart="OnFailure")
+
+
+async def succeeded(scene: Scene, *names: str) -> None:
+    """Until all these jobs have succeeded; none of them needed a restart."""
+    for name in names:
+        done = await scene.until_phase("Succeeded", name)
+        assert done.status.restarts == 0
+
+
+async def running(scene: Scene, name: str) -> set[str]:
+    """The uids of the pods of a job, once it runs."""
+    await scene.until_phase("Running", name)
+    return {pod.metadata.uid for pod in (await scene.pods()).values() if pod.metadata.name.startswith(name)}
+
+
+async def granted(scene: Scene, user: User) -> Path:
+    """The kubeconfig of a user who may do everything and is nobody special to the API server."""
+    subject = {"kind": "User", "name": user.name, "apiGroup": "rbac.authorization.k8s.io"}
+    await bind(scene.client, f"all-for-{user.name}", subject)
+    path = scene.server.folder / f"kubeconfig-{user.name}"
+    write_kubeconfig(path, scene.server.url, scene.server.ca_file, user.token)
+    return path
+
+
+async def bind(client: Client, name: str, subject: Mapping[str, str]) -> None:
+    role = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"}
+    body = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+    await client.apply(BINDING, body, force=True)
+
+
+async def counted(port: int, code: str) -> float:
+    """How many requests the operator saw answered with this code."""
+    client = WireClient(Origin.from_url(f"http://127.0.0.1:{port}"))
+    try:
+        text = (await client.send("GET", "/metrics", {})).body.decode()
+    except ConnectionError:
+        return 0.0
+    finally:
+        await client.close()
+    lines = [line for line in text.splitlines() if line.startswith(f'argosy_requests_total{{code="{code}"')]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+ANYTHING: dict[str, object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def foreign(
+    *, version: str = "v1alpha1", status: object = None, spec: object = ANYTHING
+) -> dict[str, object]:
+    """The definition that somebody else might have under our name."""
+    properties = {"spec": spec, "status": {"type": "object"} if status is None else status}
+    served: dict[str, object] = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+    }
+    if status is not None:
+        served["subresources"] = {"status": {}}
+    names = {"kind": "TrainingRun", "plural": "trainingruns", "singular": "trainingrun"}
+    return {
+        "metadata": {"name": CRD},
+        "spec": {"group": "argosy.dev", "names": names, "scope": "Namespaced", "versions": [served]},
+    }

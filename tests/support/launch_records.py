@@ -1,0 +1,160 @@
+"""Launch records for tests of the node: small pods that run real processes, without an API server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from argosy.local.node import capabilities, kernel, network, pod_state, shim_socket, zygote
+from argosy.local.node.runspec import LAUNCH, Action, ContainerPlan, Launch, NetworkPlan, ProbePlan
+from tests.support.waiting import wait_for
+
+
+def container_plan(name: str, script: str, **changes: object) -> ContainerPlan:
+    """A container that runs a shell script; `changes` are fields of the plan."""
+    plan = ContainerPlan(
+        name=name,
+        kind="main",
+        root="/",
+        argv=["/bin/sh", "-c", script],
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"},
+        cwd="/",
+        mounts=[],
+        uid=0,
+        gid=0,
+        groups=[],
+        capabilities=capabilities.granted((), ()),
+        privileged=False,
+        no_new_privileges=True,
+        read_only_root=False,
+        devices=[],
+        memory=None,
+        cpu=None,
+        tty=False,
+        stdin=False,
+        stdin_once=False,
+        message_path="/dev/termination-log",
+        message_from_logs=False,
+        startup=None,
+        readiness=None,
+        liveness=None,
+        post_start=None,
+        pre_stop=None,
+        stop_signal=15,
+    )
+    plan.update(changes)  # type: ignore[typeddict-item]  # fields by name, checked by the tests that use them
+    return plan
+
+
+def probe_plan(action: Action, **changes: float) -> ProbePlan:
+    plan = ProbePlan(
+        action=action, initial_delay=0.0, period=0.1, timeout=1.0, successes=1, failures=3, grace=None
+    )
+    plan.update(changes)  # type: ignore[typeddict-item]  # as above
+    return plan
+
+
+def launch_plan(*containers: ContainerPlan, **changes: object) -> Launch:
+    """A pod without network of its own that never restarts anything."""
+    plan = Launch(
+        namespace="default",
+        name="pod",
+        uid=str(uuid.uuid4()),
+        hostname="pod",
+        restart_policy="Never",
+        grace=5.0,
+        network=None,
+        host_ipc=False,
+        share_pids=False,
+        address="127.0.0.1",
+        rootless=False,
+        hidden=["/home", "/root"],
+        visible=[],
+        memory_volumes={},
+        sysctls={},
+        containers=list(containers),
+        cgroup="",
+        first_backoff=0.05,
+        longest_backoff=0.4,
+        log_bytes=1 << 20,
+    )
+    plan.update(changes)  # type: ignore[typeddict-item]  # as above
+    return plan
+
+
+class Stage:
+    """A zygote of the test's own, and a folder for its pods."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with (folder / "zygote.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "argosy.local.node.zygote", str(folder)],
+                env=zygote.environment(),
+                start_new_session=True,
+                stdout=log,
+                stderr=log,
+            )
+        wait_for((folder / shim_socket.ZYGOTE_SOCKET).exists)
+
+    def run(self, launch: Launch) -> Path:
+        folder = self.folder / launch["uid"]
+        (folder / "etc").mkdir(parents=True, exist_ok=True)
+        for name, text in (("hosts", "127.0.0.1 localhost\n"), ("hostname", "pod\n"), ("resolv.conf", "")):
+            (folder / "etc" / name).write_text(text)
+        (folder / LAUNCH).write_text(json.dumps(launch))
+        with shim_socket.connect(self.folder, shim_socket.ZYGOTE_SOCKET) as client:
+            client.sendall(f"{folder}\n".encode())
+            answer = json.loads(client.makefile().readline())
+        if "error" in answer:
+            raise OSError(answer["error"])
+        return folder
+
+    def close(self) -> None:
+        for path in self.folder.iterdir():
+            state = pod_state.read(path) if path.is_dir() else None
+            if state and kernel.alive(state["pid"], state["start_time"]):
+                _kill(state["pid"])
+        self.process.kill()
+        self.process.wait()
+
+
+def pod_network(bridge: str, address: str, uid: str, gateway: str) -> NetworkPlan:
+    return NetworkPlan(
+        bridge=bridge, link=network.link_name(uid), address=address, prefix=24, gateway=gateway, mtu=1500
+    )
+
+
+@contextmanager
+def stage(folder: Path) -> Iterator[Stage]:
+    running = Stage(folder)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def finished(folder: Path, seconds: float = 60.0) -> pod_state.Report:
+    """Wait for a pod to end and give its last report."""
+
+    def over() -> bool:
+        state = pod_state.read(folder)
+        return state is not None and state["finished"]
+
+    wait_for(over, "the pod finishes", seconds)
+    state = pod_state.read(folder)
+    if state is None:
+        raise FileNotFoundError(folder)
+    return state
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,137 @@
+"""An operator in this process against an API server, and hands that play the kubelet for its pods."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from argosy.engine.client import Client
+from argosy.engine.errors import NotFound
+from argosy.engine.objects import Fetchable
+from argosy.kinds.kubernetes import Event, Pod
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.main import operate
+from argosy.operator.settings import Settings
+from tests.support.builders import RunBuilder
+from tests.support.servers import Server
+
+DEADLINE = 30.0
+
+
+def shown_at(port: int) -> dict[str, str]:
+    """Settings by which an operator tells probes and metrics at this port."""
+    return dict.fromkeys(("metrics", "probes"), f"127.0.0.1:{port}")
+
+
+async def until_served(client: Client, kind: type[Fetchable], namespace: str) -> None:
+    """A definition takes a moment to be in force."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                await client.list(kind, namespace)
+                return
+            except NotFound:
+                await asyncio.sleep(0.05)
+
+
+@dataclass
+class Scene:
+    """One namespace of a cluster, as a user and a kubelet see it."""
+
+    client: Client
+    server: Server
+    namespace: str
+    operators: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def apply(self, run: RunBuilder) -> TrainingRun:
+        built = replace(run, namespace=self.namespace).build()
+        return await self.client.apply(TrainingRun, built, self.namespace, force=True)
+
+    async def run(self, name: str = "mnist") -> TrainingRun:
+        return await self.client.get(TrainingRun, name, self.namespace)
+
+    async def pods(self) -> dict[str, Pod]:
+        listed = await self.client.list(Pod, self.namespace)
+        return {pod.metadata.name: pod for pod in listed.items}
+
+    async def until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not await condition():
+                    for operator in self.operators:
+                        if operator.done():
+                            operator.result()
+                    await asyncio.sleep(0.03)
+        except TimeoutError:
+            runs = (await self.client.list(TrainingRun, self.namespace)).items
+            phases = {name: pod.status.phase for name, pod in (await self.pods()).items()}
+            told = [one.status for one in runs]
+            raise AssertionError(f"not in time: {what}\n{told}\n{phases}") from None
+
+    async def until_phase(self, phase: str, name: str = "mnist") -> TrainingRun:
+        async def reached() -> bool:
+            return (await self.run(name)).status.phase == phase
+
+        await self.until(f"{name} is {phase}", reached)
+        return await self.run(name)
+
+    async def until_pods(self, *names: str) -> dict[str, Pod]:
+        """Until these pods, and no others, are there to stay."""
+
+        async def there() -> bool:
+            pods = await self.pods()
+            return {name for name, pod in pods.items() if not pod.metadata.deletion_timestamp} == set(names)
+
+        await self.until(f"pods are {names}", there)
+        return await self.pods()
+
+    async def report(self, pod: str, phase: str, code: int = 0) -> None:
+        """What a kubelet would say of a pod."""
+        state: dict[str, object] = {"running": {}}
+        if phase in ("Succeeded", "Failed"):
+            state = {"terminated": {"exitCode": code}}
+        container = {
+            "name": "main",
+            "state": state,
+            "image": "x",
+            "imageID": "",
+            "ready": True,
+            "restartCount": 0,
+        }
+        status = {"phase": phase, "containerStatuses": [container]}
+        await self.client.patch(Pod, pod, {"status": status}, self.namespace, subresource="status")
+
+    async def report_all(self, phase: str) -> None:
+        for name in await self.pods():
+            await self.report(name, phase)
+
+    async def events(self) -> list[Event]:
+        return list((await self.client.list(Event, self.namespace)).items)
+
+    @asynccontextmanager
+    async def operator(self, **settings: object) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(operate(self.settings(**settings)))
+        self.operators.append(task)
+        try:
+            yield task
+        finally:
+            if task in self.operators:
+                self.operators.remove(task)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def settings(self, **settings: object) -> Settings:
+        values: dict[str, object] = {
+            "kubeconfig": self.server.kubeconfig,
+            "namespace": self.namespace,
+            "operator_namespace": self.namespace,
+            "leader_elect": False,
+            "endpoint": "",
+            "metrics": "",
+            "probes": "",
+            **settings,
+        }
+        return Settings(**values)  # type: ignore[arg-type]  # tests name fields freely

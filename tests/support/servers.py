@@ -1,0 +1,290 @@
+"""Two API servers to test against: the real one, which is the judge, and our own.
+
+Both know the same users by token, listen on loopback only and keep everything below one folder. A server
+started here is tethered: it ends with the process that started it, however that ends, so a killed test run
+leaves nothing behind. `scripts/kubernetes up` starts the real one untethered.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+
+from argosy.local.apiserver.kubeconfig import write_kubeconfig
+from argosy.local.apiserver.pki import ensure_pki
+from argosy.local.state import State
+from tests.support import commands
+from tests.support.assets import Programs
+
+_READY_SECONDS = 60.0
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class User:
+    token: str
+    name: str
+    groups: tuple[str, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        return f"uid-of-{self.name}"
+
+
+ADMIN = User("testing-admin-token", "testing-admin", ("system:masters",))
+STRANGER = User("testing-stranger-token", "stranger")
+"""A user without any rights but those of everybody who is authenticated."""
+READER = User("testing-reader-token", "reader", ("readers",))
+"""A user to whom tests grant rights."""
+USERS = (ADMIN, STRANGER, READER)
+
+
+@dataclass(frozen=True)
+class Server:
+    name: str
+    url: str
+    token: str
+    ca_file: Path
+    kubeconfig: Path
+    folder: Path
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+
+class ServerFailed(Exception):  # noqa: N818 - it reads as what it is
+    """A server ended, or did not answer in time; the message ends with the last lines of its log."""
+
+
+@contextlib.contextmanager
+def real_apiserver(folder: Path) -> Iterator[Server]:
+    """etcd and kube-apiserver, for the duration of a with block; killed at its end, for nothing is kept."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        yield start_real(folder, free_port(), processes, tethered=True)
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def local_apiserver(folder: Path, *options: str) -> Iterator[Server]:
+    """Our own API server alone, without nodes and controllers, for the duration of a with block."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        yield start_local(folder, free_port(), processes, options)
+    finally:
+        for process in reversed(processes):
+            stop_process(process)
+
+
+def start_real(
+    folder: Path,
+    port: int,
+    processes: list[subprocess.Popen[bytes]],
+    *,
+    tethered: bool,
+    programs: Programs = Programs(),
+) -> Server:
+    """Start etcd and kube-apiserver and wait until they serve; each process is noted in `processes`."""
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    prepare_real(folder)
+    for name, command in real_commands(folder, port, programs).items():
+        processes.append(_start(command, folder, folder / "logs" / f"{name}.log", tethered=tethered))
+    server = describe("kubernetes", folder, _LOOPBACK, port)
+    wait_ready(server, processes, folder / "logs" / "kube-apiserver.log")
+    return server
+
+
+def real_commands(folder: Path, port: int, programs: Programs = Programs()) -> dict[str, tuple[str, ...]]:
+    """How etcd and kube-apiserver are started, by their names and in this order."""
+    etcd, apiserver = programs.find("etcd"), programs.find("kube-apiserver")
+    flags = (
+        *apiserver_flags(folder, _LOOPBACK, port, "10.96.0.0/16"),
+        # Nothing runs that would go to the API server at its address in the cluster.
+        "--endpoint-reconciler-type=none",
+        f"--client-ca-file={folder}/pki/ca.crt",
+    )
+    return {
+        "etcd": (str(etcd), *etcd_flags(folder)),
+        "kube-apiserver": (str(apiserver), *flags),
+    }
+
+
+def prepare_real(folder: Path, addresses: Sequence[str] = ()) -> None:
+    """The keys and users of a real API server, which is reached at loopback and at these addresses."""
+    ensure_pki(folder, addresses)
+    _write_public_key(folder / "pki")
+    lines = [f'{user.token},{user.name},{user.uid},"{",".join(user.groups)}"' for user in USERS]
+    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+
+
+def start_local(
+    folder: Path, port: int, processes: list[subprocess.Popen[bytes]], options: Sequence[str] = ()
+) -> Server:
+    """Start our own API server and wait until it serves."""
+    State(folder).create()
+    ensure_pki(folder)
+    users = {u.token: {"user": u.name, "uid": u.uid, "groups": list(u.groups)} for u in USERS}
+    (folder / "tokens.json").write_text(json.dumps(users))
+    (folder / "tokens.json").chmod(0o600)
+    module = (sys.executable, "-m", "argosy.local.apiserver")
+    command = (*module, "--state", str(folder), "--port", str(port), *options)
+    log = folder / "logs" / "apiserver.log"
+    processes.append(_start(command, folder, log, tethered=True))
+    server = describe("local", folder, _LOOPBACK, port)
+    wait_ready(server, processes, log)
+    return server
+
+
+def _write_public_key(folder: Path) -> None:
+    """kube-apiserver wants the public half of the token key in a file of its own."""
+    key = serialization.load_pem_private_key((folder / "sa.key").read_bytes(), password=None)
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    (folder / "sa.pub").write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, form))
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_ETCD = "unix://localhost:2379"
+_ETCD_PEER = "unix://localhost:2380"
+"""Unix sockets of these names in the working folder, so that no port is taken; etcd wants this form."""
+
+
+def etcd_flags(folder: Path) -> tuple[str, ...]:
+    """The flags of etcd with its data below a folder, which must be its working folder."""
+    return (
+        f"--data-dir={folder}/etcd",
+        f"--listen-client-urls={_ETCD}",
+        f"--advertise-client-urls={_ETCD}",
+        f"--listen-peer-urls={_ETCD_PEER}",
+        f"--initial-advertise-peer-urls={_ETCD_PEER}",
+        f"--initial-cluster=default={_ETCD_PEER}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    )
+
+
+def apiserver_flags(folder: Path, address: str, port: int, services: str) -> tuple[str, ...]:
+    """The flags of kube-apiserver that all our real ones have; its working folder is that of etcd."""
+    return (
+        f"--etcd-servers={_ETCD}",
+        f"--secure-port={port}",
+        f"--bind-address={address}",
+        f"--advertise-address={address}",
+        f"--tls-cert-file={folder}/pki/apiserver.crt",
+        f"--tls-private-key-file={folder}/pki/apiserver.key",
+        f"--token-auth-file={folder}/tokens.csv",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={folder}/pki/sa.pub",
+        f"--service-account-signing-key-file={folder}/pki/sa.key",
+        f"--service-cluster-ip-range={services}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        f"--cert-dir={folder}",
+    )
+
+
+def describe(name: str, folder: Path, address: str, port: int) -> Server:
+    """How an API server is reached that is about to run; writes its administrator's kubeconfig."""
+    url, authority, kubeconfig = f"https://{address}:{port}", folder / "pki" / "ca.crt", folder / "kubeconfig"
+    write_kubeconfig(kubeconfig, url, authority, ADMIN.token)
+    return Server(name, url, ADMIN.token, authority, kubeconfig, folder)
+
+
+_TETHER = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    raise SystemExit("the process that wanted this server has ended")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Has the kernel kill this process when its parent ends (1 is PR_SET_PDEATHSIG), then becomes the server."""
+
+
+def start_tethered(
+    command: Sequence[str], folder: Path, name: str, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """Start a program that belongs to a server; its log is named after it."""
+    return _start(command, folder, folder / "logs" / f"{name}.log", tethered=True, stdin=stdin)
+
+
+def _start(
+    command: Sequence[str], folder: Path, log: Path, *, tethered: bool, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    if tethered:
+        command = (sys.executable, "-S", "-c", _TETHER, str(os.getpid()), *command)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd=folder,
+            env=commands.module_environment(),
+        )
+
+
+def wait_ready(server: Server, processes: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
+    """Until the server says that it is ready; `ServerFailed` if one of its processes ends, or it does not."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while not is_ready(server):
+        for process in processes:
+            if process.poll() is not None:
+                raise ServerFailed(f"{server.name} ended with {process.returncode}:\n{tail(log)}")
+        if time.monotonic() > deadline:
+            raise ServerFailed(f"{server.name} did not serve within {_READY_SECONDS:.0f} s:\n{tail(log)}")
+        time.sleep(0.05)
+
+
+def is_ready(server: Server) -> bool:
+    """Whether the server says that it is ready to serve."""
+    if not server.ca_file.exists():
+        return False
+    try:
+        context = ssl.create_default_context(cafile=str(server.ca_file))
+        headers = {"Authorization": f"Bearer {server.token}"}
+        request = urllib.request.Request(f"{server.url}/readyz", headers=headers)
+        with urllib.request.urlopen(request, context=context, timeout=5) as answer:
+            body: bytes = answer.read()
+            return body.strip() == b"ok"
+    except (urllib.error.URLError, OSError, ssl.SSLError):
+        return False
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, for a message."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "(no log)"
+
+
+def stop_process(process: subprocess.Popen[bytes]) -> None:
+    """End a process, by force if it does not end by itself."""
+    if process.stdin is not None:
+        process.stdin.close()
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,55 @@
+"""`python -m tests.support.simulate --kubeconfig FILE --nodes 100`: the node simulator as its own process.
+
+So that a benchmark's figures are those of what it measures. Says `ready` when its nodes are registered; ends
+with SIGTERM, or when its standard input closes, and takes its nodes away with it if asked to.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+
+from argosy.engine import loop
+from argosy.engine.client import Client
+from argosy.engine.kubeconfig import Connection
+from tests.support.simulator import Simulator
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="tests.support.simulate", description=__doc__)
+    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--schedule", action="store_true", help="bind pods too, round robin")
+    parser.add_argument("--remove", action="store_true", help="take the nodes away at the end")
+    options = parser.parse_args()
+    loop.run(_simulate(options.kubeconfig, options.nodes, options.schedule, options.remove))
+
+
+async def _simulate(kubeconfig: str, nodes: int, schedule: bool, remove: bool) -> None:
+    stop = asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, stop.set)
+    closed = running.create_task(_input_closed(stop))
+    async with Client(Connection.from_kubeconfig(kubeconfig), user_agent="argosy-simulator") as client:
+        async with Simulator(client, nodes, schedule=schedule) as simulator:
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            await stop.wait()
+        if remove:
+            await simulator.remove()
+    closed.cancel()
+
+
+async def _input_closed(stop: asyncio.Event) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    while await reader.read(1024):
+        pass
+    stop.set()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Definitions and clusters made at random, for tests of what holds whatever is written and whatever happens.
+
+`written` makes what a schema lets in. `spoilt` breaks a few parts of a good object, types too, as hands and
+templating tools do. `observations` makes what a pass may see, also what no cluster ever showed.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from argosy.kinds.crd_options import PRESERVE
+from argosy.workload.capacity import FreeNode, Room
+from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome, Result
+from tests.support.workloads import NOW
+
+Strategy = st.SearchStrategy[object]
+Known = Mapping[str, Strategy]
+"""What to write into fields of these names, and under `*` as names in maps."""
+
+TEXTS = ("", "x", "Never", "Running", "/etc/hostfile", "a,,b", "..", "wörker", "x" * 300, "${IMAGE}", "1e9")
+NUMBERS = (0, 1, 2, 3, -1, 65_536, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
+WRONG: Sequence[object] = (None, True, 1.5, {}, [], [None], {"a": None}, [[]], {"": {}}, *TEXTS, *NUMBERS)
+
+
+def written(schema: Mapping[str, object], known: Known, name: str = "") -> Strategy:
+    """What the schema lets in, with any field that need not be there left out at times."""
+    made = known[name] if name in known else _made(schema, known)
+    return st.one_of(made, st.none()) if schema.get("nullable") else made
+
+
+def _made(schema: Mapping[str, object], known: Known) -> Strategy:
+    if "enum" in schema:
+        return st.sampled_from(cast("list[object]", schema["enum"]))
+    if schema.get("x-kubernetes-int-or-string"):
+        return st.sampled_from([1, "2Gi", "lots", -1])
+    match schema.get("type"):
+        case "string":
+            return _text(schema)
+        case "integer":
+            low, high = (cast("int | None", schema.get(bound)) for bound in ("minimum", "maximum"))
+            numbers = [low or 0, high or 3, *NUMBERS]
+            within = [n for n in numbers if (low is None or n >= low) and (high is None or n <= high)]
+            return st.sampled_from(within)
+        case "boolean":
+            return st.booleans()
+        case "array":
+            least = cast("int", schema.get("minItems", 0))
+            items = written(cast("Mapping[str, object]", schema["items"]), known)
+            return st.lists(items, min_size=least, max_size=least + 2).map(lambda found: found)
+    return _object(schema, known)
+
+
+def _text(schema: Mapping[str, object]) -> Strategy:
+    least, most = cast("int", schema.get("minLength", 0)), cast("int", schema.get("maxLength", 1000))
+    if pattern := schema.get("pattern"):
+        return st.from_regex(str(pattern), fullmatch=True).filter(lambda text: least <= len(text) <= most)
+    return st.sampled_from([text for text in TEXTS if least <= len(text) <= most])
+
+
+def _object(schema: Mapping[str, object], known: Known) -> Strategy:
+    if "additionalProperties" in schema:
+        inner = written(cast("Mapping[str, object]", schema["additionalProperties"]), known)
+        return st.dictionaries(known["*"], inner, max_size=3).map(lambda found: found)
+    properties = cast("dict[str, Mapping[str, object]]", schema.get("properties", {}))
+    required = cast("list[str]", schema.get("required", []))
+    parts = {name: written(one, known, name) for name, one in properties.items()}
+    must = {name: parts.pop(name) for name in required if name in parts}
+    if schema.get(PRESERVE):
+        parts["unheardOf"] = st.sampled_from(WRONG)
+    return st.fixed_dictionaries(must, optional=parts).map(lambda found: found)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, samples: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """A sample of which up to three parts are something else, or not there."""
+    made = copy.deepcopy(dict(draw(st.sampled_from(samples))))
+    for _ in range(draw(st.integers(1, 3))):
+        parent, key = draw(st.sampled_from(list(_places(made))))
+        if draw(st.booleans()):
+            parent[key] = copy.deepcopy(draw(st.sampled_from(WRONG)))
+        else:
+            del parent[key]
+        if not made:
+            break
+    return made
+
+
+def _places(value: object) -> Iterator[tuple[dict[object, object], object]]:
+    """Every place of an object: a map or list, which is written alike, and a key or index in it."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    parent = cast("dict[object, object]", value)
+    for key in keys:
+        yield parent, key
+        yield from _places(parent[key])
+
+
+def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
+    """What may be seen of a job with these roles."""
+    names = st.sampled_from([*roles, "stranger"])
+    nodes = st.sampled_from(["", "n1", "n2"])
+    pods = st.builds(
+        ObservedPod,
+        name=st.just(""),
+        uid=st.just(""),
+        role=names,
+        index=st.integers(0, 3),
+        attempt=st.integers(1, 2),
+        replacement=st.integers(0, 1),
+        phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]),
+        terminating=st.booleans(),
+        node=nodes,
+        exit_code=st.sampled_from([None, 0, 1, 137, 139]),
+        first_exit_code=st.sampled_from([None, 0, 1, 137]),
+        in_place_restarts=st.integers(0, 2),
+        disrupted=st.booleans(),
+        preempted=st.sampled_from([None, NOW]),
+        held=st.booleans(),
+        waiting=st.sampled_from(["", "ImagePullBackOff", "Unschedulable"]),
+        created=st.sampled_from([None, NOW]),
+        deletion_time=st.sampled_from([None, NOW]),
+    )
+    outcomes = st.builds(
+        Outcome,
+        kind=st.sampled_from(["Pod", "Service", "PodGroup"]),
+        name=st.just("it"),
+        result=st.sampled_from(Result),
+        message=st.sampled_from(["", "no", "x" * 5000]),
+        role=names,
+        index=st.sampled_from([None, 0, 7]),
+    )
+    groups = st.builds(
+        ObservedGroup,
+        backend=st.sampled_from(["volcano", "kubernetes"]),
+        queued=st.booleans(),
+        scheduled=st.booleans(),
+        evicted=st.booleans(),
+    )
+    down = st.frozensets(nodes, max_size=2)
+    return st.builds(
+        Observed,
+        pods=st.lists(pods, max_size=6).map(_told_apart),
+        nodes_down=down,
+        nodes_partly_unknown=down,
+        children=st.sampled_from([{}, {("Service", "job-worker"): ""}, {("Service", "other"): "x"}]),
+        group=st.one_of(st.none(), groups),
+        gang_choice=st.sampled_from(["volcano", "own", "auto", "none"]),
+        gangs_served=st.frozensets(st.sampled_from(["volcano", "kubernetes", "own"])),
+        room=st.sampled_from([None, Room(), Room((FreeNode("node-1", {"pods": 2, "cpu": 4000}),))]),
+        absent=st.frozensets(st.tuples(names, st.integers(0, 3)), max_size=2),
+        outcomes=st.lists(outcomes, max_size=2).map(tuple),
+    )
+
+
+def _told_apart(pods: Sequence[ObservedPod]) -> tuple[ObservedPod, ...]:
+    return tuple(
+        replace(pod, name=f"job-{pod.role}-{pod.index}-{number}", uid=f"uid-{number}")
+        for number, pod in enumerate(pods)
+    )

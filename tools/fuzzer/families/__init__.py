@@ -1,0 +1,1 @@
+"""Each module makes requests of one family: creates, patches, watches and so on."""

@@ -1,0 +1,119 @@
+"""From a seed and a number to a sequence of steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tests.support.differential import APPLY, Step
+from tools.fuzzer.context import Scene
+from tools.fuzzer.core_kinds import CONFIG_MAP, LEASE, NAMESPACE, SECRET, SERVICE, SERVICE_ACCOUNT
+from tools.fuzzer.families import crd, rbac
+from tools.fuzzer.families.apply import apply
+from tools.fuzzer.families.create import create
+from tools.fuzzer.families.delete import release, remove, remove_all
+from tools.fuzzer.families.invalid import mistake
+from tools.fuzzer.families.patch import json_patch, merge_patch, strategic_patch
+from tools.fuzzer.families.read import list_all, next_page, read
+from tools.fuzzer.families.subresources import write_scale, write_status
+from tools.fuzzer.families.update import update
+from tools.fuzzer.families.watch import follow
+from tools.fuzzer.kinds import Kind
+from tools.fuzzer.rng import Draw
+from tools.fuzzer.widget_kind import WIDGET
+from tools.fuzzer.workload_kinds import JOB, POD
+
+Family = Callable[[Scene], list[Step]]
+
+FAMILIES: dict[Family, int] = {
+    create: 22,
+    update: 12,
+    apply: 22,
+    merge_patch: 10,
+    strategic_patch: 8,
+    json_patch: 8,
+    write_status: 8,
+    write_scale: 3,
+    remove: 10,
+    release: 4,
+    remove_all: 2,
+    read: 4,
+    list_all: 6,
+    next_page: 3,
+    follow: 5,
+    mistake: 14,
+}
+"""The families of steps, each with how often it comes."""
+GRANTING: dict[Family, int] = {
+    rbac.grant: 12,
+    rbac.as_reader: 60,
+    rbac.ask_rights: 8,
+    rbac.escalate: 8,
+    create: 10,
+    merge_patch: 5,
+}
+DEFINING: dict[Family, int] = {crd.change: 15, crd.undefine: 5, crd.refuse: 10}
+KINDS: dict[Kind, int] = {
+    CONFIG_MAP: 20,
+    WIDGET: 25,
+    POD: 18,
+    JOB: 10,
+    SERVICE: 10,
+    SECRET: 8,
+    LEASE: 5,
+    SERVICE_ACCOUNT: 4,
+    NAMESPACE: 4,
+}
+_DEFINING_PERCENT = 2
+_GRANTING_PERCENT = 5
+_FEWEST, _MOST = 3, 9
+
+
+@dataclass(frozen=True)
+class Sequence:
+    seed: int
+    number: int
+    steps: tuple[Step, ...]
+
+
+def make(seed: int, number: int) -> Sequence:
+    """The sequence of that seed and number: always the same."""
+    made = _make(seed, number)
+    return replace(made, steps=tuple(_without_quirk(step) for step in made.steps))
+
+
+def _without_quirk(step: Step) -> Step:
+    """Kubernetes keeps a time of deletion that is none in a custom resource to which it is applied."""
+    body = step.body
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    applied = step.type == APPLY and "/widgets/" in step.path
+    if not applied or not isinstance(body, dict) or not isinstance(metadata, dict):
+        return step
+    kept = {name: value for name, value in metadata.items() if name != "deletionTimestamp"}
+    return replace(step, body={**body, "metadata": kept})
+
+
+def _make(seed: int, number: int) -> Sequence:
+    draw = Draw(f"{seed}/{number}")
+    if draw.chance(_DEFINING_PERCENT):
+        return Sequence(seed, number, tuple(_defining(draw)))
+    kinds = [draw.weighted(list(KINDS), list(KINDS.values()))]
+    if draw.chance(15):
+        kinds.append(draw.pick(list(KINDS)))
+    scene = Scene(draw, kinds)
+    if draw.chance(_GRANTING_PERCENT):
+        return Sequence(seed, number, (*rbac.grant(scene), *_drawn(scene, GRANTING)))
+    return Sequence(seed, number, (*create(scene), *_drawn(scene, FAMILIES)))
+
+
+def _defining(draw: Draw) -> list[Step]:
+    """A sequence about a definition of its own, and objects of it."""
+    steps, kinds = crd.defined(draw)
+    scene = Scene(draw, kinds)
+    return [*steps, *create(scene), *_drawn(scene, FAMILIES | DEFINING), *crd.cleaned(scene)]
+
+
+def _drawn(scene: Scene, families: dict[Family, int]) -> list[Step]:
+    steps: list[Step] = []
+    for _ in range(scene.draw.number(_FEWEST, _MOST)):
+        family = scene.draw.weighted(list(families), list(families.values()))
+        steps += family(scene)
+    return steps
