@@ -45,6 +45,9 @@ OPERATOR_NAMESPACE = "argosy-system"
 NODE_NOTES = f"{DOMAIN}/node-notes"
 """Annotation on local nodes: what their pods have to do without, and why."""
 
+UID = f"{DOMAIN}/uid"
+"""The uid of a child's owner. It counts only in the owner's namespace, together with an ownerReference."""
+
 DIGEST = f"{DOMAIN}/digest"
 """Annotation on children that are kept up to date: what their body was made from."""
 

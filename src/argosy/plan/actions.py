@@ -1,0 +1,78 @@
+"""What a reconciler asks to have done, and what became of it.
+
+Actions are safe to repeat and to execute late: a creation never replaces anything, and every other write
+names the uid of the object that it is meant for. So a decision that was executed by half, or twice, does no
+harm.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct
+
+from argosy.plan.children import Child, Json, KubernetesObject
+
+
+class Apply(Struct, frozen=True):
+    """Create the child, or bring the existing one of this uid to its body by server-side apply."""
+
+    child: Child
+    uid: str = ""
+    """Empty: no child of this name has been observed."""
+
+
+class Remove(Struct, frozen=True):
+    """Delete one child. Done if it is gone, or if another object has its name."""
+
+    kind: type[KubernetesObject]
+    name: str
+    uid: str
+
+
+class Patch(Struct, frozen=True):
+    """Merge a patch into an object that is not a child. Done if it is gone, or another object has its name.
+
+    Whatever it changes outlives the owner, so its kind needs a finalizer to undo it.
+    """
+
+    kind: type[KubernetesObject]
+    name: str
+    namespace: str
+    uid: str
+    patch: Json
+
+
+Action = Apply | Remove | Patch
+
+
+class EmitEvent(Struct, frozen=True):
+    """One Kubernetes Event about the reconciled object, recorded after its status was written."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class ActionStatus(StrEnum):
+    """What became of an action, by what the next reconcile does about it."""
+
+    DONE = "Done"
+    INVALID = "Invalid"
+    """The body is refused for good (400, 413, 422): the definition must change."""
+    FORBIDDEN = "Forbidden"
+    """Refused for now (permissions, quota, policy, webhook): reported and tried again."""
+    TERMINATING = "Terminating"
+    """The name is taken by an object that is being deleted: waited for."""
+    NAME_CONFLICT = "NameConflict"
+    """The name is taken by an object that is not ours: left alone and reported."""
+    RETRY = "Retry"
+    """No answer, or one that says to try again."""
+
+
+class ActionFailure(Struct, frozen=True):
+    """An action that was not done. Lost when the operator restarts, which costs one more try."""
+
+    kind: str
+    name: str
+    status: ActionStatus
+    message: str = ""

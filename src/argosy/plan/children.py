@@ -1,0 +1,112 @@
+"""The objects that a reconciled object owns, as data: what they contain, whose they are, and what to change.
+
+A child is written whole: its body, the owner's labels, an ownerReference and the digest of the body.
+Comparing digests tells whether an existing child is up to date; server-side apply then changes what we wrote
+and keeps what others wrote.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar, Protocol
+
+from msgspec import Struct, field
+
+from argosy.kinds import labels
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.resource import Resource
+
+Json = Mapping[str, object]
+
+
+class KubernetesObject(Protocol):
+    """An object of any kind, decoded at least as far as its metadata."""
+
+    resource: ClassVar[Resource]
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+class Owner(Struct, frozen=True):
+    """The object that children belong to, and the labels that each of them carries."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_object(cls, obj: KubernetesObject) -> "Owner":
+        meta = obj.metadata
+        return cls(obj.resource, meta.namespace, meta.name, meta.uid)
+
+    def owns(self, meta: ObjectMeta) -> bool:
+        """Return True if the metadata names this owner as its controller, in the owner's namespace.
+
+        Any object may carry our label or name our uid, also in another namespace: only both together, here,
+        make a child. A missing label is put back; a label with another uid contradicts the ownerReference.
+        """
+        controller = meta.controller
+        if controller is None or controller.uid != self.uid or meta.namespace != self.namespace:
+            return False
+        return meta.labels.get(labels.UID, self.uid) == self.uid
+
+
+class Child(Struct, frozen=True, dict=True):
+    """One object that the owner shall have, in the owner's namespace."""
+
+    kind: type[KubernetesObject]
+    name: str
+    body: Json
+    """Without ownerReferences and the labels of the owner."""
+    generator: str = ""
+    """The generator that adds random content when the child is created. Such a child is never changed."""
+    stage: int = 0
+    """Children of a stage exist before those of the next are written."""
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.body, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def child_body(owner: Owner, child: Child) -> dict[str, object]:
+    """Return the whole body to create or to apply."""
+    metadata = _mapping(child.body.get("metadata"))
+    own_labels = {labels.MANAGED_BY: labels.MANAGER, **owner.labels, labels.UID: owner.uid}
+    return {
+        **child.body,
+        "metadata": {
+            **metadata,
+            "name": child.name,
+            "namespace": owner.namespace,
+            "labels": {**_mapping(metadata.get("labels")), **own_labels},
+            "annotations": {**_mapping(metadata.get("annotations")), labels.DIGEST: child.digest},
+            "ownerReferences": [_owner_reference(owner)],
+        },
+    }
+
+
+def version_of(meta: ObjectMeta) -> str:
+    """Return what changes when the content of the object changes: its generation, or else its version.
+
+    Kinds without a spec, such as ConfigMap, have no generation.
+    """
+    return f"generation {meta.generation}" if meta.generation else meta.resource_version
+
+
+def _owner_reference(owner: Owner) -> dict[str, object]:
+    return {
+        "apiVersion": owner.resource.api_version,
+        "kind": owner.resource.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,97 @@
+"""The contract that every reconciled kind other than jobs fulfils: name what is needed, then decide.
+
+Both are pure functions over data. The runner (`reconcile.runner`) resolves the needs from caches, writes the
+decided status first, and then executes the actions. Nothing subscribes to anything: a change of a child wakes
+its owner, and a change of a needed object wakes those whose last needs named it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
+
+from argosy.plan.actions import Action, ActionFailure, EmitEvent
+from argosy.plan.children import KubernetesObject
+
+K = TypeVar("K", bound=KubernetesObject)
+K_co = TypeVar("K_co", bound=KubernetesObject, covariant=True)
+T_contra = TypeVar("T_contra", bound=KubernetesObject, contravariant=True)
+R = TypeVar("R", bound=Struct)
+
+
+class Ref(Struct, Generic[K_co], frozen=True):
+    """One object, by kind and name. The namespace of a cluster-scoped object is empty."""
+
+    kind: type[K_co]
+    name: str
+    namespace: str = ""
+
+
+class Matching(Struct, Generic[K_co], frozen=True):
+    """All objects that an index of their kind files under a value."""
+
+    kind: type[K_co]
+    index: str
+    value: str
+
+
+Need = Ref[KubernetesObject] | Matching[KubernetesObject]
+
+
+class Inputs(Struct, frozen=True):
+    """What a reconcile looks at besides the object itself and its Record."""
+
+    children: tuple[KubernetesObject, ...] = ()
+    found: Mapping[Need, tuple[KubernetesObject, ...]] = field(default_factory=dict)
+    failures: tuple[ActionFailure, ...] = ()
+    """Actions of earlier reconciles that were not done and have not been tried since."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """The version of each child, by uid, that our last write of it returned; see `children.version_of`."""
+
+    def one(self, ref: Ref[K]) -> K | None:
+        """Return the object, or None if there is none."""
+        return next(iter(self.all(ref)), None)
+
+    def all(self, need: Ref[K] | Matching[K]) -> tuple[K, ...]:
+        """Return the objects found for a need."""
+        found = self.found[need]
+        return tuple(obj for obj in found if isinstance(obj, need.kind))
+
+    def owned(self, kind: type[K]) -> tuple[K, ...]:
+        """Return the children of one kind."""
+        return tuple(child for child in self.children if isinstance(child, kind))
+
+
+class Decision(Struct, frozen=True):
+    """What a reconciler decided. Status is written first, then events are recorded and actions executed."""
+
+    status: Struct
+    """The whole status. What must be remembered is the Record in its field `argosy`."""
+    actions: tuple[Action, ...] = ()
+    events: tuple[EmitEvent, ...] = ()
+    requeue_at: datetime | None = None
+    released: bool = False
+    """Of an object that is being deleted: nothing outside is left, so the finalizer may be removed."""
+
+
+class Reconciler(Protocol[T_contra, R]):
+    """Reconciles one kind."""
+
+    @property
+    def record(self) -> type[R] | None:
+        """The type of `status.argosy`; None if the kind remembers nothing."""
+
+    @property
+    def owns(self) -> tuple[type[KubernetesObject], ...]:
+        """The kinds of its children. A struct with metadata alone is watched as metadata alone."""
+
+    @property
+    def finalizer(self) -> str:
+        """Set before the first action is executed; empty if nothing outlives the object."""
+
+    def needs(self, obj: T_contra, record: R | None) -> Iterable[Need]:
+        """Name the objects to look at."""
+
+    def decide(self, obj: T_contra, record: R | None, inputs: Inputs, now: datetime) -> Decision:
+        """Decide what to remember and what to do."""

@@ -1,0 +1,38 @@
+"""Decodes the Record of a kind: what it must remember between reconciles, stored as `status.argosy`."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+R = TypeVar("R", bound=Struct)
+
+
+class LaterRecordError(Exception):
+    """A later version of the operator wrote the Record, and this one must not overwrite it."""
+
+
+def decode_record(raw: object, kind: type[R]) -> R | None:
+    """Return the Record in a stored status; None if there is none, or if it is garbled and must be rebuilt.
+
+    The default of the field `version` of `kind` is the newest version that can be read. A Record of a later
+    one raises `LaterRecordError`: the operator that wrote it will be back.
+    """
+    if not isinstance(raw, Mapping) or not raw:
+        return None
+    version = raw.get("version")
+    if isinstance(version, int) and version > _newest_version(kind):
+        raise LaterRecordError(f"version {version}; version {_newest_version(kind)} is the newest known")
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _newest_version(kind: type[Struct]) -> int:
+    defaults = (one.default for one in msgspec.structs.fields(kind) if one.name == "version")
+    newest = next(defaults, None)
+    if not isinstance(newest, int):
+        raise TypeError(f"{kind.__name__} has no field `version` with the newest version as its default")
+    return newest
