@@ -17,7 +17,7 @@ from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Namespace, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
@@ -99,7 +99,7 @@ class Scene:
         await self.client.request("DELETE", Service.resource.path(None, self.namespace))
         await self.until(lambda: not len(self.pods) and not len(self.runs), "all is gone")
 
-    async def _delete(self, kind: type[Fetchable], names: Sequence[str]) -> None:
+    async def _delete(self, kind: type[ApiObject], names: Sequence[str]) -> None:
         async def one(number: int) -> None:
             with contextlib.suppress(NotFound):
                 await self.client.delete(kind, names[number], self.namespace, grace_seconds=0)

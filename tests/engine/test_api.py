@@ -22,7 +22,7 @@ from tests.support.fault_proxy import FaultProxy, Mischief
 from tests.support.servers import Server
 from tests.support.waiting import eventually
 
-TIMINGS = WatchTimings(silence=1.0, initial_silence=2.0, backoff=Backoff(first=0.02, most=0.2))
+TIMINGS = WatchTimings(idle_timeout=1.0, initial_idle_timeout=2.0, backoff=Backoff(initial=0.02, maximum=0.2))
 
 
 @pytest.fixture
@@ -77,13 +77,13 @@ async def test_objects_are_created_read_changed_and_deleted(client: Client, name
 async def test_of_what_is_created_metadata_alone_comes_back_if_that_is_enough(
     client: Client, namespace: str
 ) -> None:
-    made = await client.create(ConfigMap, config_map("a", x="1"), namespace, brief=True)
+    made = await client.create(ConfigMap, config_map("a", x="1"), namespace, metadata_only=True)
     there = await client.get(ConfigMap, "a", namespace)
     assert (made.metadata, made.data, there.data) == (there.metadata, {}, {"x": "1"})
     with pytest.raises(AlreadyExists):
-        await client.create(ConfigMap, config_map("a"), namespace, brief=True)
+        await client.create(ConfigMap, config_map("a"), namespace, metadata_only=True)
     with pytest.raises(Invalid, match="name"):
-        await client.create(ConfigMap, config_map("A b"), namespace, brief=True)
+        await client.create(ConfigMap, config_map("A b"), namespace, metadata_only=True)
 
 
 async def test_of_a_pod_that_is_known_in_brief_the_watch_brings_the_rest(
@@ -94,8 +94,10 @@ async def test_of_a_pod_that_is_known_in_brief_the_watch_brings_the_rest(
     cache = Cache(client, Pod, namespace=namespace, timings=TIMINGS)
     async with running(cache):
         await cache.wait_synced()
-        made = await client.create(Pod, {"metadata": {"name": "p"}, "spec": spec}, namespace, brief=True)
-        cache.put(made, brief=True)
+        made = await client.create(
+            Pod, {"metadata": {"name": "p"}, "spec": spec}, namespace, metadata_only=True
+        )
+        cache.put(made, metadata_only=True)
         assert cache.get(namespace, "p") is not None
         await eventually(lambda: _waits_for(cache.get(namespace, "p")) == ["SchedulingGated"])
 

@@ -14,7 +14,9 @@ from tests.support.fake_apiserver import FakeServer, Fault
 from tests.support.waiting import eventually
 
 TIMINGS = WatchTimings(
-    silence=0.4, initial_silence=0.4, backoff=Backoff(first=0.01, most=0.05, chance=lambda: 0.5)
+    idle_timeout=0.4,
+    initial_idle_timeout=0.4,
+    backoff=Backoff(initial=0.01, maximum=0.05, jitter=lambda: 0.5),
 )
 
 
@@ -135,12 +137,12 @@ class TestPut:
         self, client: Client
     ) -> None:
         cache = self.cache(client, at=10)
-        cache.put(pod("a", 12), brief=True)
+        cache.put(pod("a", 12), metadata_only=True)
         cache._take(Apply(pod("a", 11, "n0")))
         assert names(cache, "n0") == set(), "an older version does not come back"
         cache._take(Apply(pod("a", 12, "n1")))
         assert names(cache, "n1") == {"a"}
-        cache.put(pod("a", 12), brief=True)
+        cache.put(pod("a", 12), metadata_only=True)
         assert names(cache, "n1") == {"a"}, "what is whole stays whole"
         cache._take(Apply(pod("a", 12, "n2")))
         assert names(cache, "n1") == {"a"}, "the same version comes once"
@@ -148,7 +150,7 @@ class TestPut:
     async def test_and_a_list_that_was_under_way_does_not_keep_it_from_that(self, client: Client) -> None:
         cache = self.cache(client, at=10)
         cache._take(Init())
-        cache.put(pod("a", 22), brief=True)
+        cache.put(pod("a", 22), metadata_only=True)
         cache._take(InitDone("20"))
         cache._take(Apply(pod("a", 22, "n1")))
         assert names(cache, "n1") == {"a"}
@@ -234,7 +236,7 @@ async def test_an_object_that_no_longer_fits_its_type_is_kept_as_it_last_did_and
 ) -> None:
     cache = new_cache(client)
     problems: list[str] = []
-    cache.when_undecodable(lambda bad: problems.append(f"{bad.path} {bad.deleted}"))
+    cache.on_undecodable(lambda bad: problems.append(f"{bad.path} {bad.deleted}"))
     await server.put("pods", raw_pod("a", node="n"))
     async with running(cache) as told:
         await cache.wait_synced()
@@ -250,17 +252,17 @@ async def test_size_and_age_of_a_cache_are_told(client: Client, server: FakeServ
     sample, labels = client.metrics.registry.get_sample_value, {"kind": "Pod"}
     cache = new_cache(client)
     assert sample("argosy_cache_synced", labels) is None, "it is not run"
-    assert cache.stale == 0
+    assert cache.seconds_since_event == 0
     await server.put("pods", raw_pod("a"))
     async with running(cache):
         await cache.wait_synced()
         assert sample("argosy_cache_objects", labels) == 1
         assert sample("argosy_cache_synced", labels) == 1
-        quiet = cache.stale
+        quiet = cache.seconds_since_event
         await asyncio.sleep(0.05)
-        assert cache.stale >= quiet + 0.04
+        assert cache.seconds_since_event >= quiet + 0.04
         sent = asyncio.get_running_loop().time()
         await server.put("pods", raw_pod("b"))
         await eventually(lambda: len(cache) == 2)
-        assert cache.stale <= asyncio.get_running_loop().time() - sent
+        assert cache.seconds_since_event <= asyncio.get_running_loop().time() - sent
         assert sample("argosy_cache_stale_seconds", labels) is not None

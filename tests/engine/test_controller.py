@@ -9,22 +9,22 @@ from prometheus_client import CollectorRegistry
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.clock import Clock
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Throttled
-from argosy.engine.logs import Log, also_about
+from argosy.engine.logs import Logger, add_log_context
 from argosy.engine.metrics import Metrics
 from argosy.engine.queue import Queue
 from tests.support.captured_logs import captured_lines
 
 pytestmark = pytest.mark.looptime
 
-Reconcile = Callable[[str], Awaitable[Wake | None]]
+Reconcile = Callable[[str], Awaitable[Requeue | None]]
 
 
 def controller(
     reconcile: Reconcile, metrics: Metrics | None = None, concurrency: int = 32
 ) -> Controller[str]:
-    queue: Queue[str] = Queue(Backoff(first=1.0, most=8.0, chance=lambda: 1.0))
+    queue: Queue[str] = Queue(Backoff(initial=1.0, maximum=8.0, jitter=lambda: 1.0))
     return Controller("test", reconcile, queue=queue, metrics=metrics, concurrency=concurrency)
 
 
@@ -59,9 +59,9 @@ async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
 async def test_a_pass_says_when_it_wants_to_run_again() -> None:
     times: list[float] = []
 
-    async def reconcile(_key: str) -> Wake | None:
+    async def reconcile(_key: str) -> Requeue | None:
         times.append(asyncio.get_running_loop().time())
-        return Wake(after=10) if len(times) < 3 else None
+        return Requeue(after=10) if len(times) < 3 else None
 
     subject = controller(reconcile)
     subject.enqueue("a")
@@ -108,9 +108,9 @@ async def test_keys_run_beside_each_other_up_to_the_limit_and_each_alone() -> No
 async def test_a_wake_of_zero_lets_others_run_first() -> None:
     order: list[str] = []
 
-    async def reconcile(key: str) -> Wake | None:
+    async def reconcile(key: str) -> Requeue | None:
         order.append(key)
-        return Wake(after=0) if order.count(key) < 2 else None
+        return Requeue(after=0) if order.count(key) < 2 else None
 
     subject = controller(reconcile, concurrency=1)
     subject.enqueue("a")
@@ -122,10 +122,10 @@ async def test_a_wake_of_zero_lets_others_run_first() -> None:
 
 
 async def test_lines_of_a_pass_tell_what_it_is_about_and_those_after_it_do_not() -> None:
-    log = Log("argosy.test")
+    log = Logger("argosy.test")
 
     async def reconcile(key: str) -> None:
-        also_about(attempt=len(key))
+        add_log_context(attempt=len(key))
         await asyncio.gather(asyncio.sleep(0.1), said(key))
 
     async def said(key: str) -> None:

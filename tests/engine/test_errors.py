@@ -38,7 +38,7 @@ CASES = {
 def test_an_answer_becomes_the_error_that_says_what_to_do(sentence: str) -> None:
     case = CASES[sentence]
     body = msgspec.json.encode({"kind": "Status", "reason": case.reason, "message": "because"})
-    error = errors.error_from_answer(case.status, case.headers, body)
+    error = errors.error_from_response(case.status, case.headers, body)
     assert type(error) is case.want
     assert (error.status, error.message) == (case.status, "because")
     assert error.reason
@@ -47,7 +47,7 @@ def test_an_answer_becomes_the_error_that_says_what_to_do(sentence: str) -> None
 
 
 def test_an_answer_that_is_no_status_keeps_its_text() -> None:
-    error = errors.error_from_answer(502, {}, b"<html>bad gateway</html>")
+    error = errors.error_from_response(502, {}, b"<html>bad gateway</html>")
     assert isinstance(error, errors.Unavailable)
     assert "bad gateway" in str(error)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.engine.gc_tuning import keep_settled, settle
+from argosy.engine.gc_tuning import collect_and_freeze, refreeze_periodically
 
 
 class Knot:
@@ -31,11 +31,11 @@ def _collector_as_it_was() -> Iterator[None]:
 def test_what_was_frozen_and_is_garbage_since_is_found_by_looking_thoroughly() -> None:
     knot = Knot()
     gone = weakref.ref(knot)
-    settle()
+    collect_and_freeze()
     del knot
-    settle()
+    collect_and_freeze()
     assert gone() is not None, "it is out of the collector's sight"
-    settle(thoroughly=True)
+    collect_and_freeze(thoroughly=True)
     assert gone() is None
     assert gc.get_freeze_count() > 0
 
@@ -44,9 +44,9 @@ def test_what_was_frozen_and_is_garbage_since_is_found_by_looking_thoroughly() -
 async def test_once_an_hour_everything_is_looked_through() -> None:
     knot = Knot()
     gone = weakref.ref(knot)
-    settle()
+    collect_and_freeze()
     del knot
-    keeping = asyncio.create_task(keep_settled())
+    keeping = asyncio.create_task(refreeze_periodically())
     await asyncio.sleep(3000)
     assert gone() is not None
     await asyncio.sleep(700)
@@ -57,9 +57,9 @@ async def test_once_an_hour_everything_is_looked_through() -> None:
 
 HOLES = """
 import sys
-from argosy.engine.gc_tuning import give_back_large_blocks
+from argosy.engine.gc_tuning import limit_heap_growth
 if sys.argv[1] == "given back":
-    assert give_back_large_blocks()
+    assert limit_heap_growth()
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 for size in (1 << 20, 2 << 20, 4 << 20, 8 << 20):

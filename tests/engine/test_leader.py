@@ -113,7 +113,7 @@ async def test_work_stops_before_the_lease_is_over_when_it_cannot_be_renewed(
         before = asyncio.get_running_loop().time()
         await eventually(lambda: not work.running)
         assert asyncio.get_running_loop().time() - before < duration, "sooner than another may begin"
-        assert not subject.leading
+        assert not subject.is_leader
         server.faults.clear()
         await eventually(lambda: work.running)
         assert work.started == 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.engine.logs import LineFormat, Log, about, also_about, write_lines
+from argosy.engine.logs import LogFormat, Logger, add_log_context, configure_logging, log_context
 
 
 @pytest.fixture(autouse=True)
@@ -15,9 +15,9 @@ def _root_as_it_was() -> Iterator[None]:
     root.handlers[:], root.level = handlers, level
 
 
-def said(form: LineFormat, capsys: pytest.CaptureFixture[str]) -> str:
-    write_lines(form)
-    log = Log("argosy.test")
+def said(form: LogFormat, capsys: pytest.CaptureFixture[str]) -> str:
+    configure_logging(form)
+    log = Logger("argosy.test")
     log.debug("not worth a line")
     log.info("a pod came", pod="a", count=2, odd={1})
     return capsys.readouterr().err
@@ -41,26 +41,26 @@ def test_text_reads_well(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_an_exception_comes_with_its_traceback(form: LineFormat, capsys: pytest.CaptureFixture[str]) -> None:
-    write_lines(form)
+def test_an_exception_comes_with_its_traceback(form: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(form)
     try:
         raise ValueError("made up")
     except ValueError:
-        Log("argosy.test").exception("it broke", key="k")
+        Logger("argosy.test").exception("it broke", key="k")
     err = capsys.readouterr().err
     assert "ValueError: made up" in err
     assert "it broke" in err
 
 
 def test_what_a_stretch_of_work_is_about_stands_in_all_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    write_lines("text")
-    log = Log("argosy.test")
-    with about(object="default/a"):
-        with about(step=1):
+    configure_logging("text")
+    log = Logger("argosy.test")
+    with log_context(object="default/a"):
+        with log_context(step=1):
             log.info("inside")
-        also_about(attempt=2)
+        add_log_context(attempt=2)
         log.info("outside", pod="p")
-    also_about(lost=True)
+    add_log_context(lost=True)
     log.info("after")
     said = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
     assert said == [

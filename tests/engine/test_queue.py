@@ -9,7 +9,7 @@ pytestmark = pytest.mark.looptime
 
 
 def no_jitter() -> Queue[str]:
-    return Queue(Backoff(first=1.0, most=8.0, chance=lambda: 1.0))
+    return Queue(Backoff(initial=1.0, maximum=8.0, jitter=lambda: 1.0))
 
 
 def now() -> float:
@@ -47,7 +47,7 @@ async def test_a_key_rests_five_times_as_long_as_its_pass_took() -> None:
     queue.add("a")
     await queue.get()
     queue.add("a")
-    queue.done("a", took=0.01)
+    queue.done("a", work_seconds=0.01)
     before = now()
     await queue.get()
     assert now() - before == pytest.approx(0.05)
@@ -57,7 +57,7 @@ async def test_a_key_never_rests_longer_than_200_ms() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
-    queue.done("a", took=30)
+    queue.done("a", work_seconds=30)
     before = now()
     queue.add("a")
     await queue.get()
@@ -68,7 +68,7 @@ async def test_a_key_still_rests_when_rests_that_are_over_are_swept_away() -> No
     queue = no_jitter()
     for key, pause in (("a", 0.45), ("b", 0.1)):
         queue.add(key)
-        queue.done(await queue.get(), took=1)
+        queue.done(await queue.get(), work_seconds=1)
         await asyncio.sleep(pause)
     queue.add("a")
     queue.add("b")
@@ -83,7 +83,7 @@ async def test_others_run_while_a_key_rests() -> None:
     queue.add("a")
     await queue.get()
     queue.add("a")
-    queue.done("a", took=1)
+    queue.done("a", work_seconds=1)
     queue.add("b")
     assert await taken(queue) == "b"
 
@@ -117,11 +117,11 @@ async def test_failures_wait_twice_as_long_each_time_up_to_the_limit_and_success
     delays = []
     for _ in range(5):
         await queue.get()
-        delays.append(queue.fail("a"))
+        delays.append(queue.add_rate_limited("a"))
         queue.done("a")
     await queue.get()
     queue.forget("a")
-    delays.append(queue.fail("a"))
+    delays.append(queue.add_rate_limited("a"))
     assert delays == [1, 2, 4, 8, 8, 1]
 
 
@@ -129,15 +129,15 @@ async def test_a_failed_key_runs_at_once_when_something_changes() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
-    queue.fail("a")
+    queue.add_rate_limited("a")
     queue.done("a")
     queue.add("a")
     assert await taken(queue) == "a"
 
 
 async def test_jitter_spreads_between_half_and_all_of_the_step() -> None:
-    assert Backoff(first=4, most=4, chance=lambda: 0.0).delay(1) == 2
-    assert Backoff(first=4, most=4, chance=lambda: 0.999).delay(1) == pytest.approx(4, rel=0.01)
+    assert Backoff(initial=4, maximum=4, jitter=lambda: 0.0).delay(1) == 2
+    assert Backoff(initial=4, maximum=4, jitter=lambda: 0.999).delay(1) == pytest.approx(4, rel=0.01)
 
 
 async def test_a_cancelled_getter_loses_no_key() -> None:
@@ -155,7 +155,7 @@ async def test_nothing_is_kept_of_keys_that_are_done() -> None:
     for number in range(100):
         queue.add(str(number))
     for _ in range(100):
-        queue.done(await queue.get(), took=0.01)
+        queue.done(await queue.get(), work_seconds=0.01)
     assert queue.idle
     await asyncio.sleep(1)
     assert not queue._resting
@@ -169,9 +169,9 @@ async def test_nothing_is_kept_of_a_key_that_is_gone() -> None:
         queue.add_after(key, seconds)
     queue.add("failed")
     assert [await queue.get(), await queue.get()] == ["ready", "failed"]
-    queue.fail("failed")
+    queue.add_rate_limited("failed")
     for key in ("ready", "failed"):
-        queue.done(key, took=0.01)
+        queue.done(key, work_seconds=0.01)
     queue.add("ready")
     for key in ("ready", "due", "failed"):
         queue.discard(key)
@@ -207,6 +207,6 @@ async def test_times_far_away_that_no_longer_hold_do_not_pile_up() -> None:
 async def test_a_queue_without_rest_gives_a_key_again_at_once() -> None:
     queue: Queue[str] = Queue(rest_most=0.0)
     queue.add("a")
-    queue.done(await queue.get(), took=1.0)
+    queue.done(await queue.get(), work_seconds=1.0)
     queue.add("a")
     assert await taken(queue) == "a"

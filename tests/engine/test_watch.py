@@ -34,7 +34,9 @@ from tests.support.gc_leaks import circles
 from tests.support.waiting import eventually
 
 TIMINGS = WatchTimings(
-    silence=0.4, initial_silence=0.4, backoff=Backoff(first=0.01, most=0.05, chance=lambda: 0.5)
+    idle_timeout=0.4,
+    initial_idle_timeout=0.4,
+    backoff=Backoff(initial=0.01, maximum=0.05, jitter=lambda: 0.5),
 )
 
 
@@ -133,7 +135,7 @@ async def test_a_version_too_old_leads_to_a_new_picture(client: Client, server: 
         await eventually(lambda: subject.told[-1:] == ["done"])
         await server.expire_watches()
         await eventually(lambda: subject.told[3:] == ["init", "has a", "done"])
-        assert subject.watcher.problem is None
+        assert subject.watcher.last_error is None
 
 
 async def test_a_version_too_old_at_the_start_of_a_watch_leads_to_a_new_picture(
@@ -300,9 +302,9 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_pause
         await eventually(lambda: subject.told == ["init", "done"])
         server.end_watches = True
         server.drop_watches()
-        await eventually(lambda: getattr(subject.watcher.problem, "reason", "") == "Ended")
+        await eventually(lambda: getattr(subject.watcher.last_error, "reason", "") == "Ended")
         server.end_watches = False
-        await eventually(lambda: subject.watcher.problem is None)
+        await eventually(lambda: subject.watcher.last_error is None)
 
 
 async def test_a_kind_that_is_not_there_is_complained_of_once(client: Client, server: FakeServer) -> None:
@@ -320,14 +322,16 @@ async def test_the_state_tells_where_the_machine_is(client: Client, server: Fake
     async with recording(client) as subject:
         assert subject.watcher.state == Start()
         await eventually(lambda: isinstance(subject.watcher.state, Waiting))
-        assert subject.watcher.problem is not None
+        assert subject.watcher.last_error is not None
         server.faults.clear()
         await eventually(lambda: isinstance(subject.watcher.state, Watching))
-        assert subject.watcher.problem is None
+        assert subject.watcher.last_error is None
 
 
 async def test_events_that_come_one_by_one_are_gathered(client: Client, server: FakeServer) -> None:
-    watcher = Watcher(client, ConfigMap, "default", timings=replace(TIMINGS, gather=0.3, silence=5.0))
+    watcher = Watcher(
+        client, ConfigMap, "default", timings=replace(TIMINGS, batch_window=0.3, idle_timeout=5.0)
+    )
     async with aclosing(watcher.batches()) as batches:
         while not isinstance(watcher.state, Watching):
             await anext(batches)
@@ -362,12 +366,12 @@ async def test_a_watch_that_breaks_again_and_again_leaves_no_circles(server: Fak
             proxy.mischief = Mischief(after_bytes=0)
             proxy.cut_all()
             await eventually(lambda: proxy.accepted > 20)
-            assert watcher.problem is not None
-            assert watcher.problem.__traceback__ is None
-            assert watcher.problem.__cause__ is None
+            assert watcher.last_error is not None
+            assert watcher.last_error.__traceback__ is None
+            assert watcher.last_error.__cause__ is None
             proxy.mischief = HONEST
             await server.put("configmaps", config_map("a"))
-            await eventually(lambda: watcher.problem is None)
+            await eventually(lambda: watcher.last_error is None)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             del task

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from argosy.engine.work_time import Effort
+from argosy.engine.work_time import MeasuredAwaitable
 
 
 class Hand:
@@ -28,7 +28,7 @@ async def test_waiting_is_no_effort() -> None:
         hand.time += 100
         let_go.set()
 
-    effort = Effort(work(), hand)
+    effort = MeasuredAwaitable(work(), hand)
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(awaited(effort))
         tasks.create_task(meanwhile())
@@ -43,7 +43,7 @@ async def test_what_goes_wrong_comes_out_and_counts_too() -> None:
         hand.time += 1
         raise LookupError
 
-    effort = Effort(work(), hand)
+    effort = MeasuredAwaitable(work(), hand)
     with pytest.raises(LookupError):
         await effort
     assert effort.seconds == 1
@@ -59,7 +59,7 @@ async def test_cancelling_reaches_the_work() -> None:
             hand.time += 1
             await asyncio.sleep(0)
 
-    effort = Effort(work(), hand)
+    effort = MeasuredAwaitable(work(), hand)
     task = asyncio.create_task(awaited(effort))
     await asyncio.sleep(0)
     task.cancel()
@@ -68,5 +68,5 @@ async def test_cancelling_reaches_the_work() -> None:
     assert effort.seconds == 1
 
 
-async def awaited(effort: Effort[str] | Effort[None]) -> str | None:
+async def awaited(effort: MeasuredAwaitable[str] | MeasuredAwaitable[None]) -> str | None:
     return await effort

@@ -100,7 +100,7 @@ async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
                 await let_go.wait()
 
         running = asyncio.create_task(leader.run(work))
-        await eventually(lambda: leader.leading)
+        await eventually(lambda: leader.is_leader)
         assert look() == Finding(True, "leading")
         with captured_lines():
             clock.advance(1)

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Forbidden
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
@@ -24,7 +24,7 @@ async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
     gate, entered, leave = Gate(), asyncio.Event(), asyncio.Event()
     ended: list[Key] = []
 
-    async def slow(key: Key) -> Wake | None:
+    async def slow(key: Key) -> Requeue | None:
         entered.set()
         await leave.wait()
         ended.append(key)
@@ -48,7 +48,7 @@ async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
 async def test_a_pass_that_does_not_end_is_not_waited_for_for_ever() -> None:
     gate, entered = Gate(), asyncio.Event()
 
-    async def endless(key: Key) -> Wake | None:
+    async def endless(key: Key) -> Requeue | None:
         entered.set()
         await asyncio.Event().wait()
         return None
@@ -62,10 +62,10 @@ async def test_a_pass_that_does_not_end_is_not_waited_for_for_ever() -> None:
 
 
 async def test_a_gate_that_is_not_open_lets_nothing_through() -> None:
-    async def never(key: Key) -> Wake | None:
+    async def never(key: Key) -> Requeue | None:
         raise AssertionError
 
-    assert await Gate().guard(never)(KEY) == Wake(1.0)
+    assert await Gate().guard(never)(KEY) == Requeue(1.0)
 
 
 async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_before_it_is_ready() -> None:
@@ -81,5 +81,5 @@ async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_befo
         concurrency=1,
     )
     serving.add(TrainingRunDialect())
-    serving.definitions.watcher.problem = Forbidden(403, "Forbidden", "no right to read definitions")
+    serving.definitions.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
     assert "TrainingRun" in serving.not_ready()

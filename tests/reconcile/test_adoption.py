@@ -6,7 +6,7 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.errors import Conflict
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
@@ -38,19 +38,19 @@ class Api:
         self.patches: dict[str, dict[str, object]] = {}
         self.seen: list[str] = []
 
-    async def list(self, kind: type[Fetchable], namespace: str, *, labels: str) -> Listed:
+    async def list(self, kind: type[ApiObject], namespace: str, *, labels: str) -> Listed:
         assert (kind, namespace, labels) == (Pod, "ns", "app.kubernetes.io/managed-by!=argosy")
         self.lists += 1
         return Listed(self.pods)
 
-    async def patch(self, kind: type[Fetchable], name: str, body: dict[str, object], namespace: str) -> Pod:
+    async def patch(self, kind: type[ApiObject], name: str, body: dict[str, object], namespace: str) -> Pod:
         assert (kind, namespace) == (Pod, "ns")
         if self.answer is not None:
             raise self.answer
         self.patches[name] = cast("dict[str, object]", body["metadata"])
         return next(one for one in self.pods if one.metadata.name == name)
 
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None:
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None:
         self.seen.append(obj.metadata.name)
 
 

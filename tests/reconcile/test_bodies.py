@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.trainingrun import TrainingRun
@@ -42,7 +42,7 @@ class Api:
         return body
 
     async def create(
-        self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
+        self, kind: type[ApiObject], body: dict[str, object], namespace: str, **options: bool
     ) -> Pod:
         await self.going.wait()
         await asyncio.sleep(0)
@@ -52,7 +52,7 @@ class Api:
 
 
 class Unseeing:
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...
 
 
 def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int) -> asyncio.Task[object]:

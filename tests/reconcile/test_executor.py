@@ -21,7 +21,7 @@ from argosy.engine.errors import (
     Throttled,
     Unavailable,
 )
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Secret
 from argosy.kinds.messages import LONGEST_COMPLAINT
@@ -65,14 +65,14 @@ class Api:
 
     async def create(
         self,
-        kind: type[Fetchable],
+        kind: type[ApiObject],
         body: dict[str, object],
         namespace: str,
         *,
         strict: bool = False,
-        brief: bool = False,
+        metadata_only: bool = False,
     ) -> object:
-        assert strict == brief == (kind is Pod)
+        assert strict == metadata_only == (kind is Pod)
         self._say()
         if self.there is not None and kind in (Pod, Secret):
             raise AlreadyExists(409, "AlreadyExists", "it is there")
@@ -82,21 +82,21 @@ class Api:
         made = ObjectMeta(name=str(metadata["name"]), namespace=namespace)
         return kind(metadata=made)  # type: ignore[call-arg]  # the protocol says nothing of making one
 
-    async def get(self, kind: type[Fetchable], name: str, namespace: str) -> Pod:
+    async def get(self, kind: type[ApiObject], name: str, namespace: str) -> Pod:
         del name, namespace
         assert kind is not Secret, "the content of a Secret is not read to see whose it is"
         if self.there is None:
             raise NotFound(404, "NotFound", "it is not there")
         return self.there
 
-    async def patch(self, kind: type[Fetchable], name: str, body: dict[str, object], namespace: str) -> Pod:
+    async def patch(self, kind: type[ApiObject], name: str, body: dict[str, object], namespace: str) -> Pod:
         del namespace
         self._say()
         self.done.append(f"patch {kind.resource.kind} {name} {body['metadata']}")
         assert self.there is not None
         return self.there
 
-    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+    async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
         del namespace
         self._say()
         told = " ".join(f"{key}={value}" for key, value in options.items() if value is not None)
@@ -111,8 +111,8 @@ class Seen:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None:
-        self.names.append(f"{obj.metadata.name}{' in brief' if brief else ''}")
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None:
+        self.names.append(f"{obj.metadata.name}{' (metadata only)' if metadata_only else ''}")
 
 
 @dataclass
@@ -154,7 +154,9 @@ CASES = {
     "nor those of another of its name": Case(
         Remark("Pod", NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
     ),
-    "a free name is taken": Case(CREATE, want_done=[f"create Pod {NAME}"], want_seen=[f"{NAME} in brief"]),
+    "a free name is taken": Case(
+        CREATE, want_done=[f"create Pod {NAME}"], want_seen=[f"{NAME} (metadata only)"]
+    ),
     "a pod that is ours and meant is found": Case(CREATE, pod(), want_seen=[NAME]),
     "a pod on its way out is waited for": Case(
         CREATE,
@@ -338,7 +340,7 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
 
     class Slow(Api):
         async def create(
-            self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
+            self, kind: type[ApiObject], body: dict[str, object], namespace: str, **options: bool
         ) -> object:
             await go_on.wait()
             return await super().create(kind, body, namespace, **options)

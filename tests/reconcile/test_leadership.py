@@ -17,7 +17,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, Conflict, LeaseExpired, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import Fetchable, Key
+from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.job_metrics import JobMetrics
@@ -58,7 +58,7 @@ class Api:
     def status(self) -> Json:
         return cast("Json", self.run["status"])
 
-    async def latest_version(self, kind: type[Fetchable], namespace: str | None) -> int:
+    async def latest_version(self, kind: type[ApiObject], namespace: str | None) -> int:
         del kind, namespace
         return self.version
 
@@ -74,7 +74,7 @@ class Api:
         self.log.append(f"PUT {sent['status']['phase']}")
         return msgspec.convert(self.run, kind)
 
-    async def create(self, kind: type[Fetchable], body: Json, namespace: str, **options: bool) -> object:
+    async def create(self, kind: type[ApiObject], body: Json, namespace: str, **options: bool) -> object:
         del namespace, options
         metadata = cast("Json", body["metadata"])
         name = str(metadata["name"])
@@ -90,12 +90,12 @@ class Api:
             self.log.append(f"POST {name}")
         return msgspec.convert(made, kind)
 
-    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+    async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
         del kind, namespace, options
         self.pods.pop(name, None)
         self.log.append(f"DELETE {name}")
 
-    async def get(self, kind: type[Fetchable], name: str, namespace: str) -> object:
+    async def get(self, kind: type[ApiObject], name: str, namespace: str) -> object:
         del namespace
         if kind is TrainingRun:
             return msgspec.convert(self.run, TrainingRun)

@@ -51,7 +51,7 @@ class Stage:
         self.api, self.clock = Api(), ManualClock()
         self.cache = Cache(self.api, Node)
         self.pods_on = {"n1"}
-        backoff = Backoff(first=0.0, most=0.0)
+        backoff = Backoff(initial=0.0, maximum=0.0)
         self.health = NodeHealth(
             self.api, self.clock, self.cache, lambda name: name in self.pods_on, backoff=backoff
         )
@@ -60,7 +60,7 @@ class Stage:
 
     def silence(self) -> None:
         """The node watch is broken."""
-        self.cache.watcher.problem = Unavailable(0, "Silent", "nothing came")
+        self.cache.watcher.last_error = Unavailable(0, "Silent", "nothing came")
 
     def states(self) -> NodeStates:
         return self.health.states(["n1"])

@@ -13,7 +13,7 @@ from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
 from argosy.engine.codec import encode_body
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Namespace, Pod, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
@@ -176,4 +176,4 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
 
 
 class Unseeing:
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...

@@ -13,11 +13,11 @@ from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import Fetchable, Key
+from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.triggers import Triggers
@@ -87,7 +87,7 @@ class Api:
         return self.stored()
 
     async def create(
-        self, kind: type[Fetchable], body: dict[str, object], namespace: str, **options: bool
+        self, kind: type[ApiObject], body: dict[str, object], namespace: str, **options: bool
     ) -> object:
         del namespace, options
         if kind is Pod and self.quota is not None:
@@ -100,11 +100,11 @@ class Api:
         self.log.append(f"create {kind.resource.kind} {metadata['name']}")
         return msgspec.convert({**body, "metadata": metadata}, kind)
 
-    async def delete(self, kind: type[Fetchable], name: str, namespace: str, **options: object) -> None:
+    async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
         del namespace, options
         self.log.append(f"delete {kind.resource.kind} {name}")
 
-    async def latest_version(self, kind: type[Fetchable], namespace: str | None) -> int:
+    async def latest_version(self, kind: type[ApiObject], namespace: str | None) -> int:
         del kind, namespace
         return self.began_at
 
@@ -121,7 +121,7 @@ class Silent:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
-    def event(self, obj: Fetchable, type: str, reason: str, message: str) -> None:
+    def event(self, obj: ApiObject, type: str, reason: str, message: str) -> None:
         del obj, type
         self.events.append((reason, message))
 
@@ -173,7 +173,7 @@ class Stage:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 
-    async def _pass(self, key: Key) -> Wake | None:
+    async def _pass(self, key: Key) -> Requeue | None:
         self.passes += 1
         return await self.reconciler.reconcile(key)
 

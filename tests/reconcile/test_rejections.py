@@ -12,9 +12,9 @@ import pytest
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
-from argosy.engine.errors import BadRequest, Cause, Details, Invalid
+from argosy.engine.errors import BadRequest, Invalid, StatusCause, StatusDetails
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
@@ -143,7 +143,7 @@ async def _told(written: Json, api: Server, namespace: str) -> str:
 
 
 class _Unseen:
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...
 
 
 def _performer(client: Client, workload: Workload, memory: JobState) -> ActionExecutor:
@@ -206,13 +206,17 @@ PLACES = {
 
 @pytest.mark.parametrize(("field", "want"), PLACES.values(), ids=PLACES.keys())
 def test_what_the_operator_put_there_is_not_blamed_on_the_user(field: str, want: str) -> None:
-    error = Invalid(422, "Invalid", "no", details=Details(causes=[Cause("FieldValueInvalid", "no", field)]))
+    error = Invalid(
+        422, "Invalid", "no", details=StatusDetails(causes=[StatusCause("FieldValueInvalid", "no", field)])
+    )
     assert template_error(error, copy.deepcopy(WRITTEN), BODY, "t") == want
 
 
 def test_of_many_a_few_are_told() -> None:
-    causes = [Cause("FieldValueInvalid", "no", f"spec.{letter}") for letter in "abcdeaf"]
-    said = template_error(Invalid(422, "Invalid", "", details=Details(causes=causes)), WRITTEN, BODY, "t")
+    causes = [StatusCause("FieldValueInvalid", "no", f"spec.{letter}") for letter in "abcdeaf"]
+    said = template_error(
+        Invalid(422, "Invalid", "", details=StatusDetails(causes=causes)), WRITTEN, BODY, "t"
+    )
     assert said == "t.spec.a: no; t.spec.b: no; t.spec.c: no; t.spec.d: no; and 2 more"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, Forbidden, Invalid, Unavailable
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
@@ -38,7 +38,7 @@ class Api:
         self._round: list[asyncio.Future[None]] = []
 
     async def create(
-        self, kind: type[Fetchable], body: dict[str, dict[str, str]], namespace: str, **options: bool
+        self, kind: type[ApiObject], body: dict[str, dict[str, str]], namespace: str, **options: bool
     ) -> Pod:
         name = body["metadata"]["name"]
         self.posts.append(name)
@@ -48,7 +48,7 @@ class Api:
         self.pods.add(name)
         return Pod(ObjectMeta(name=name))
 
-    async def get(self, kind: type[Fetchable], name: str, namespace: str) -> Pod:
+    async def get(self, kind: type[ApiObject], name: str, namespace: str) -> Pod:
         stranger = OwnerReference(uid="of another job", controller=True)
         return Pod(ObjectMeta(name=name, owner_references=[stranger]))
 
@@ -93,7 +93,7 @@ class Scene:
 
 
 class _Seen:
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...
 
 
 def pods(role: str, count: int) -> list[CreatePod]:

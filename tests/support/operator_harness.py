@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.main import operate
@@ -25,7 +25,7 @@ def shown_at(port: int) -> dict[str, str]:
     return dict.fromkeys(("metrics", "probes"), f"127.0.0.1:{port}")
 
 
-async def until_served(client: Client, kind: type[Fetchable], namespace: str) -> None:
+async def until_served(client: Client, kind: type[ApiObject], namespace: str) -> None:
     """A definition takes a moment to be in force."""
     async with asyncio.timeout(DEADLINE):
         while True:

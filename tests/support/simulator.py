@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
 from argosy.engine.objects import key_of
 from argosy.engine.queue import Queue
@@ -227,7 +227,7 @@ class Simulator:
             return self._schedule
         return self.nodes.get(pod.spec.node_name, False)
 
-    async def _step(self, key: Key) -> Wake | None:
+    async def _step(self, key: Key) -> Requeue | None:
         pod = self._pods.get(*key)
         if pod is None or not self._mine(pod):
             return None
@@ -236,7 +236,7 @@ class Simulator:
         try:
             match step:
                 case Later(seconds):
-                    return Wake(after=seconds)
+                    return Requeue(after=seconds)
                 case Bind():
                     await self._bind(pod)
                 case Remove():

@@ -10,10 +10,10 @@ from typing import TypeVar
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from tests.support.waiting import connections_closed
 
-T = TypeVar("T", bound=Fetchable)
+T = TypeVar("T", bound=ApiObject)
 PATIENCE = 30.0
 
 

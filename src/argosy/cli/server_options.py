@@ -115,10 +115,10 @@ def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
 def run_operator(settings: "Settings") -> None:
     from argosy.engine.entries import KubeconfigError
     from argosy.engine.loop import run as run_loop
-    from argosy.engine.loop import take_turns
+    from argosy.engine.loop import use_batch_scheduling
     from argosy.operator.main import run
 
-    take_turns()
+    use_batch_scheduling()
     try:
         run_loop(run(settings))
     except KubeconfigError as error:

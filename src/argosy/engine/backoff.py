@@ -7,12 +7,12 @@ from msgspec import Struct
 
 
 class Backoff(Struct, frozen=True):
-    first: float = 0.1
-    most: float = 30.0
-    chance: Callable[[], float] = random.random
+    initial: float = 0.1
+    maximum: float = 30.0
+    jitter: Callable[[], float] = random.random
     """Draws from [0, 1)."""
 
     def delay(self, failures: int) -> float:
         """Seconds after that many failures in a row: between half and all of the doubled step."""
-        step: float = min(self.first * 2.0 ** min(failures - 1, 30), self.most)
-        return step * (0.5 + 0.5 * self.chance())
+        step: float = min(self.initial * 2.0 ** min(failures - 1, 30), self.maximum)
+        return step * (0.5 + 0.5 * self.jitter())

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.engine.codec import Undecodable
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.engine.objects import Key, T, key_of, version_number, version_of
 from argosy.engine.watch import Apply, Delete, Event, Init, InitApply, InitDone, Watcher, WatchTimings
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 class Change(Struct, Generic[T]):
@@ -42,11 +42,11 @@ class Cache(Generic[T]):
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         transform: Callable[[T], T] | None = None,
         timings: WatchTimings = WatchTimings(),
-        called: str = "",
+        name: str = "",
     ) -> None:
         self.kind = kind
         self.namespace = namespace
-        self._called = called or kind.resource.kind
+        self._called = name or kind.resource.kind
         """In metrics, where two caches may hold objects of one kind."""
         self.watcher = Watcher(client, kind, namespace, labels, fields, timings=timings)
         self._transform = transform
@@ -64,21 +64,23 @@ class Cache(Generic[T]):
         self._metrics = client.metrics
 
     @property
-    def stale(self) -> float:
+    def seconds_since_event(self) -> float:
         """Seconds since the watch brought anything, or since it was begun; 0 for a cache that is not run."""
         if self._heard == float("-inf"):
             return 0.0
         return asyncio.get_running_loop().time() - self._heard
 
     @property
-    def seen(self) -> int:
+    def observed_version(self) -> int:
         """The version up to which the watch has brought all changes."""
         return self._seen
 
     @property
     def is_current(self) -> bool:
         """False while the watch is broken, or has been silent for longer than a living one ever is."""
-        return self.watcher.problem is None and self.stale <= self.watcher.timings.silence
+        return (
+            self.watcher.last_error is None and self.seconds_since_event <= self.watcher.timings.idle_timeout
+        )
 
     @property
     def synced(self) -> bool:
@@ -106,11 +108,11 @@ class Cache(Generic[T]):
         """Call after every change, synchronously, once the cache shows it."""
         self._listeners.append(listener)
 
-    def when_undecodable(self, listener: Callable[[Undecodable], None]) -> None:
+    def on_undecodable(self, listener: Callable[[Undecodable], None]) -> None:
         """Call for each version of an object that does not fit its type: somebody may tell its owner."""
         self._undecodable.append(listener)
 
-    def put(self, obj: T, *, brief: bool = False) -> None:
+    def put(self, obj: T, *, metadata_only: bool = False) -> None:
         """What our own write returned, unless the watch already brought that version or a later one. In
         brief it is metadata alone, and the watch's own word of the same version replaces it."""
         key, version = key_of(obj), version_of(obj)
@@ -122,7 +124,7 @@ class Cache(Generic[T]):
         if self._incoming is not None:
             self._put_meanwhile.add(key)
         self._store(key, self._trim(obj))
-        if brief:
+        if metadata_only:
             self._brief.add(key)
 
     async def run(self) -> None:
@@ -141,7 +143,7 @@ class Cache(Generic[T]):
         kind, metrics = self._called, self._metrics
         metrics.cache_objects.labels(kind).set_function(lambda: len(self))
         metrics.cache_synced.labels(kind).set_function(lambda: float(self.synced))
-        metrics.cache_stale_seconds.labels(kind).set_function(lambda: self.stale)
+        metrics.cache_stale_seconds.labels(kind).set_function(lambda: self.seconds_since_event)
 
     def _take(self, event: Event[T]) -> None:
         if isinstance(event, Apply):

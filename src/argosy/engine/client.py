@@ -21,7 +21,7 @@ from argosy.engine.errors import Gone
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.metrics import Metrics
-from argosy.engine.objects import Fetchable, T, version_number
+from argosy.engine.objects import ApiObject, T, version_number
 from argosy.engine.scale import Scale
 from argosy.engine.sender import Sender
 from argosy.engine.transport import HttpTransport, Transport
@@ -35,7 +35,7 @@ class PatchType(Enum):
     APPLY = "application/apply-patch+yaml"
 
 
-class Listed(Struct, Generic[T]):
+class ObjectList(Struct, Generic[T]):
     """A whole collection at one version; `undecodable` holds what did not fit the type."""
 
     items: "Sequence[T]"
@@ -43,7 +43,7 @@ class Listed(Struct, Generic[T]):
     undecodable: Sequence[Undecodable] = ()
 
 
-BRIEF = {"Accept": partial()}
+METADATA_ONLY_HEADERS = {"Accept": partial()}
 _STRICT = {"fieldValidation": "Strict"}
 
 
@@ -112,7 +112,7 @@ class Client:
         fields: str = "",
         limit: int = 500,
         resource_version: str | None = None,
-    ) -> Listed[T]:
+    ) -> ObjectList[T]:
         """All objects, page by page. Version "0" means from the server's cache, none the latest."""
         query = selection(labels, fields)
         if resource_version is not None:
@@ -133,7 +133,7 @@ class Client:
         body = await self.request("GET", path, query={"limit": "1"}, headers=headers)
         return version_number(self._codec(kind).page(body).metadata.resource_version)
 
-    async def _pages(self, kind: type[T], namespace: str | None, query: dict[str, str]) -> Listed[T]:
+    async def _pages(self, kind: type[T], namespace: str | None, query: dict[str, str]) -> ObjectList[T]:
         codec, path = self._codec(kind), path_of(kind, None, namespace)
         headers = {"Accept": accepted(kind, "List")}
         page = codec.page(await self.request("GET", path, query=query, headers=headers))
@@ -145,7 +145,7 @@ class Client:
             page = codec.page(await self.request("GET", path, query=query, headers=headers))
             items += page.items
             undecodable += page.undecodable
-        return Listed(items, page.metadata.resource_version, undecodable)
+        return ObjectList(items, page.metadata.resource_version, undecodable)
 
     async def create(
         self,
@@ -155,7 +155,7 @@ class Client:
         *,
         dry_run: bool = False,
         strict: bool = False,
-        brief: bool = False,
+        metadata_only: bool = False,
     ) -> T:
         """POST a new object; one with unknown fields is refused if this call or the client is strict.
 
@@ -172,7 +172,7 @@ class Client:
                 path,
                 query=query,
                 body=encode_body(body, kind),
-                headers=BRIEF if brief else None,
+                headers=METADATA_ONLY_HEADERS if metadata_only else None,
             )
         )
 
@@ -224,7 +224,7 @@ class Client:
 
     async def delete(
         self,
-        kind: type[Fetchable],
+        kind: type[ApiObject],
         name: str,
         namespace: str | None = None,
         *,
@@ -244,11 +244,11 @@ class Client:
             options["propagationPolicy"] = propagation
         await self.request("DELETE", path_of(kind, name, namespace), body=encode_body(options))
 
-    async def get_scale(self, kind: type[Fetchable], name: str, namespace: str | None = None) -> Scale:
+    async def get_scale(self, kind: type[ApiObject], name: str, namespace: str | None = None) -> Scale:
         return self._codec(Scale).object(await self.request("GET", path_of(kind, name, namespace, "scale")))
 
     async def patch_scale(
-        self, kind: type[Fetchable], name: str, replicas: int, namespace: str | None = None
+        self, kind: type[ApiObject], name: str, replicas: int, namespace: str | None = None
     ) -> Scale:
         body = encode_body({"spec": {"replicas": replicas}})
         path = path_of(kind, name, namespace, "scale")

@@ -16,7 +16,7 @@ from argosy.engine.depth import CUT, TOO_DEEP, shallow
 from argosy.engine.dynamic import AnyObject, Json, decode_any
 from argosy.engine.errors import ApiError, Status, Unavailable, error_from_status
 from argosy.engine.misfit import misfit
-from argosy.engine.objects import Fetchable, T
+from argosy.engine.objects import ApiObject, T
 from argosy.kinds.meta import ObjectMeta
 
 Body = Mapping[str, object] | Struct
@@ -134,7 +134,7 @@ class Codec(Generic[T]):
         return Undecodable(_meta_of(raw), path, problem, raw.copy())
 
 
-def encode_body(body: Body | Sequence[Mapping[str, object]], kind: type[Fetchable] | None = None) -> bytes:
+def encode_body(body: Body | Sequence[Mapping[str, object]], kind: type[ApiObject] | None = None) -> bytes:
     """A request body; apiVersion and kind are filled in from `kind` when an object lacks them."""
     if kind is None or not isinstance(body, Mapping | Struct):
         return msgspec.json.encode(body)

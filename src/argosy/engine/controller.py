@@ -1,7 +1,7 @@
 """Runs a reconcile function for every key that needs it, many at a time and each key alone.
 
 A pass that raises is logged, counted and tried again later, with growing delays; it takes nothing from other
-keys. A pass says itself when it wants to run again (`Wake`); its word replaces what earlier passes said.
+keys. A pass says itself when it wants to run again (`Requeue`); its word replaces what earlier passes said.
 
 `concurrency` is how many keys of one namespace are worked on at a time. There are twice as many workers, so
 that no namespace has them all (see `queue`).
@@ -14,21 +14,21 @@ from typing import Generic, TypeVar
 
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.errors import ApiError, Throttled
-from argosy.engine.logs import Log, about
+from argosy.engine.logs import Logger, log_context
 from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Key
 from argosy.engine.queue import Queue
-from argosy.engine.work_time import Effort
+from argosy.engine.work_time import MeasuredAwaitable
 
-__all__ = ["Controller", "Key", "Wake"]
+__all__ = ["Controller", "Key", "Requeue"]
 
 K = TypeVar("K", bound=Hashable)
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 @dataclass(frozen=True)
-class Wake:
+class Requeue:
     """When a key should run again though nothing changes; never, if `after` is none."""
 
     after: float | None = None
@@ -38,7 +38,7 @@ class Controller(Generic[K]):
     def __init__(
         self,
         name: str,
-        reconcile: Callable[[K], Awaitable[Wake | None]],
+        reconcile: Callable[[K], Awaitable[Requeue | None]],
         *,
         concurrency: int = 32,
         queue: Queue[K] | None = None,
@@ -92,13 +92,13 @@ class Controller(Generic[K]):
         while True:
             key = await self.queue.get()
             self._waited.observe(self.queue.waited)
-            with about(controller=self.name, object=str(key)):
+            with log_context(controller=self.name, object=str(key)):
                 await self._pass(key)
             await asyncio.sleep(0)  # thousands of passes with nothing to wait for must not keep the loop
 
     async def _pass(self, key: K) -> None:
         began = self._moved = self._running[key] = self._clock.monotonic()
-        effort = Effort(self._reconcile(key), self._clock.monotonic)
+        effort = MeasuredAwaitable(self._reconcile(key), self._clock.monotonic)
         try:
             wake = await effort
         except Exception as error:
@@ -116,7 +116,7 @@ class Controller(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         self._passes["failed"].inc()
-        delay = self.queue.fail(key, error.retry_after if isinstance(error, Throttled) else 0.0)
+        delay = self.queue.add_rate_limited(key, error.retry_after if isinstance(error, Throttled) else 0.0)
         expected = isinstance(error, ApiError)
         log.warning(
             "pass failed, trying again",

@@ -13,7 +13,9 @@ import msgspec
 
 
 class ApiError(Exception):
-    def __init__(self, status: int, reason: str, message: str, *, details: "Details | None" = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, *, details: "StatusDetails | None" = None
+    ) -> None:
         super().__init__(message or reason)
         self.status = status
         self.reason = reason
@@ -70,7 +72,7 @@ class Throttled(ApiError):
         message: str,
         *,
         retry_after: float = 1.0,
-        details: "Details | None" = None,
+        details: "StatusDetails | None" = None,
     ) -> None:
         super().__init__(status, reason, message, details=details)
         self.retry_after = retry_after
@@ -87,24 +89,24 @@ class LeaseExpired(ApiError):
         super().__init__(0, "LeaseExpired", "not sent: this process no longer holds the lease")
 
 
-def remembered(error: ApiError) -> ApiError:
+def without_traceback(error: ApiError) -> ApiError:
     """The error as it may be kept: without the frames that it came through and all that they hold."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
-class Cause(msgspec.Struct, gc=False):
+class StatusCause(msgspec.Struct, gc=False):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class Details(msgspec.Struct, rename="camel"):
+class StatusDetails(msgspec.Struct, rename="camel"):
     name: str = ""
     group: str = ""
     kind: str = ""
     uid: str = ""
-    causes: list[Cause] | None = None
+    causes: list[StatusCause] | None = None
     retry_after_seconds: int = 0
 
 
@@ -115,10 +117,10 @@ class Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: Details | None = None
+    details: StatusDetails | None = None
 
 
-def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The error that an HTTP answer of 400 or more stands for."""
     try:
         answer = _status_decoder.decode(body)

@@ -22,14 +22,14 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import ApiError, NotFound, Throttled, Unavailable
-from argosy.engine.logs import Log
-from argosy.engine.metrics import Number
-from argosy.engine.objects import Fetchable
+from argosy.engine.logs import Logger
+from argosy.engine.metrics import Metric
+from argosy.engine.objects import ApiObject
 from argosy.engine.pending import Pending
 from argosy.kinds.kubernetes import Event
 from argosy.kinds.resource import Resource
 
-log = Log(__name__)
+log = Logger(__name__)
 
 EventType = Literal["Normal", "Warning"]
 
@@ -51,7 +51,7 @@ class Recorder:
         """What is remembered of each object that is not forgotten, by uid."""
         self._writers: set[asyncio.Task[None]] = set()
 
-    def event(self, obj: Fetchable, type: EventType, reason: str, message: str) -> None:
+    def event(self, obj: ApiObject, type: EventType, reason: str, message: str) -> None:
         meta = obj.metadata
         what = _What(obj.resource, meta.namespace, meta.name, meta.uid, type, reason, message[:MESSAGE_LIMIT])
         if dropped := self._pending.add(what.home, what):
@@ -144,7 +144,7 @@ class Recorder:
             "firstTimestamp": now,
             "lastTimestamp": now,
         }
-        await self._client.create(Event, body, what.home, brief=True)
+        await self._client.create(Event, body, what.home, metadata_only=True)
         self._keep(what, _Written(name, count))
 
     def _keep(self, what: "_What", written: "_Written") -> None:
@@ -167,7 +167,7 @@ class Recorder:
 class Dropped:
     """Counts events that nobody will see, and tells of them in the log once in a while."""
 
-    def __init__(self, counter: Number, clock: Clock) -> None:
+    def __init__(self, counter: Metric, clock: Clock) -> None:
         self._counter = counter
         self._clock = clock
         self._unlogged = 0

@@ -23,11 +23,11 @@ def settling() -> Iterator[None]:
     try:
         yield
     finally:
-        settle()
+        collect_and_freeze()
         gc.enable()
 
 
-def settle(*, thoroughly: bool = False) -> None:
+def collect_and_freeze(*, thoroughly: bool = False) -> None:
     """Free what is garbage and freeze what is left; thoroughly: look through what was frozen before, too."""
     if thoroughly:
         gc.unfreeze()
@@ -38,19 +38,19 @@ def settle(*, thoroughly: bool = False) -> None:
         _give_back()
 
 
-async def keep_settled(seconds: float = 300.0, thoroughly: float = 3600.0) -> None:
+async def refreeze_periodically(seconds: float = 300.0, thoroughly: float = 3600.0) -> None:
     """Freeze again now and then what has come since; run it beside the controllers."""
     loop = asyncio.get_running_loop()
     last = loop.time()
     while True:
         await asyncio.sleep(seconds)
         due = loop.time() - last >= thoroughly
-        settle(thoroughly=due)
+        collect_and_freeze(thoroughly=due)
         if due:
             last = loop.time()
 
 
-def give_back_large_blocks() -> bool:
+def limit_heap_growth() -> bool:
     """Have large blocks returned to the system when they are freed; once, as a process starts.
 
     glibc raises the size from which it does so with every such block it sees: buffers of a burst of answers

@@ -18,11 +18,11 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, LeaseSpec
 
-log = Log(__name__)
+log = Logger(__name__)
 
 NEVER = float("-inf")
 
@@ -49,7 +49,7 @@ class Leader:
         self._namespace = namespace
         self._duration = duration
         self._renew_deadline = renew_deadline
-        self._backoff = Backoff(first=retry, most=retry)
+        self._backoff = Backoff(initial=retry, maximum=retry)
         self._clock = clock
         self._gauge = (metrics or client.metrics).leader
         self._deadline = NEVER
@@ -59,7 +59,7 @@ class Leader:
         self._heard = NEVER
         self._working = False
         self._lost_at = float("inf")
-        self.problem = ""
+        self.last_error = ""
         """Why the last try to take, renew or see the lease came to nothing; empty while all is well."""
 
     def deadline(self) -> float:
@@ -67,7 +67,7 @@ class Leader:
         return self._deadline
 
     @property
-    def leading(self) -> bool:
+    def is_leader(self) -> bool:
         return self._clock.monotonic() < self._deadline
 
     @property
@@ -76,12 +76,12 @@ class Leader:
         return self._seen.holder_identity if self._seen else ""
 
     @property
-    def silence(self) -> float:
+    def seconds_since_contact(self) -> float:
         """Seconds since the API server last answered about the lease; without end before it did."""
         return self._clock.monotonic() - self._heard
 
     @property
-    def overstayed(self) -> float:
+    def lease_overrun(self) -> float:
         """Seconds that work has gone on past the deadline: more than it takes to drain, and it is stuck."""
         return max(self._clock.monotonic() - self._lost_at, 0.0) if self._working else 0.0
 
@@ -127,7 +127,7 @@ class Leader:
 
     async def _keep(self) -> None:
         """Renew until that fails for so long that the deadline has passed, or the lease is another's."""
-        while self.leading:
+        while self.is_leader:
             await asyncio.sleep(self._backoff.delay(1))
             left = self._deadline - self._clock.monotonic()
             if left <= 0 or (not await self._try_for(left) and self.holder not in ("", self.identity)):
@@ -140,18 +140,18 @@ class Leader:
             async with asyncio.timeout(seconds):
                 return await self._try()
         except TimeoutError:
-            self.problem = "no answer in time"
+            self.last_error = "no answer in time"
             log.warning("no answer about the lease in time", lease=self._name)
         except ApiError as error:
-            self.problem = str(error)
-            log.warning("cannot get or renew the lease", lease=self._name, error=self.problem)
+            self.last_error = str(error)
+            log.warning("cannot get or renew the lease", lease=self._name, error=self.last_error)
         return False
 
     async def _try(self) -> bool:
         """Take or renew the lease if it is free, over, or ours."""
         sent = self._clock.monotonic()
         try:
-            if self.leading and self._version:
+            if self.is_leader and self._version:
                 self._saw(await self._patch(self._renewed()))
             else:
                 await self._look()
@@ -180,7 +180,7 @@ class Leader:
         self._answered()
 
     def _answered(self) -> None:
-        self._heard, self.problem = self._clock.monotonic(), ""
+        self._heard, self.last_error = self._clock.monotonic(), ""
 
     def _available(self) -> bool:
         if self._seen is None or self.holder in ("", self.identity):
@@ -212,7 +212,7 @@ class Leader:
 
     async def _release(self) -> None:
         """Let a standby take over at once; only ever gives back what is still ours."""
-        held, self._deadline = self.leading, NEVER
+        held, self._deadline = self.is_leader, NEVER
         if not held:
             return
         spec: Json = {"holderIdentity": "", "leaseDurationSeconds": 1}

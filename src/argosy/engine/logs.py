@@ -17,13 +17,13 @@ from typing import Literal
 
 import msgspec
 
-LineFormat = Literal["json", "text"]
+LogFormat = Literal["json", "text"]
 
 _about: ContextVar[dict[str, object] | None] = ContextVar("about", default=None)
 
 
 @contextmanager
-def about(**fields: object) -> Iterator[None]:
+def log_context(**fields: object) -> Iterator[None]:
     """Lines written inside have these fields."""
     token = _about.set({**(_about.get() or {}), **fields})
     try:
@@ -32,14 +32,14 @@ def about(**fields: object) -> Iterator[None]:
         _about.reset(token)
 
 
-def also_about(**fields: object) -> None:
+def add_log_context(**fields: object) -> None:
     """From now on until the end of the `about` around it, these fields too: what is found out on the way."""
     known = _about.get()
     if known is not None:
         known.update(fields)
 
 
-class Log:
+class Logger:
     """What a module says, under its own name."""
 
     def __init__(self, name: str) -> None:
@@ -68,7 +68,7 @@ class Log:
             self._logger.log(level, event, exc_info=error, extra=extra)
 
 
-def write_lines(form: LineFormat, level: str = "info") -> None:
+def configure_logging(form: LogFormat, level: str = "info") -> None:
     """Send every log line of this process to standard error, as JSON for machines or as text for people."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Text())

@@ -23,7 +23,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def take_turns() -> None:
+def use_batch_scheduling() -> None:
     """Have this process wait for its turn on a core that is busy.
 
     Usually whoever has slept is let in at once: an operator that hears of thousands of pods would push others

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class Number(Protocol):
+class Metric(Protocol):
     """A counter, a gauge or a histogram, as far as the engine needs it."""
 
-    def labels(self, *values: str) -> "Number": ...
+    def labels(self, *values: str) -> "Metric": ...
     def inc(self, amount: float = 1, /) -> None: ...
     def dec(self, amount: float = 1, /) -> None: ...
     def set(self, value: float, /) -> None: ...
@@ -88,21 +88,21 @@ class Metrics:
         assert self._registry is not None, "these metrics are not counted"
         return self._registry
 
-    def _counter(self, name: str, told: str, labels: Sequence[str] = ()) -> Number:
+    def _counter(self, name: str, told: str, labels: Sequence[str] = ()) -> Metric:
         if self._registry is None:
             return _NOTHING
         from prometheus_client import Counter
 
         return _counted(Counter(name, told, labels, registry=self._registry))
 
-    def _gauge(self, name: str, told: str, labels: Sequence[str] = ()) -> Number:
+    def _gauge(self, name: str, told: str, labels: Sequence[str] = ()) -> Metric:
         if self._registry is None:
             return _NOTHING
         from prometheus_client import Gauge
 
         return _counted(Gauge(name, told, labels, registry=self._registry))
 
-    def _histogram(self, name: str, told: str, labels: Sequence[str]) -> Number:
+    def _histogram(self, name: str, told: str, labels: Sequence[str]) -> Metric:
         if self._registry is None:
             return _NOTHING
         from prometheus_client import Histogram
@@ -126,6 +126,6 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-def _counted(number: object) -> Number:
+def _counted(number: object) -> Metric:
     """Prometheus has a class for each sort, with the methods that this sort has; who counts knows which."""
-    return cast("Number", number)
+    return cast("Metric", number)

@@ -19,7 +19,7 @@ class Meta(Protocol):
     def resource_version(self) -> str: ...
 
 
-class Fetchable(Protocol):
+class ApiObject(Protocol):
     """A type whose objects the client can fetch."""
 
     resource: ClassVar[Resource]
@@ -28,7 +28,7 @@ class Fetchable(Protocol):
     def metadata(self) -> Meta: ...
 
 
-T = TypeVar("T", bound=Fetchable)
+T = TypeVar("T", bound=ApiObject)
 
 
 class Key(NamedTuple):
@@ -41,12 +41,12 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def key_of(obj: Fetchable) -> Key:
+def key_of(obj: ApiObject) -> Key:
     meta = obj.metadata
     return Key(meta.namespace, meta.name)
 
 
-def version_of(obj: Fetchable) -> int:
+def version_of(obj: ApiObject) -> int:
     return version_number(obj.metadata.resource_version)
 
 

@@ -34,7 +34,7 @@ SPARE = 64
 
 class Queue(Generic[K]):
     def __init__(
-        self, backoff: Backoff = Backoff(first=0.05, most=60.0), *, rest_most: float = REST_MOST
+        self, backoff: Backoff = Backoff(initial=0.05, maximum=60.0), *, rest_most: float = REST_MOST
     ) -> None:
         self._backoff = backoff
         self._rest_most = rest_most
@@ -118,11 +118,11 @@ class Queue(Generic[K]):
     def _may_start(self, bucket: str) -> bool:
         return self.workers is None or self._active_in[bucket] < self.workers - len(self._active)
 
-    def done(self, key: K, took: float = 0.0) -> None:
+    def done(self, key: K, work_seconds: float = 0.0) -> None:
         """The pass is over; `took` seconds of work on it decide how long the key rests."""
         self._inactive(key)
-        if took > 0 and self._rest_most > 0:
-            self._rest(key, min(took * REST_FACTOR, self._rest_most))
+        if work_seconds > 0 and self._rest_most > 0:
+            self._rest(key, min(work_seconds * REST_FACTOR, self._rest_most))
         if key in self._again:
             self._again.discard(key)
             self._add(key, first=False)
@@ -151,7 +151,7 @@ class Queue(Generic[K]):
         """The key went well: its next failure counts as the first."""
         self._failures.pop(key, None)
 
-    def fail(self, key: K, at_least: float = 0.0) -> float:
+    def add_rate_limited(self, key: K, at_least: float = 0.0) -> float:
         """Bring the key back after a delay that grows with each failure; returns the delay."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = max(self._backoff.delay(failures), at_least)

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from argosy.engine.clock import Clock
-from argosy.engine.errors import ApiError, LeaseExpired, Throttled, Unauthorized, error_from_answer
+from argosy.engine.errors import ApiError, LeaseExpired, Throttled, Unauthorized, error_from_response
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimiter, WriteLimits
-from argosy.engine.metrics import Metrics, Number
+from argosy.engine.metrics import Metric, Metrics
 from argosy.engine.streams import Opener, Refused
 from argosy.engine.transport import Request, Socket, Transport
 from argosy.engine.urls import namespace_in
@@ -46,8 +46,8 @@ class Sender:
         self._timeout = timeout
         self._clock = clock
         self._metrics = metrics
-        self._counted: dict[tuple[str, str], Number] = {}
-        self._timed: dict[str, Number] = {}
+        self._counted: dict[tuple[str, str], Metric] = {}
+        self._timed: dict[str, Metric] = {}
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes | None = None) -> bytes:
         """The body of a successful answer; any other answer raises."""
@@ -143,7 +143,7 @@ class Sender:
         self._count(request.method, str(answer.status))
         self._time(request.method, self._clock.monotonic() - before)
         if answer.status >= 300:
-            error = error_from_answer(answer.status, answer.headers, answer.body)
+            error = error_from_response(answer.status, answer.headers, answer.body)
             raise Refused(error, request.identity) if isinstance(error, Unauthorized) else error
         return answer.body
 

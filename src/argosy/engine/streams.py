@@ -20,7 +20,7 @@ from argosy.engine.errors import (
     Status,
     Unauthorized,
     Unavailable,
-    error_from_answer,
+    error_from_response,
     error_from_status,
 )
 from argosy.engine.objects import T
@@ -62,7 +62,7 @@ class Opener(Struct, frozen=True):
                 raise
             self.opened(stream.status)
             if stream.status >= 300:
-                error = error_from_answer(stream.status, stream.headers, await stream.read())
+                error = error_from_response(stream.status, stream.headers, await stream.read())
                 raise Refused(error, request.identity) if isinstance(error, Unauthorized) else error
             yield stream
 

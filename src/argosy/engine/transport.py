@@ -14,7 +14,7 @@ from msgspec import Struct
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.credentials import Identity
 from argosy.engine.entries import KubeconfigError
-from argosy.engine.errors import Unavailable, error_from_answer
+from argosy.engine.errors import Unavailable, error_from_response
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.tls import TlsContexts
 from argosy.wire import client as wire
@@ -33,7 +33,7 @@ class Request(Struct, gc=False):
     timeout: float | None = None
 
 
-class Answer(Struct, gc=False):
+class Response(Struct, gc=False):
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -67,7 +67,7 @@ class Socket(Protocol):
 
 
 class Transport(Protocol):
-    async def send(self, request: Request) -> Answer: ...
+    async def send(self, request: Request) -> Response: ...
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
     def websocket(
         self, request: Request, protocols: Sequence[str]
@@ -86,7 +86,7 @@ class HttpTransport:
         self._encrypted = connection.server.startswith("https:")
         self._client: wire.Client | None = None
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Response:
         try:
             answer = await self._ready().send(
                 request.method,
@@ -98,7 +98,7 @@ class HttpTransport:
             )
         except OSError as error:
             raise self._unavailable(request, error) from error
-        return Answer(answer.status, answer.headers, answer.body)
+        return Response(answer.status, answer.headers, answer.body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -131,7 +131,7 @@ class HttpTransport:
                     )
                 )
             except RefusedError as refused:
-                raise error_from_answer(refused.status, refused.headers, refused.body) from refused
+                raise error_from_response(refused.status, refused.headers, refused.body) from refused
             except OSError as error:
                 raise self._unavailable(request, error) from error
             yield _HttpSocket(request, socket)

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 
 Query = Mapping[str, str]
 
 
 def path_of(
-    kind: type[Fetchable],
+    kind: type[ApiObject],
     name: str | None,
     namespace: str | None,
     subresource: str | None = None,
@@ -49,7 +49,7 @@ def selection(labels: str, fields: str) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
 
-def accepted(kind: type[Fetchable], suffix: str = "") -> str:
+def accepted(kind: type[ApiObject], suffix: str = "") -> str:
     """A struct that holds metadata alone is asked for as metadata alone: Secrets stay where they are."""
     if getattr(kind, "__struct_fields__", None) == ("metadata",):
         return partial(suffix)

@@ -25,12 +25,12 @@ from argosy.engine.errors import (
     Invalid,
     Throttled,
     Unavailable,
-    remembered,
+    without_traceback,
 )
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.engine.objects import T
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 class Init(Struct, frozen=True):
@@ -87,17 +87,17 @@ State = Start | Watching | Waiting
 
 
 class WatchTimings(Struct, frozen=True):
-    silence: float = 70.0
+    idle_timeout: float = 70.0
     """Without event or bookmark for this long (servers send one a minute) the peer is taken for dead."""
-    initial_silence: float = 10.0
+    initial_idle_timeout: float = 10.0
     """The same before the initial events are complete: then the server does not know WatchList."""
     server_timeout: float = 300.0
     """The server is asked to end a watch after once to twice this, so that they spread over its replicas."""
-    backoff: Backoff = Backoff(first=0.2, most=10.0)
-    gather: float = 0.0
+    backoff: Backoff = Backoff(initial=0.2, maximum=10.0)
+    batch_window: float = 0.0
     """Seconds for which events that come one by one are let come before the next are taken: taking a few
     together costs little more than taking one."""
-    too_short: float = 1.0
+    min_lifetime: float = 1.0
     """A watch that brought nothing and ended within this was no success, though the server thinks so."""
 
 
@@ -115,7 +115,7 @@ class Watcher(Generic[T]):
         timings: WatchTimings = WatchTimings(),
     ) -> None:
         self.state: State = Start()
-        self.problem: ApiError | None = None
+        self.last_error: ApiError | None = None
         """What the last attempt failed with; none while all is well."""
         self._client = client
         self._kind = kind
@@ -191,7 +191,7 @@ class Watcher(Generic[T]):
             self._warn_of(bad)
         yield [*listed.undecodable, *(InitApply(item) for item in listed.items)]
         self.state = Watching(listed.resource_version)
-        self.problem = None
+        self.last_error = None
         yield [InitDone(listed.resource_version)]
 
     async def _follow(self, version: str) -> _Batches[T]:
@@ -209,20 +209,24 @@ class Watcher(Generic[T]):
             async for batch in watch:
                 yield self._translate(batch)
                 await self._gather(len(batch))
-        if asyncio.get_running_loop().time() - began > self.timings.too_short:
+        if asyncio.get_running_loop().time() - began > self.timings.min_lifetime:
             self._well()
         elif self.state == Watching(version):
             raise Unavailable(0, "Ended", "the server ended the watch at once")
 
     async def _gather(self, came: int) -> None:
-        if self.timings.gather and came < MANY and isinstance(self.state, Watching):
-            await asyncio.sleep(self.timings.gather)
+        if self.timings.batch_window and came < MANY and isinstance(self.state, Watching):
+            await asyncio.sleep(self.timings.batch_window)
 
     def _server_timeout(self) -> int:
-        return round(self.timings.server_timeout * (1 + self.timings.backoff.chance()))
+        return round(self.timings.server_timeout * (1 + self.timings.backoff.jitter()))
 
     def _patience(self) -> float:
-        return self.timings.silence if isinstance(self.state, Watching) else self.timings.initial_silence
+        return (
+            self.timings.idle_timeout
+            if isinstance(self.state, Watching)
+            else self.timings.initial_idle_timeout
+        )
 
     def _translate(self, batch: Sequence[WatchEvent[T] | Bookmark | Undecodable]) -> list[Event[T]]:
         """Wire events to ours, keeping the version to resume from."""
@@ -253,7 +257,7 @@ class Watcher(Generic[T]):
                     events.append(Progress(version))
         if version and not initial:
             if not isinstance(self.state, Watching):
-                self.problem = None
+                self.last_error = None
             self.state = Watching(version)
         self._events.inc(len(batch))
         return events
@@ -261,7 +265,7 @@ class Watcher(Generic[T]):
     def _well(self) -> None:
         """Changes are coming, or a watch ran its time: whatever was wrong is over."""
         self._failures = 0
-        self.problem = None
+        self.last_error = None
 
     def _failed(self, error: ApiError) -> None:
         """Where an error leads: back to the start, or on from where we were, after a while."""
@@ -276,7 +280,7 @@ class Watcher(Generic[T]):
             seconds = max(seconds, error.retry_after)
         self.state = Waiting(seconds, then)
         # A kind that is not installed is asked for until it is: said once, not every ten seconds.
-        known = self.problem is not None and self.problem.reason == error.reason
+        known = self.last_error is not None and self.last_error.reason == error.reason
         (log.debug if known else log.warning)(
             "watch broken, trying again",
             kind=self._kind.resource.kind,
@@ -284,7 +288,7 @@ class Watcher(Generic[T]):
             error=str(error),
             seconds=round(seconds, 1),
         )
-        self.problem = remembered(error)
+        self.last_error = without_traceback(error)
 
     def _next(self, error: ApiError) -> tuple[str, Start | Watching]:
         if isinstance(self.state, Watching):

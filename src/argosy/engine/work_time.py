@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 R = TypeVar("R")
 
 
-class Effort(Generic[R]):
-    """`await Effort(work, clock)` is `await work`; afterwards `seconds` says what its own steps took."""
+class MeasuredAwaitable(Generic[R]):
+    """Awaits `work`; afterwards `seconds` is how long its own steps took."""
 
     def __init__(self, work: Awaitable[R], monotonic: Callable[[], float]) -> None:
         self.seconds = 0.0

@@ -10,11 +10,11 @@ from typing import Final, Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.wire.places import ConnectionLimits, Refusal
 from argosy.wire.request_head import Limits
 
-log = Log(__name__)
+log = Logger(__name__)
 
 KIB: Final = 1024
 

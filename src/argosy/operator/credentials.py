@@ -14,7 +14,7 @@ from typing import Final
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Namespace, Secret, SecretMetadata
 from argosy.operator.endpoint import load_certificate, server_tls
 from argosy.operator.endpoint_credentials import (
@@ -30,7 +30,7 @@ from argosy.operator.endpoint_credentials import (
     secret_body,
 )
 
-log = Log(__name__)
+log = Logger(__name__)
 
 LOOK_SECONDS: Final = 15.0
 """Between two looks at a Secret. A change passes through the operator's Secret to the observers', so that

@@ -45,9 +45,9 @@ def _workers(serving: Serving) -> Finding:
 
 
 def _let_go(leader: Leader) -> Finding:
-    if leader.overstayed > OVERSTAYED:
-        return Finding(False, f"work goes on {leader.overstayed:.0f} s after the lease was lost")
-    return Finding(True, "leading" if leader.leading else "not leading")
+    if leader.lease_overrun > OVERSTAYED:
+        return Finding(False, f"work goes on {leader.lease_overrun:.0f} s after the lease was lost")
+    return Finding(True, "leading" if leader.is_leader else "not leading")
 
 
 def _caches(serving: Serving) -> Finding:
@@ -62,11 +62,11 @@ def _caches(serving: Serving) -> Finding:
 def _lease(leader: Leader | None) -> Finding:
     if leader is None:
         return Finding(True, "not used: this replica acts without election")
-    if leader.leading:
+    if leader.is_leader:
         return Finding(True, "this replica leads")
-    why = f": {leader.problem}" if leader.problem else ""
-    if leader.silence == inf:
+    why = f": {leader.last_error}" if leader.last_error else ""
+    if leader.seconds_since_contact == inf:
         return Finding(False, f"not yet seen{why}")
-    if leader.silence > LEASE_SILENCE:
-        return Finding(False, f"nothing heard of it for {leader.silence:.0f} s{why}")
+    if leader.seconds_since_contact > LEASE_SILENCE:
+        return Finding(False, f"nothing heard of it for {leader.seconds_since_contact:.0f} s{why}")
     return Finding(True, f"{leader.holder or 'nobody'} leads, this replica stands by")

@@ -17,10 +17,10 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.errors import NotFound, Throttled, Unavailable
 from argosy.engine.events import Recorder
-from argosy.engine.gc_tuning import give_back_large_blocks, use_small_tls_buffers
+from argosy.engine.gc_tuning import limit_heap_growth, use_small_tls_buffers
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
-from argosy.engine.logs import Log, write_lines
+from argosy.engine.logs import Logger, configure_logging
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
@@ -47,7 +47,7 @@ from argosy.wire.messages import Handler
 from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
 
-log = Log(__name__)
+log = Logger(__name__)
 
 LEASE = NAME
 GRACE_SECONDS = 1.0
@@ -59,8 +59,8 @@ Upkeep = Callable[[], Coroutine[None, None, None]]
 
 async def run(settings: Settings) -> None:
     """The whole life of an operator process; SIGTERM and SIGINT end it in order."""
-    write_lines(settings.log_format, settings.log_level)
-    give_back_large_blocks()
+    configure_logging(settings.log_format, settings.log_level)
+    limit_heap_growth()
     use_small_tls_buffers()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ async def _patiently(step: Callable[[], Awaitable[R]]) -> R:
             return await step()
         except (Unavailable, Throttled) as error:
             log.warning("the API server does not answer, asking again", error=str(error))
-            await asyncio.sleep(Backoff(first=0.1, most=5.0).delay(failures))
+            await asyncio.sleep(Backoff(initial=0.1, maximum=5.0).delay(failures))
     raise AssertionError("counting does not end")
 
 

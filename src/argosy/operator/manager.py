@@ -13,12 +13,12 @@ from argosy.dialects.base import Dialect
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Forbidden, NotFound
 from argosy.engine.events import Recorder
-from argosy.engine.gc_tuning import keep_settled, settle
-from argosy.engine.logs import Log
-from argosy.engine.objects import Fetchable, Key
+from argosy.engine.gc_tuning import collect_and_freeze, refreeze_periodically
+from argosy.engine.logs import Logger
+from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.pod_groups import Group, KubernetesGroup
 from argosy.kinds.resource import Resource
@@ -30,7 +30,7 @@ from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler, T
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
-log = Log(__name__)
+log = Logger(__name__)
 
 DRAIN_SECONDS = 10.0
 
@@ -175,7 +175,7 @@ class Serving:
     def stalest(self) -> tuple[str, float]:
         """The kind of which nothing was heard for longest, and for how many seconds."""
         watched = (*self._always(), *(kind.cache for kind in self._kinds))
-        ages = [(cache.stale, cache.kind.resource.kind) for cache in watched if cache.synced]
+        ages = [(cache.seconds_since_event, cache.kind.resource.kind) for cache in watched if cache.synced]
         age, kind = max(ages, default=(0.0, ""))
         return kind, age
 
@@ -218,12 +218,12 @@ class Serving:
 
     def _blind(self) -> bool:
         """Whether we may not look at definitions: then every kind is simply tried."""
-        return isinstance(self.definitions.watcher.problem, Forbidden)
+        return isinstance(self.definitions.watcher.last_error, Forbidden)
 
     async def _settle(self) -> None:
         await self.wait_ready()
-        settle()
-        await keep_settled()
+        collect_and_freeze()
+        await refreeze_periodically()
 
 
 def _definition_name(resource: Resource) -> str:
@@ -254,11 +254,11 @@ class Gate:
                 await self._empty.wait()
 
     def guard(
-        self, reconcile: Callable[[Key], Awaitable[Wake | None]]
-    ) -> Callable[[Key], Awaitable[Wake | None]]:
-        async def guarded(key: Key) -> Wake | None:
+        self, reconcile: Callable[[Key], Awaitable[Requeue | None]]
+    ) -> Callable[[Key], Awaitable[Requeue | None]]:
+        async def guarded(key: Key) -> Requeue | None:
             if not self._open:
-                return Wake(1.0)
+                return Requeue(1.0)
             self._under_way += 1
             self._empty.clear()
             try:
@@ -280,7 +280,7 @@ class _Terms(Protocol):
 
 class _AnyWatcher(Protocol):
     @property
-    def problem(self) -> ApiError | None: ...
+    def last_error(self) -> ApiError | None: ...
 
 
 class AnyCache(Protocol):
@@ -289,11 +289,11 @@ class AnyCache(Protocol):
     @property
     def synced(self) -> bool: ...
     @property
-    def stale(self) -> float: ...
+    def seconds_since_event(self) -> float: ...
     @property
     def watcher(self) -> "_AnyWatcher": ...
     @property
-    def kind(self) -> type[Fetchable]: ...
+    def kind(self) -> type[ApiObject]: ...
     async def run(self) -> None: ...
 
 
@@ -314,7 +314,7 @@ class _Kind:
     @property
     def unserved(self) -> bool:
         """Defined, and not in the version that is ours, or switched off. Others do not wait for it."""
-        return isinstance(self.cache.watcher.problem, NotFound)
+        return isinstance(self.cache.watcher.last_error, NotFound)
 
     async def watch(self) -> None:
         await self.cache.run()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.aresjob import AresJob
 from argosy.operator.bounds import OnRefused
 from argosy.operator.endpoint_credentials import TokenVerifier
@@ -22,7 +22,7 @@ from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase
 from argosy.workload.record import Record
 
-log = Log(__name__)
+log = Logger(__name__)
 
 LONGEST_WAIT = 60.0
 UNKNOWN_GRACE = 2.0

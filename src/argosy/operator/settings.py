@@ -15,7 +15,7 @@ import argosy.helper
 from argosy import __version__
 from argosy.dialects.apis import APIS
 from argosy.engine.limiter import WriteLimits
-from argosy.engine.logs import LineFormat
+from argosy.engine.logs import LogFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.operator.observer_locator import Observers
 from argosy.reconcile.initializers import Initializers
@@ -127,7 +127,7 @@ class Settings:
     """Make keys for jobs that start processes by ssh. Without them no rights over Secrets of jobs are needed,
     and such jobs wait."""
 
-    log_format: LineFormat = "json"
+    log_format: LogFormat = "json"
     """Logs as JSON lines, or as text for people."""
 
     log_level: str = "info"

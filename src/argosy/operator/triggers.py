@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from argosy.engine.cache import Change
 from argosy.engine.codec import Undecodable
-from argosy.engine.objects import Fetchable, Key, key_of
+from argosy.engine.objects import ApiObject, Key, key_of
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
@@ -18,7 +18,7 @@ from argosy.reconcile.nodes import has_unknown_condition, is_down, is_out_of_ser
 from argosy.reconcile.reconciler import Reconciler, T
 from argosy.reconcile.status import COUNTS_SECONDS
 
-C = TypeVar("C", bound=Fetchable)
+C = TypeVar("C", bound=ApiObject)
 
 POD_PAUSE = 0.1
 """Pods of a job come and go in groups: a pass waits this long for the others of its group."""
@@ -71,7 +71,7 @@ class Triggers:
             queue.enqueue(Key(bad.metadata.namespace, bad.metadata.name))
 
         jobs.subscribe(job)
-        jobs.when_undecodable(undecodable)
+        jobs.on_undecodable(undecodable)
 
     def _pod(self, pod: Pod) -> None:
         self._owner_of(pod, self._pause(pod))
@@ -112,7 +112,7 @@ class Triggers:
         for pod in self.caches.pods.by(NODE, node):
             self._owner_of(pod)
 
-    def _owner_of(self, obj: Fetchable | None, after: float = 0.0) -> None:
+    def _owner_of(self, obj: ApiObject | None, after: float = 0.0) -> None:
         metadata = obj.metadata if obj is not None else None
         if isinstance(metadata, ObjectMeta) and metadata.controller is not None:
             self._enqueue(metadata.namespace, metadata.controller, after)

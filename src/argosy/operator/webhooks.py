@@ -16,13 +16,13 @@ from msgspec import Struct
 from argosy.dialects.ares import admission
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from argosy.operator.bounds import OnRefused
 from argosy.wire.messages import HttpError, Request, Response, TooLargeError
 from argosy.workload.model import Json
 
-log = Log(__name__)
+log = Logger(__name__)
 
 MAX_BODY: Final = 3 * 1024 * 1024
 """Bytes of a question: as much as the API server itself takes of an object."""

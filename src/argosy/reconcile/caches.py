@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
@@ -54,7 +54,7 @@ class Caches:
             namespace=namespace,
             labels=OURS,
             indexes={OWNER: owner_keys, NODE: _nodes},
-            timings=WatchTimings(gather=PODS_GATHER),
+            timings=WatchTimings(batch_window=PODS_GATHER),
         )
         self.nodes = Cache(client, Node)
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
@@ -93,7 +93,7 @@ class Caches:
             return False
         return any((owner, view.role) in self._going for owner in owner_keys(pod))
 
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None:
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None:
         """Take in an object that the API returned, without waiting for the watch to bring it; of a pod in
         brief the watch brings the rest.
 
@@ -102,7 +102,7 @@ class Caches:
         match obj:
             case Pod():
                 self._own = True
-                self.pods.put(obj, brief=brief)
+                self.pods.put(obj, metadata_only=metadata_only)
                 self._own = False
             case VolcanoGroup() | KubernetesGroup() | CoschedulingGroup():
                 self.pod_groups.put(obj)

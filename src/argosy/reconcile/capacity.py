@@ -57,7 +57,7 @@ class CapacityTracker:
         self._clock = clock
         self._nodes = nodes
         self.pods = Cache(
-            client, PodUsage, fields="status.phase!=Succeeded,status.phase!=Failed", called="PlacedPod"
+            client, PodUsage, fields="status.phase!=Succeeded,status.phase!=Failed", name="PlacedPod"
         )
         self.requested = asyncio.Event()
         """Set when a job first asks."""

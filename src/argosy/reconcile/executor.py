@@ -25,7 +25,7 @@ from argosy.engine.errors import (
     NotFound,
     TooLarge,
 )
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetadata, Service, ServiceAccount
 from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
@@ -76,7 +76,7 @@ class ObjectSink(Protocol):
     """Where objects go that the API returned, so that the next pass sees them whatever the watch has
     brought. Of one that was returned in brief the watch brings the rest."""
 
-    def put(self, obj: Fetchable, *, brief: bool = False) -> None: ...
+    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...
 
 
 class ActionExecutor:
@@ -88,7 +88,7 @@ class ActionExecutor:
         clock: Clock,
         seen: ObjectSink,
         workload: Workload,
-        job: type[Fetchable],
+        job: type[ApiObject],
         memory: JobState,
         render: Callable[[CreatePod, str], Json],
         name: Callable[[str, int, int, int], str],
@@ -222,8 +222,8 @@ class ActionExecutor:
         name, namespace = deed.name, self.workload.namespace
         body = self.render(action, name)
         try:
-            made = await self.client.create(Pod, body, namespace, strict=True, brief=True)
-            self.sink.put(made, brief=True)
+            made = await self.client.create(Pod, body, namespace, strict=True, metadata_only=True)
+            self.sink.put(made, metadata_only=True)
             self.deeds.append(deed)
             return Result.DONE
         except AlreadyExists:

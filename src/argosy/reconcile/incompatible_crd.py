@@ -5,15 +5,15 @@ again after a while, or as soon as its definition changes.
 """
 
 from argosy.engine.clock import Clock
-from argosy.engine.controller import Wake
+from argosy.engine.controller import Requeue
 from argosy.engine.events import Recorder
-from argosy.engine.logs import Log
-from argosy.engine.objects import Fetchable
+from argosy.engine.logs import Logger
+from argosy.engine.objects import ApiObject
 from argosy.kinds.messages import APPLY_CRDS_COMMAND
 from argosy.kinds.resource import Resource
 from argosy.reconcile.job_state import JobState
 
-log = Log(__name__)
+log = Logger(__name__)
 
 RETRY_DELAYS_SECONDS = (2.0, 5.0, 20.0, 60.0)
 """Seconds until a job is tried again; a definition that was put right takes a moment to be in force."""
@@ -25,12 +25,12 @@ class CrdCompatibility:
         self._clock = clock
         self._recorder = recorder
 
-    def status_is_unwritable(self, job: Fetchable, why: str, memory: JobState) -> Wake:
+    def status_is_unwritable(self, job: ApiObject, why: str, memory: JobState) -> Requeue:
         """Where status cannot be written, an event must tell."""
         self._recorder.event(job, "Warning", "StatusUnwritable", self.crd_message(why))
         return self.block(memory)
 
-    def record_is_later(self, job: Fetchable, why: str, memory: JobState) -> Wake:
+    def record_is_later(self, job: ApiObject, why: str, memory: JobState) -> Requeue:
         """Its status is another's: only an event can tell."""
         log.error("the Record is of a later operator", why=why)
         message = (
@@ -48,9 +48,9 @@ class CrdCompatibility:
             f"upgrade it ({APPLY_CRDS_COMMAND})"
         )
 
-    def block(self, memory: JobState) -> Wake:
+    def block(self, memory: JobState) -> Requeue:
         """Try the job again after a while, or as soon as its definition changes."""
         pause = RETRY_DELAYS_SECONDS[min(memory.block_count, len(RETRY_DELAYS_SECONDS) - 1)]
         memory.block_count += 1
         memory.blocked_until = self._clock.monotonic() + pause
-        return Wake(pause)
+        return Requeue(pause)

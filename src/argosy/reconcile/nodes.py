@@ -17,11 +17,11 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, NotFound
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Node
 from argosy.workload.observed import OUT_OF_SERVICE
 
-log = Log(__name__)
+log = Logger(__name__)
 
 MAX_REQUESTS = 8
 """Nodes that are asked for at a time."""
@@ -72,7 +72,7 @@ class NodeHealth:
         clock: Clock,
         cache: Cache[Node],
         pods_on: Callable[[str], bool],
-        backoff: Backoff = Backoff(first=0.5, most=30.0),
+        backoff: Backoff = Backoff(initial=0.5, maximum=30.0),
     ) -> None:
         self._client = client
         self._clock = clock

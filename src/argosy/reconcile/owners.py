@@ -7,7 +7,7 @@ nobody.
 
 from collections.abc import Iterable
 
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
 
 OWNER = "owner"
@@ -19,7 +19,7 @@ def owner_key(namespace: str, uid: str) -> str:
     return f"{namespace}/{uid}"
 
 
-def owner_keys(obj: Fetchable) -> Iterable[str]:
+def owner_keys(obj: ApiObject) -> Iterable[str]:
     """Return the keys under which a child is filed: that of its controller, if it names one."""
     metadata = obj.metadata
     owner = metadata.controller if isinstance(metadata, ObjectMeta) else None

@@ -40,7 +40,7 @@ class PodGroups:
                 namespace=namespace,
                 labels=selector,
                 indexes={OWNER: owner_keys},
-                called=one.group.child,
+                name=one.group.child,
             )
             for one in self.backends
             if one.group

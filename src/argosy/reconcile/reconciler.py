@@ -17,11 +17,11 @@ from argosy.dialects.base import Dialect
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.controller import Wake
+from argosy.engine.controller import Requeue
 from argosy.engine.errors import Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
-from argosy.engine.logs import Log, also_about
-from argosy.engine.objects import Fetchable, Key, key_of
+from argosy.engine.logs import Logger, add_log_context
+from argosy.engine.objects import ApiObject, Key, key_of
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile.adoption import PodAdopter
 from argosy.reconcile.caches import Caches
@@ -44,7 +44,7 @@ from argosy.workload.plan import CreatePod, Emit, Plan
 from argosy.workload.pods import expected
 from argosy.workload.record import LaterRecordError, Record
 
-log = Log(__name__)
+log = Logger(__name__)
 
 SETTLE = 0.05
 """Seconds to the next pass after one whose Record asks for something by itself, or that took something
@@ -58,7 +58,7 @@ UNFOUND = 3
 gone: then its kind has none."""
 
 
-class Job(Fetchable, Protocol):
+class Job(ApiObject, Protocol):
     """An object of a dialect's kind."""
 
     @property
@@ -114,12 +114,12 @@ class Reconciler(Generic[T]):
         self.unreadable = UndecodableJobs(dialect, client, clock, recorder)
         self.unfit = CrdCompatibility(dialect.resource, clock, recorder)
         jobs.subscribe(self._readable)
-        jobs.when_undecodable(self.unreadable.add)
+        jobs.on_undecodable(self.unreadable.add)
         self.writing = False
         """True while the cache takes in what a pass itself wrote: no news to anybody who listens for
         changes."""
 
-    async def reconcile(self, key: Key) -> Wake | None:
+    async def reconcile(self, key: Key) -> Requeue | None:
         if key in self.unreadable:
             return await self.unreadable.report(key)
         with self.crowds.of(key[0]):
@@ -134,10 +134,10 @@ class Reconciler(Generic[T]):
                 if self.jobs.get(*key) is None:
                     self.on_job_deleted(job)  # meanwhile: what was kept of it since goes too
 
-    async def _pass(self, key: Key, job: T) -> Wake | None:
+    async def _pass(self, key: Key, job: T) -> Requeue | None:
         memory = self._memory(key, job)
         if memory.blocked_until > self.clock.monotonic():
-            return Wake(memory.blocked_until - self.clock.monotonic())
+            return Requeue(memory.blocked_until - self.clock.monotonic())
         if (patch := self.dialect.spec_patch(job)) is not None:
             return await self._patch_spec(job, patch)
         now = self.clock.now()
@@ -153,7 +153,7 @@ class Reconciler(Generic[T]):
         before = deferred or stored or await self._inherited(job, lowered)
         seen = self.caches.observe(job.metadata, memory, room=self._needs_room(lowered, before))
         self.caches.confirm_nodes(seen, memory)
-        also_about(attempt=before.attempt if before else 1)
+        add_log_context(attempt=before.attempt if before else 1)
         if isinstance(lowered, Problems):
             workload, plan = None, self._refuse(job, before, lowered, seen, now)
         else:
@@ -173,11 +173,11 @@ class Reconciler(Generic[T]):
             except _UnwritableError as error:
                 return self.unfit.status_is_unwritable(job, str(error), memory)
         if written is None:
-            return Wake(1.0)  # refused: the watch brings what was written in between
+            return Requeue(1.0)  # refused: the watch brings what was written in between
         if written is job and plan.actions and not memory.current:
             memory.current = await self.term.confirm(job)
             if not memory.current:
-                return Wake(1.0)  # decided on an old version: the watch brings what was written since
+                return Requeue(1.0)  # decided on an old version: the watch brings what was written since
         if written is not job:
             if self.dialect.read_record(written) != plan.record:
                 return await self._report_pruned(written, workload, plan.record, seen, memory)
@@ -330,7 +330,7 @@ class Reconciler(Generic[T]):
 
     async def _report_pruned(
         self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: JobState
-    ) -> Wake:
+    ) -> Requeue:
         message = self.unfit.crd_message("drops status.argosy")
         status = self.dialect.to_status(
             job, workload, replace(record, reason="RecordPruned", message=message), seen
@@ -340,11 +340,11 @@ class Reconciler(Generic[T]):
             await self._replace_status(job, status)
         except (Conflict, NotFound):
             memory.blocked_until = self.clock.monotonic() + 1.0
-            return Wake(1.0)
+            return Requeue(1.0)
         self.recorder.event(job, "Warning", "RecordPruned", message)
         return wake
 
-    async def _patch_spec(self, job: T, patch: Json) -> Wake:
+    async def _patch_spec(self, job: T, patch: Json) -> Requeue:
         """Write into the object itself, unless somebody else does; the next pass looks at what came of it."""
         meta = job.metadata
         metadata = patch.get("metadata")
@@ -353,8 +353,8 @@ class Reconciler(Generic[T]):
         try:
             self.jobs.put(await self.client.patch(self.dialect.kind, meta.name, body, meta.namespace))
         except (Conflict, NotFound):
-            return Wake(1.0)  # the watch brings what was written in between, or that it is gone
-        return Wake(0.0)
+            return Requeue(1.0)  # the watch brings what was written in between, or that it is gone
+        return Requeue(0.0)
 
     def _refuse(
         self, job: T, before: Record | None, problems: Problems, seen: Observed, now: datetime
@@ -380,9 +380,9 @@ class Reconciler(Generic[T]):
 
     def _next(
         self, key: Key, plan: Plan, seen: Observed, memory: JobState, now: datetime, *, settled: bool
-    ) -> Wake | None:
+    ) -> Requeue | None:
         if memory.confirmed_absent or tuple(memory.outcomes.values()) != seen.outcomes:
-            return Wake(0.0)  # answers that the next pass must hear
+            return Requeue(0.0)  # answers that the next pass must hear
         monotonic = self.clock.monotonic()
         times = (memory.flush_at, memory.recheck_at, memory.next_retry_at())
         delays = [at - monotonic for at in times if at is not None]
@@ -396,7 +396,7 @@ class Reconciler(Generic[T]):
             delays.append((plan.wake_at - now).total_seconds())
         if plan.record.finished and not delays:
             self.memories.pop(key, None)
-        return Wake(max(min(delays), 0.0)) if delays else None
+        return Requeue(max(min(delays), 0.0)) if delays else None
 
     def _memory(self, key: Key, job: T) -> JobState:
         memory = self.memories.get(key)
@@ -420,7 +420,7 @@ def _log(before: Record | None, after: Record) -> None:
     was = before.phase if before else ""
     if was == after.phase and (before is None or before.attempt == after.attempt):
         return
-    also_about(attempt=after.attempt)
+    add_log_context(attempt=after.attempt)
     log.info("phase changed", phase=after.phase, was=was, reason=after.reason, message=after.message)
 
 

@@ -12,10 +12,10 @@ from typing import Generic
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, NotFound
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.engine.objects import T, version_of
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 class Term(Generic[T]):
@@ -41,7 +41,9 @@ class Term(Generic[T]):
         async with self._asking:
             if self._began_at is None:
                 self._began_at = await self._ask()
-        return self._began_at is not None and max(version_of(job), self._jobs.seen) >= self._began_at
+        return (
+            self._began_at is not None and max(version_of(job), self._jobs.observed_version) >= self._began_at
+        )
 
     async def confirm(self, job: T) -> bool:
         """Return True if the cached job includes all earlier writes, or is what the API server has now.

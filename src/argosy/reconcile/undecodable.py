@@ -14,12 +14,12 @@ from argosy.dialects.base import Dialect
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.codec import UNDECODABLE, Undecodable
-from argosy.engine.controller import Wake
+from argosy.engine.controller import Requeue
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
-from argosy.engine.logs import Log
-from argosy.engine.objects import Fetchable, Key
+from argosy.engine.logs import Logger
+from argosy.engine.objects import ApiObject, Key
 from argosy.reconcile.status import status_body
 from argosy.workload.decide import refuse
 from argosy.workload.model import Problem, Problems
@@ -27,9 +27,9 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit
 from argosy.workload.record import LaterRecordError
 
-log = Log(__name__)
+log = Logger(__name__)
 
-T = TypeVar("T", bound=Fetchable)
+T = TypeVar("T", bound=ApiObject)
 
 
 class UndecodableJobs(Generic[T]):
@@ -56,7 +56,7 @@ class UndecodableJobs(Generic[T]):
     def clear(self, key: Key) -> None:
         self._found.pop(key, None)
 
-    async def report(self, key: Key) -> Wake | None:
+    async def report(self, key: Key) -> Requeue | None:
         """Say in the object's status what is wrong with it, unless it says so already."""
         found = self._found[key]
         bad, meta = found.bad, found.bad.metadata
@@ -75,7 +75,7 @@ class UndecodableJobs(Generic[T]):
                 self._kind, status_body(meta, status), meta.namespace, subresource="status"
             )
         except (Conflict, NotFound):
-            return Wake(1.0)  # the watch brings what was written in between, or that it is gone
+            return Requeue(1.0)  # the watch brings what was written in between, or that it is gone
         except Invalid as error:  # a server that checks all of an object whatever is written of it
             log.warning("status cannot be written", object=f"{key.namespace}/{key.name}", error=str(error))
         except ApiError as error:

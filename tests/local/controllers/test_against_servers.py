@@ -18,7 +18,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, NotFound
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.metrics import Metrics
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
@@ -37,7 +37,7 @@ from tests.support.simulator import EXIT_CODE, RUN_SECONDS, Simulator
 from tests.support.waiting import connections_closed, until
 
 Json = dict[str, object]
-F = TypeVar("F", bound=Fetchable)
+F = TypeVar("F", bound=ApiObject)
 
 FAST = Timings(
     node_grace=6.0,  # a busy machine is not a silent node
@@ -99,7 +99,7 @@ async def cluster(client: Client, nodes: int = 2, **allocatable: str) -> AsyncIt
             await simulator.remove()
 
 
-async def gone(client: Client, kind: type[Fetchable], name: str, namespace: str | None = None) -> bool:
+async def gone(client: Client, kind: type[ApiObject], name: str, namespace: str | None = None) -> bool:
     try:
         await client.get(kind, name, namespace)
     except NotFound:
@@ -394,7 +394,7 @@ async def test_a_budget_counts_what_a_custom_resource_is_scaled_to(client: Clien
     await client.create(CustomResourceDefinition, _scaled_definition(group))
     async with cluster(client):
 
-        async def made() -> Fetchable | None:
+        async def made() -> ApiObject | None:
             try:
                 return await client.create(
                     metadata_of(gauge), {"metadata": {"name": "g"}, "spec": {"n": 4}}, namespace

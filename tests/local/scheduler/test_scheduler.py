@@ -9,7 +9,7 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import Condition
 from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Node, Pod, PodGroup, PodGroupStatus
@@ -22,7 +22,7 @@ T = TypeVar("T", Node, Pod)
 
 class Deaf:
     def event(
-        self, obj: Fetchable, type: Literal["Normal", "Warning"], reason: str, message: str
+        self, obj: ApiObject, type: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None: ...
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from argosy.engine import loop
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
-from argosy.engine.gc_tuning import keep_settled
+from argosy.engine.gc_tuning import refreeze_periodically
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.logs import write_lines
+from argosy.engine.logs import configure_logging
 from argosy.local.controllers.manager import Timings, run
 from argosy.local.controllers.node_lifecycle.controller import GRACE
 from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE
@@ -25,7 +25,7 @@ ATTEMPTS = 200
 
 
 def main() -> None:
-    write_lines("text")
+    configure_logging("text")
     options = _parser().parse_args()
     grace = options.node_monitor_grace
     timings = Timings(
@@ -51,7 +51,7 @@ async def _work(client: Client, timings: Timings) -> None:
     await _server_ready(client)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(run(client, timings))
-        tasks.create_task(keep_settled())
+        tasks.create_task(refreeze_periodically())
 
 
 async def _server_ready(client: Client) -> None:

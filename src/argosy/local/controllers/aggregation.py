@@ -6,7 +6,7 @@ They are written into the role, as in Kubernetes, so that who reads or binds it 
 from collections.abc import Iterable
 
 from argosy.engine.cache import Change
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Conflict, NotFound
 from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import ClusterRole, PolicyRule
@@ -39,7 +39,7 @@ class AggregationController:
             if role.aggregation_rule is not None:
                 self._controller.enqueue(role.metadata.name)
 
-    async def _pass(self, name: str) -> Wake | None:
+    async def _pass(self, name: str) -> Requeue | None:
         role = self._shared.cluster_roles.get("", name)
         if role is None or role.aggregation_rule is None:
             return None

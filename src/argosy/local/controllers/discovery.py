@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from argosy.engine.client import Client
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 
@@ -53,10 +53,10 @@ async def discover(client: Client) -> Catalog:
 
 
 @cache
-def metadata_of(resource: Resource) -> type[Fetchable]:
+def metadata_of(resource: Resource) -> type[ApiObject]:
     """A type for the metadata of a kind that is known at run time only."""
     kind = msgspec.defstruct(resource.kind, [("metadata", ObjectMeta)], namespace={"resource": resource})
-    return cast("type[Fetchable]", kind)
+    return cast("type[ApiObject]", kind)
 
 
 def _served(group: str, version: str, found: "_Resource") -> Served:

@@ -14,7 +14,7 @@ from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.errors import NotFound
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
 from argosy.kinds.labels import POD_GROUP_ANNOTATION
@@ -38,7 +38,7 @@ VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
 
 class Events(Protocol):
     def event(
-        self, obj: Fetchable, type: Literal["Normal", "Warning"], reason: str, message: str
+        self, obj: ApiObject, type: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None: ...
 
 
@@ -85,7 +85,7 @@ class Shared:
         self.accounts = Cache(client, ServiceAccount, fields=f"metadata.name={namespace_defaults.ACCOUNT}")
         self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={namespace_defaults.AUTHORITY}")
         # The kind may come with a CRD at any time: asked for often, and not waited for.
-        timings = WatchTimings(backoff=Backoff(first=0.2, most=2.0))
+        timings = WatchTimings(backoff=Backoff(initial=0.2, maximum=2.0))
         self.groups = Cache(client, PodGroup, timings=timings)
 
     @asynccontextmanager
@@ -120,7 +120,7 @@ class Shared:
 
     async def _groups_known(self) -> None:
         """Either the groups are in, or the server does not know the kind."""
-        while not self.groups.synced and not isinstance(self.groups.watcher.problem, NotFound):  # noqa: ASYNC110 - a problem has no event
+        while not self.groups.synced and not isinstance(self.groups.watcher.last_error, NotFound):  # noqa: ASYNC110 - a problem has no event
             await asyncio.sleep(0.02)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from argosy.engine.cache import Change
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.resource import Resource
@@ -55,7 +55,7 @@ class NamespacesController:
         if change.new is not None and change.new.metadata.deletion_timestamp is not None:
             self._controller.enqueue(change.new.metadata.name)
 
-    async def _pass(self, name: str) -> Wake | None:
+    async def _pass(self, name: str) -> Requeue | None:
         namespace = self._shared.namespaces.get("", name)
         if namespace is None or namespace.metadata.deletion_timestamp is None:
             return None
@@ -66,7 +66,7 @@ class NamespacesController:
             await self._finalize(namespace)
             return None
         await self._say(namespace, remaining)
-        return Wake(after=self._again)
+        return Requeue(after=self._again)
 
     async def _empty(self, name: str, catalog: Catalog) -> Remaining:
         remaining = Remaining(undiscovered=not catalog.complete)

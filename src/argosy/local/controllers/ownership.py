@@ -11,13 +11,13 @@ from msgspec import Struct, to_builtins
 
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, Conflict, NotFound
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.kinds import LabelSelector
 from argosy.local.scheduler.node_affinity import selects
 
 
-class Labelled(Fetchable, Protocol):
+class Labelled(ApiObject, Protocol):
     @property
     def metadata(self) -> ObjectMeta: ...
 

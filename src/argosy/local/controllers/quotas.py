@@ -10,9 +10,9 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from argosy.engine.cache import Cache, Change
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
-from argosy.engine.objects import Fetchable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.local.controllers.discovery import discover, metadata_of
@@ -70,7 +70,7 @@ class QuotasController:
         if old is not None and (new is None or (new.finished and not old.finished)):
             self._recount(old.metadata.namespace)
 
-    def _gone(self, change: Change[Fetchable]) -> None:
+    def _gone(self, change: Change[ApiObject]) -> None:
         if change.new is None and change.old is not None:
             self._recount(change.old.metadata.namespace)
 
@@ -78,7 +78,7 @@ class QuotasController:
         for quota in self._quotas.by("namespace", namespace):
             self._controller.enqueue(Key(namespace, quota.metadata.name))
 
-    async def _pass(self, key: Key) -> Wake | None:
+    async def _pass(self, key: Key) -> Requeue | None:
         try:
             quota = await self._shared.client.get(ResourceQuota, key.name, key.namespace)
             used = await self._count(quota)
@@ -95,7 +95,7 @@ class QuotasController:
         except NotFound:
             return None
         except Conflict:
-            return Wake(after=0.02)  # something came meanwhile: counted again
+            return Requeue(after=0.02)  # something came meanwhile: counted again
         self._quotas.put(written)
         return None
 

@@ -1,7 +1,7 @@
 """Every namespace keeps its furnishings: put back when somebody deletes or empties them, while it lives."""
 
 from argosy.engine.cache import Change
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import AlreadyExists, Forbidden, NotFound
 from argosy.kinds.kubernetes import ConfigMap, ServiceAccount
 from argosy.local import namespace_defaults
@@ -30,7 +30,7 @@ class AccountsController:
         if part is not None:
             self._controller.enqueue(part.metadata.namespace)
 
-    async def _pass(self, name: str) -> Wake | None:
+    async def _pass(self, name: str) -> Requeue | None:
         namespace = self._shared.namespaces.get("", name)
         if namespace is None or namespace.metadata.deletion_timestamp is not None:
             return None

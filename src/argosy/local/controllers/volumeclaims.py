@@ -6,7 +6,7 @@ at once, with the access modes and capacity it requests. A claim for a block dev
 """
 
 from argosy.engine.cache import Cache, Change
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
 from argosy.local.controllers.informers import Shared
 from argosy.local.controllers.kinds import Pod
@@ -34,7 +34,7 @@ class VolumeClaimsController:
             for name in change.old.claim_names:
                 self._controller.enqueue(Key(change.old.metadata.namespace, name))
 
-    async def _reconcile(self, key: Key) -> Wake | None:
+    async def _reconcile(self, key: Key) -> Requeue | None:
         claim = self._claims.get(key.namespace, key.name)
         if claim is None:
             return None
@@ -49,7 +49,7 @@ class VolumeClaimsController:
         except NotFound:
             return None
         except Conflict:
-            return Wake(after=0.02)  # the cache brings what it is by now
+            return Requeue(after=0.02)  # the cache brings what it is by now
         return None
 
     async def _release(self, claim: PersistentVolumeClaim) -> None:

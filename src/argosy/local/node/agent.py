@@ -14,7 +14,7 @@ from pathlib import Path
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.events import Recorder
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.agent_token import agent_token
@@ -36,7 +36,7 @@ from argosy.local.node.volume_content import Content
 from argosy.local.node.volumes import VolumeError
 from argosy.local.storage import PersistentVolumeClaim
 
-log = Log(__name__)
+log = Logger(__name__)
 
 _TOGETHER = 5.0
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.node.kinds import Pod
 from argosy.local.node.volumes import VolumeError, path_component
 from argosy.local.storage import PersistentVolumeClaim
 
-log = Log(__name__)
+log = Logger(__name__)
 
 _FOLDER = re.compile(r"(?P<name>[^_/]+)_(?P<uid>[0-9a-f-]{36})")
 

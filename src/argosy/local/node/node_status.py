@@ -17,13 +17,13 @@ from typing import Final
 from argosy import __version__
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import AlreadyExists, ApiError, NotFound
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease, Node
 from argosy.kinds.labels import DOMAIN, NODE_NOTES
 from argosy.kinds.meta import Json
 from argosy.local.node.settings import Settings
 
-log = Log(__name__)
+log = Logger(__name__)
 
 GPU: Final = "nvidia.com/gpu"
 _LEASE_NAMESPACE: Final = "kube-node-lease"

@@ -13,7 +13,7 @@ from typing import Protocol
 from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.events import Recorder
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError
 from argosy.local.node.kinds import Pod
@@ -24,7 +24,7 @@ from argosy.local.node.shim_manager import Pods, ShimEvent, alive
 from argosy.local.node.sysctls import SysctlForbiddenError
 from argosy.local.node.volumes import VolumeError
 
-log = Log(__name__)
+log = Logger(__name__)
 
 _SOON = 0.02
 _RETRY = (0.2, 1.0, 2.0, 5.0, 10.0)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.labels import DOMAIN, OPERATOR_NAMESPACE
 from argosy.local.networking import Service
 from argosy.local.node.netlink import Netlink
 
-log = Log(__name__)
+log = Logger(__name__)
 
 SOCKET_ANNOTATION = f"{DOMAIN}/unix-socket"
 _OPERATOR_SERVICE = (OPERATOR_NAMESPACE, "argosy-operator")

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.local.node import cgroups, kernel, pod_state, shim_socket, zygote
 from argosy.local.node.pod_state import Report
 from argosy.local.node.runspec import LAUNCH, Launch
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 class ShimEvent(msgspec.Struct, frozen=True):

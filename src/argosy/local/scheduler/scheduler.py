@@ -13,9 +13,9 @@ from collections.abc import Coroutine, Mapping
 
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.local.controllers.informers import Shared, group_of
 from argosy.local.controllers.kinds import Namespace, Node, Pod, PodGroup
 from argosy.local.scheduler.decide import decide, least_resources, queueable
@@ -28,7 +28,7 @@ NAMES = ("default-scheduler", "volcano")
 EVERYTHING = "everything that waits"
 BIND_TRIES = 4
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 class Scheduler:
@@ -126,7 +126,7 @@ class Scheduler:
         if self._waiting or self._touched:
             self._controller.enqueue(EVERYTHING)
 
-    async def _pass(self, _: str) -> Wake | None:
+    async def _pass(self, _: str) -> Requeue | None:
         touched, self._touched = self._touched, set()
         touched |= {(facts.namespace, facts.group) for facts in self._waiting.values() if facts.group}
         gangs = {key: gang for key in touched if (gang := self._gang(key)) is not None}

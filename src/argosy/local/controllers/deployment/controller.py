@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from argosy.engine.cache import Change
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
 from argosy.local.controllers.deployment.decide import Plan, decide
 from argosy.local.controllers.deployment.revisions import body_of, parts_of, same_template
@@ -61,7 +61,7 @@ class DeploymentController:
         if above is not None and above.metadata.controller is not None:
             self._controller.enqueue(Key(pod.metadata.namespace, above.metadata.controller.name))
 
-    async def _pass(self, key: Key) -> Wake | None:
+    async def _pass(self, key: Key) -> Requeue | None:
         deployment = self._shared.deployments.get(*key)
         if deployment is None:
             return None
@@ -80,7 +80,7 @@ class DeploymentController:
             await self._write(deployment, plan.status, plan.revision)
         except (Conflict, NotFound):
             return None  # a cache is behind: its news will bring the key back
-        return Wake(after=plan.wake)
+        return Requeue(after=plan.wake)
 
     async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
         candidates = self._shared.replica_sets.by("namespace", deployment.metadata.namespace)

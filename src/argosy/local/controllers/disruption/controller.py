@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from argosy.engine.cache import Cache, Change
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
 from argosy.local.controllers.disruption.decide import Outcome, decide, failed
 from argosy.local.controllers.disruption.kinds import BudgetStatus, PodDisruptionBudget
@@ -57,7 +57,7 @@ class DisruptionController:
                 if budget.spec.needs_scale:
                     self._controller.enqueue(_key(budget))
 
-    async def _pass(self, key: Key) -> Wake | None:
+    async def _pass(self, key: Key) -> Requeue | None:
         budget = self._budgets.get(*key)
         if budget is None:
             return None
@@ -75,11 +75,11 @@ class DisruptionController:
             message = f"Failed to calculate the number of expected pods: {error}"
             self._report_once(budget, "CalculateExpectedPodCountFailed", message)
             await self._write(budget, failed(budget, str(error), now))
-            return Wake(after=RETRY_SECONDS)
+            return Requeue(after=RETRY_SECONDS)
         outcome = decide(budget, pods, scale.replicas, now)
         self._tell(budget, pods, scale, outcome)
         written = await self._write(budget, outcome.status)
-        return Wake(after=outcome.recheck) if written else None
+        return Requeue(after=outcome.recheck) if written else None
 
     def _tell(self, budget: PodDisruptionBudget, pods: list[Pod], scale: Scale, outcome: Outcome) -> None:
         meta = budget.metadata

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from argosy.engine.cache import Change
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import NotFound
 from argosy.local.controllers.endpoints.decide import MANAGED_BY, MANAGER, Wanted, decide, manages
 from argosy.local.controllers.informers import Shared, each
@@ -65,7 +65,7 @@ class EndpointsController:
                 break
         return [pod for pod in best or () if _selects(service, pod)]
 
-    async def _pass(self, key: Key) -> Wake | None:
+    async def _pass(self, key: Key) -> Requeue | None:
         service = self._shared.services.get(*key)
         if service is None or service.metadata.deletion_timestamp is not None or not manages(service):
             return None  # what is left of its slices belongs to the garbage collector

@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Struct, field
 
 from argosy.engine.cache import Cache, Change
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import ApiError, Conflict, NotFound
-from argosy.engine.logs import Log
-from argosy.engine.objects import Fetchable
+from argosy.engine.logs import Logger
+from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import OwnerReference
 from argosy.kinds.resource import Resource
 from argosy.local.controllers.discovery import Catalog, discover
@@ -32,7 +32,7 @@ REDISCOVER = 30.0
 REMEMBERED_ABSENT = 20_000
 SYNC_SECONDS = 15.0
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 class Meta(Struct, rename="camel"):
@@ -51,7 +51,7 @@ class GarbageCollector:
         self._rediscover = rediscover
         self._graph = Graph()
         self._catalog = Catalog(())
-        self._monitors: dict[Resource, tuple[Cache[Fetchable], asyncio.Task[None]]] = {}
+        self._monitors: dict[Resource, tuple[Cache[ApiObject], asyncio.Task[None]]] = {}
         self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._definitions_changed = asyncio.Event()
         self._controller: Controller[str] = Controller("garbage", self._pass)
@@ -113,7 +113,7 @@ class GarbageCollector:
 
     def _follow(self, resource: Resource) -> None:
         kind = msgspec.defstruct(resource.kind, [("metadata", Meta)], namespace={"resource": resource})
-        cache = Cache(self._shared.client, cast("type[Fetchable]", kind))
+        cache = Cache(self._shared.client, cast("type[ApiObject]", kind))
         cache.subscribe(self._listener(resource))
         self._monitors[resource] = (cache, asyncio.create_task(cache.run()))
 
@@ -125,10 +125,10 @@ class GarbageCollector:
             if thing.resource == resource:
                 self._lost(thing)
 
-    def _listener(self, resource: Resource) -> Callable[[Change[Fetchable]], None]:
+    def _listener(self, resource: Resource) -> Callable[[Change[ApiObject]], None]:
         definitions = resource.plural == "customresourcedefinitions"
 
-        def changed(change: Change[Fetchable]) -> None:
+        def changed(change: Change[ApiObject]) -> None:
             old = _thing(resource, change.old) if change.old is not None else None
             if change.new is None:
                 if old is not None:
@@ -178,7 +178,7 @@ class GarbageCollector:
         while len(self._absent) > REMEMBERED_ABSENT:
             self._absent.popitem(last=False)
 
-    async def _pass(self, uid: str) -> Wake | None:
+    async def _pass(self, uid: str) -> Requeue | None:
         thing = self._graph.get(uid)
         if thing is None:
             return None
@@ -187,7 +187,7 @@ class GarbageCollector:
             match action:
                 case Look(owners):
                     if await self._look(thing, owners):
-                        return Wake(after=0)
+                        return Requeue(after=0)
                 case Delete(propagation):
                     await self._delete(thing, propagation)
                 case Disown(things, owners, then):
@@ -197,14 +197,14 @@ class GarbageCollector:
                         await self._finish(thing, then)
                 case Finish(finalizer):
                     if not all(cache.synced for cache, _ in self._monitors.values()):
-                        return Wake(after=0.5)
+                        return Requeue(after=0.5)
                     await self._finish(thing, finalizer)
                 case Await(things):
                     for dependent in things:
                         if not dependent.deleting:
                             self._controller.enqueue(dependent.uid)
         except (NotFound, Conflict):
-            return Wake(
+            return Requeue(
                 after=1.0
             )  # seen too late: the watch brings the truth; this is in case it did already
         return None
@@ -262,7 +262,7 @@ class GarbageCollector:
         )
 
 
-def _thing(resource: Resource, obj: Fetchable) -> Thing:
+def _thing(resource: Resource, obj: ApiObject) -> Thing:
     meta = obj.metadata
     assert isinstance(meta, Meta)
     return Thing(

@@ -11,7 +11,7 @@ import msgspec
 
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.local.controllers.informers import Shared, each
 from argosy.local.controllers.job.backoff import Backoff
@@ -48,7 +48,7 @@ class JobController:
             ):
                 self._controller.enqueue(Key(pod.metadata.namespace, owner.name))
 
-    async def _pass(self, key: Key) -> Wake | None:
+    async def _pass(self, key: Key) -> Requeue | None:
         job = self._shared.jobs.get(*key)
         await self._release(self._orphans(key, job))
         if job is None or job.spec.managed_by not in (None, MANAGER):
@@ -69,7 +69,7 @@ class JobController:
         await self._release(plan.release)
         for problem in problems:
             raise problem
-        return Wake(after=plan.wake)
+        return Requeue(after=plan.wake)
 
     def _orphans(self, key: Key, job: Job | None) -> list[Pod]:
         """Pods that still hold the finalizer for a Job that is gone."""

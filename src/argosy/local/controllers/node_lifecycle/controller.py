@@ -12,9 +12,9 @@ import msgspec
 
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound
-from argosy.engine.logs import Log
+from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease
 from argosy.local.controllers.informers import Shared, each
 from argosy.local.controllers.kinds import Node, NodeCondition, Pod, Taint
@@ -35,7 +35,7 @@ PROMPT_SECONDS = 1.0
 
 LEASES = "kube-node-lease"
 
-log = Log(__name__)
+log = Logger(__name__)
 
 
 class NodeController:
@@ -110,7 +110,7 @@ class NodeController:
         heard = msgspec.structs.replace(self._listen(node), at=self._running.seconds())
         self._heard[node.metadata.name] = heard
 
-    async def _pass(self, name: str) -> Wake | None:
+    async def _pass(self, name: str) -> Requeue | None:
         node = self._shared.nodes.get("", name)
         if node is None or node.metadata.deletion_timestamp is not None:
             return None
@@ -124,14 +124,14 @@ class NodeController:
             if wanted != node.spec.taints:
                 node = await self._taint(node, wanted)
         except (NotFound, Conflict):
-            return Wake(after=0.2)
+            return Requeue(after=0.2)
         pods = [pod for pod in self._shared.pods.by("node", name) if not pod.finished]
         if ready_status(node) != "True":
             await self._unready(pods, now)
         next_leave = await self._evict(node, pods)
         left = self._grace - self._silence(node)
         waits = [seconds for seconds in (left if left > 0 else None, next_leave) if seconds is not None]
-        return Wake(after=min(waits)) if waits else None
+        return Requeue(after=min(waits)) if waits else None
 
     async def _mark(self, node: Node, changed: list[NodeCondition]) -> Node:
         patch = {"status": {"conditions": [_encoded(condition) for condition in changed]}}

@@ -5,7 +5,7 @@ A node that vanished may be back in a moment under the same name, so its pods ar
 
 from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
-from argosy.engine.controller import Controller, Wake
+from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Conflict, NotFound
 from argosy.local.controllers.informers import Shared, each
 from argosy.local.controllers.kinds import Node, Pod
@@ -42,7 +42,7 @@ class PodCollector:
         if change.new is None and change.old is not None:
             self._controller.enqueue(change.old.metadata.name)
 
-    async def _pass(self, node: str) -> Wake | None:
+    async def _pass(self, node: str) -> Requeue | None:
         if not node:
             stuck = [
                 pod
@@ -59,14 +59,14 @@ class PodCollector:
         now = self._shared.clock.monotonic()
         left = self._lost.setdefault(node, now) + self._quarantine - now
         if left > 0:
-            return Wake(after=left)
+            return Requeue(after=left)
         try:
             await self._shared.client.get(Node, node)
         except NotFound:
             pods = [pod for pod in self._shared.pods.by("node", node) if not _removed(pod)]
             await self._remove_all(pods)
             return None
-        return Wake(after=1.0)
+        return Requeue(after=1.0)
 
     async def _remove_all(self, pods: list[Pod]) -> None:
         for problem in await each(self._remove(pod) for pod in pods):

@@ -9,7 +9,7 @@ import copy
 import msgspec
 
 from argosy.engine.cache import Change
-from argosy.engine.controller import Controller, Key, Wake
+from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.kinds.meta import Json
 from argosy.local.controllers.informers import Shared, each
@@ -56,7 +56,7 @@ class ReplicaSetController:
             if selects(owner.spec.selector, pod.metadata.labels):
                 self._controller.enqueue(Key(owner.metadata.namespace, owner.metadata.name))
 
-    async def _pass(self, key: Key) -> Wake | None:
+    async def _pass(self, key: Key) -> Requeue | None:
         owner = self._shared.replica_sets.get(*key)
         if owner is None:
             return None
@@ -72,7 +72,7 @@ class ReplicaSetController:
             return None  # the cache is behind: its news will bring the key back
         if problem is not None:
             raise problem
-        return Wake(after=plan.wake)
+        return Requeue(after=plan.wake)
 
     async def _claim(self, owner: ReplicaSet) -> list[Pod]:
         meta = owner.metadata
