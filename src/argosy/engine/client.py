@@ -68,6 +68,7 @@ class Client:
         transport: Transport | None = None,
     ) -> None:
         self.connection = connection
+        self.field_manager = field_manager
         self.metrics = metrics or Metrics()
         self._transport = transport or HttpTransport(connection, clock)
         self._sender = Sender(

@@ -30,7 +30,7 @@ class Remove(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True):
-    """Merge a patch into an object that is not a child. Done if it is gone, or another object has its name.
+    """Merge a patch into an object that is not a child, if it has this uid.
 
     Whatever it changes outlives the owner, so its kind needs a finalizer to undo it.
     """

@@ -72,21 +72,24 @@ class Child(Struct, frozen=True, dict=True):
         return hashlib.sha256(json.dumps(self.body, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def child_body(owner: Owner, child: Child) -> dict[str, object]:
-    """Return the whole body to create or to apply."""
+def child_body(owner: Owner, child: Child, uid: str = "") -> dict[str, object]:
+    """Return the whole body, to create a child or to apply to the one of this uid."""
     metadata = _mapping(child.body.get("metadata"))
-    own_labels = {labels.MANAGED_BY: labels.MANAGER, **owner.labels, labels.UID: owner.uid}
-    return {
-        **child.body,
-        "metadata": {
-            **metadata,
-            "name": child.name,
-            "namespace": owner.namespace,
-            "labels": {**_mapping(metadata.get("labels")), **own_labels},
-            "annotations": {**_mapping(metadata.get("annotations")), labels.DIGEST: child.digest},
-            "ownerReferences": [_owner_reference(owner)],
-        },
+    whole = {
+        **metadata,
+        "name": child.name,
+        "namespace": owner.namespace,
+        "labels": child_labels(owner, child),
+        "annotations": {**_mapping(metadata.get("annotations")), labels.DIGEST: child.digest},
+        "ownerReferences": [_owner_reference(owner)],
     }
+    return {**child.body, "metadata": {**whole, "uid": uid} if uid else whole}
+
+
+def child_labels(owner: Owner, child: Child) -> dict[str, object]:
+    """Return all labels of a child. Its own cannot replace those that tell whose it is."""
+    own = _mapping(_mapping(child.body.get("metadata")).get("labels"))
+    return {**own, labels.MANAGED_BY: labels.MANAGER, **owner.labels, labels.UID: owner.uid}
 
 
 def version_of(meta: ObjectMeta) -> str:

@@ -1,0 +1,57 @@
+"""Makes server-side apply remove what our own creation of an object wrote.
+
+Kubernetes tracks separately what a field manager created or updated and what it applied, and an apply
+removes only what the same manager applied before. So the fields that our POST wrote would stay when a later
+body omits them. Before the first apply we therefore count them as applied, as `kubectl apply --server-side`
+does for objects that client-side apply created.
+"""
+
+import msgspec
+from msgspec import Struct, field
+
+from argosy.engine.client import Client
+from argosy.engine.errors import Conflict
+from argosy.engine.objects import ApiObject
+from argosy.engine.urls import partial, path_of
+from argosy.kinds.meta import Json
+
+
+async def claim_created_fields(
+    client: Client, kind: type[ApiObject], name: str, namespace: str, uid: str
+) -> None:
+    """Count what our field manager created as applied, unless it has applied to this object before.
+
+    `Conflict` if there is another object of this name, or if somebody writes to it at the same time.
+    """
+    answer = await client.request("GET", path_of(kind, name, namespace), headers={"Accept": partial()})
+    metadata = _decoder.decode(answer).metadata
+    if metadata.uid != uid:
+        raise Conflict(409, "Conflict", f"{name} is another object: its uid is {metadata.uid}, not {uid}")
+    entries = _as_applied(metadata.managed_fields, client.field_manager, kind.resource.api_version)
+    if entries is not None:
+        guard = {"uid": uid, "resourceVersion": metadata.resource_version}
+        await client.patch(kind, name, {"metadata": {**guard, "managedFields": entries}}, namespace)
+
+
+class _Metadata(Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    managed_fields: list[Json] = field(default_factory=list)
+
+
+class _Object(Struct):
+    metadata: _Metadata
+
+
+_decoder = msgspec.json.Decoder(_Object)
+
+
+def _as_applied(entries: list[Json], manager: str, api_version: str) -> list[Json] | None:
+    """Return the entries with what the manager created counted as applied; None if nothing is to change."""
+    own = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
+    if any(entry.get("operation") == "Apply" for entry in own):
+        return None
+    created = next((entry for entry in own if entry.get("apiVersion") == api_version), None)
+    if created is None:
+        return None
+    return [{**entry, "operation": "Apply"} if entry is created else entry for entry in entries]

@@ -1,0 +1,190 @@
+"""Writes the children of one owner: created by POST, then changed by server-side apply.
+
+A POST never replaces anything. A name that is taken belongs to us only if the object names our owner in the
+owner's namespace; otherwise it is left alone. Every later write carries the uid of the object that it is
+meant for, so that it cannot change another one that has taken the name meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct, field
+
+from argosy.engine.client import Client
+from argosy.engine.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+)
+from argosy.engine.managed_fields import claim_created_fields
+from argosy.kinds import labels
+from argosy.kinds.meta import ObjectMeta
+from argosy.plan.actions import Action, ActionStatus, Apply, Patch, Remove
+from argosy.plan.children import Child, Json, KubernetesObject, Owner, child_body, child_labels, version_of
+
+Generator = Callable[[], Json]
+"""Returns random content for a child that is created now, to be merged into its body."""
+
+
+class WrittenChildren(Struct):
+    """What is remembered of our writes to the children of one owner, by uid.
+
+    Lost with the process, which costs one more write of each child.
+    """
+
+    versions: dict[str, str] = field(default_factory=dict)
+    """What the last write returned; see `plan.children.version_of`."""
+    applied: set[str] = field(default_factory=set)
+    """Children that were written by server-side apply."""
+
+    def keep_only(self, uids: set[str]) -> None:
+        """Forget all children but these."""
+        self.versions = {uid: version for uid, version in self.versions.items() if uid in uids}
+        self.applied &= uids
+
+
+class ChildExecutor:
+    """Executes actions for one owner. Refusals that say nothing about whose an object is are raised."""
+
+    def __init__(
+        self,
+        client: Client,
+        owner: Owner,
+        written: WrittenChildren,
+        put: Callable[[KubernetesObject], None],
+        generators: Mapping[str, Generator],
+    ) -> None:
+        self._client = client
+        self._owner = owner
+        self._written = written
+        self._put = put
+        """Takes objects that the API returned, so that the next reconcile sees them before the watch does."""
+        self._generators = generators
+
+    async def execute(self, action: Action) -> ActionStatus:
+        match action:
+            case Apply(child, ""):
+                return await self._create(child)
+            case Apply(child, uid):
+                return await self._apply(child, uid)
+            case Remove():
+                return await self._remove(action)
+            case Patch():
+                return await self._patch(action)
+
+    async def _create(self, child: Child) -> ActionStatus:
+        body = child_body(self._owner, child)
+        if child.generator:
+            body = {**body, **self._generators[child.generator]()}
+        try:
+            created = await self._client.create(child.kind, body, self._owner.namespace)
+        except AlreadyExists:
+            return await self._take_existing(child)
+        self._note(created)
+        return ActionStatus.DONE
+
+    async def _take_existing(self, child: Child) -> ActionStatus:
+        """Bring the object that has the child's name up to date, if it is ours."""
+        existing = await self._client.get(child.kind, child.name, self._owner.namespace)
+        meta = existing.metadata
+        status = self._status_of(meta)
+        if status is not ActionStatus.DONE:
+            return status
+        if meta.labels.get(labels.UID) == self._owner.uid and (
+            child.generator or meta.annotations.get(labels.DIGEST) == child.digest
+        ):
+            self._put(existing)
+            return ActionStatus.DONE
+        if child.generator:
+            return await self._relabel(child, meta)
+        return await self._apply(child, meta.uid)
+
+    async def _relabel(self, child: Child, meta: ObjectMeta) -> ActionStatus:
+        """Put our labels back on a child whose content must not change."""
+        metadata = {"uid": meta.uid, "labels": child_labels(self._owner, child)}
+        patched = await self._client.patch(
+            child.kind, child.name, {"metadata": metadata}, self._owner.namespace
+        )
+        self._note(patched)
+        return ActionStatus.DONE
+
+    async def _apply(self, child: Child, uid: str) -> ActionStatus:
+        namespace = self._owner.namespace
+        body = child_body(self._owner, child, uid)
+        try:
+            if uid not in self._written.applied:
+                await claim_created_fields(self._client, child.kind, child.name, namespace, uid)
+            applied = await self._client.apply(child.kind, body, namespace, force=True)
+        except (Conflict, Invalid, NotFound) as error:
+            if not is_other_object(error):
+                raise
+            return await self._look_again(child)
+        self._written.applied.add(uid)
+        self._note(applied)
+        return ActionStatus.DONE
+
+    async def _look_again(self, child: Child) -> ActionStatus:
+        """Tell what has the child's name, after it was not the object that we had seen."""
+        try:
+            existing = await self._client.get(child.kind, child.name, self._owner.namespace)
+        except NotFound:
+            return ActionStatus.RETRY
+        status = self._status_of(existing.metadata)
+        if status is not ActionStatus.DONE:
+            return status
+        self._put(existing)
+        return ActionStatus.RETRY
+
+    async def _remove(self, action: Remove) -> ActionStatus:
+        try:
+            await self._client.delete(action.kind, action.name, self._owner.namespace, uid=action.uid)
+        except (NotFound, Conflict):
+            pass  # gone, or another object has its name
+        return ActionStatus.DONE
+
+    async def _patch(self, action: Patch) -> ActionStatus:
+        metadata = action.patch.get("metadata")
+        guarded = {**(metadata if isinstance(metadata, Mapping) else {}), "uid": action.uid}
+        body = {**action.patch, "metadata": guarded}
+        try:
+            patched = await self._client.patch(action.kind, action.name, body, action.namespace)
+        except (Conflict, Invalid, NotFound) as error:
+            if not is_other_object(error):
+                raise
+            return ActionStatus.RETRY  # decided again on what is there then
+        self._put(patched)
+        return ActionStatus.DONE
+
+    def _status_of(self, meta: ObjectMeta) -> ActionStatus:
+        """Tell what finding this object under the name of a child means."""
+        if meta.deletion_timestamp is not None:
+            return ActionStatus.TERMINATING
+        return ActionStatus.DONE if self._owner.owns(meta) else ActionStatus.NAME_CONFLICT
+
+    def _note(self, child: KubernetesObject) -> None:
+        self._written.versions[child.metadata.uid] = version_of(child.metadata)
+        self._put(child)
+
+
+def is_other_object(error: ApiError) -> bool:
+    """Return True if a write guarded by a uid was refused because no object of this name has that uid.
+
+    kube-apiserver answers 409 where there is none, and 422 on `metadata.uid` where there is another.
+    """
+    if isinstance(error, Invalid):
+        causes = (error.details.causes if error.details else None) or ()
+        return any(cause.field == "metadata.uid" for cause in causes)
+    return isinstance(error, Conflict | NotFound)
+
+
+def status_of_error(error: ApiError) -> ActionStatus:
+    """Tell what a refusal by the API means for an action."""
+    if isinstance(error, Invalid | BadRequest | TooLarge):
+        return ActionStatus.INVALID
+    if isinstance(error, Forbidden | NotFound):
+        return ActionStatus.FORBIDDEN
+    return ActionStatus.RETRY

@@ -1,0 +1,226 @@
+"""Tests for writing children, against a real kube-apiserver and against our own."""
+
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from argosy.engine.client import Client
+from argosy.engine.dynamic import dynamic
+from argosy.engine.kubeconfig import Connection
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import ConfigMap, Secret, SecretMetadata, Service
+from argosy.kinds.meta import Json
+from argosy.plan.actions import Action, ActionStatus, Apply, Patch, Remove
+from argosy.plan.children import Child, KubernetesObject, Owner, child_body, version_of
+from argosy.reconcile.child_executor import ChildExecutor, WrittenChildren
+from tests.support.servers import Server
+
+KEY = Child(SecretMetadata, "key", {"immutable": True}, generator="random")
+
+
+def settings(**data: str) -> Child:
+    return Child(ConfigMap, "settings", {"data": data})
+
+
+@dataclass
+class Harness:
+    """One owner in a fresh namespace, with an executor of its own."""
+
+    client: Client
+    owner: Owner
+    written: WrittenChildren = field(default_factory=WrittenChildren)
+    returned: list[KubernetesObject] = field(default_factory=list)
+
+    @property
+    def namespace(self) -> str:
+        return self.owner.namespace
+
+    async def execute(self, action: Action) -> ActionStatus:
+        executor = ChildExecutor(
+            self.client, self.owner, self.written, self.returned.append, {"random": _random_content}
+        )
+        return await executor.execute(action)
+
+    async def created(self, child: Child) -> str:
+        """Create the child; its uid."""
+        assert await self.execute(Apply(child)) is ActionStatus.DONE
+        return self.returned[-1].metadata.uid
+
+    async def config_map(self, name: str = "settings") -> ConfigMap:
+        return await self.client.get(ConfigMap, name, self.namespace)
+
+    async def create_foreign(self, **metadata: object) -> ConfigMap:
+        body = {"metadata": {"name": "settings", **metadata}, "data": {"theirs": "1"}}
+        return await self.client.create(ConfigMap, body, self.namespace)
+
+
+def _random_content() -> Json:
+    return {"stringData": {"key": secrets.token_hex(8)}}
+
+
+@pytest.fixture
+async def harness(api: Server, namespace: str) -> AsyncIterator[Harness]:
+    async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
+        owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
+        yield Harness(client, Owner.from_object(owner))
+
+
+async def test_a_child_is_created_with_its_owner_and_labels(harness: Harness) -> None:
+    uid = await harness.created(settings(a="1"))
+    created = await harness.config_map()
+    assert (created.metadata.uid, created.data) == (uid, {"a": "1"})
+    assert harness.owner.owns(created.metadata)
+    assert created.metadata.labels == {labels.MANAGED_BY: labels.MANAGER, labels.UID: harness.owner.uid}
+    assert harness.written.versions == {uid: version_of(created.metadata)}
+
+
+async def test_an_apply_removes_what_the_body_omits_and_keeps_what_others_wrote(harness: Harness) -> None:
+    uid = await harness.created(settings(a="1", b="2"))
+    async with Client(harness.client.connection, field_manager="somebody") as somebody:
+        patch = {"metadata": {"annotations": {"note": "theirs"}}, "data": {"c": "theirs"}}
+        await somebody.patch(ConfigMap, "settings", patch, harness.namespace)
+    assert await harness.execute(Apply(settings(a="3"), uid)) is ActionStatus.DONE
+    applied = await harness.config_map()
+    assert applied.data == {"a": "3", "c": "theirs"}
+    assert applied.metadata.annotations["note"] == "theirs"
+    assert await harness.execute(Apply(settings(d="4"), uid)) is ActionStatus.DONE
+    assert (await harness.config_map()).data == {"c": "theirs", "d": "4"}
+
+
+async def test_a_field_that_others_changed_is_put_back(harness: Harness) -> None:
+    uid = await harness.created(settings(a="1"))
+    await harness.client.patch(ConfigMap, "settings", {"data": {"a": "changed"}}, harness.namespace)
+    assert await harness.execute(Apply(settings(a="1"), uid)) is ActionStatus.DONE
+    assert (await harness.config_map()).data == {"a": "1"}
+
+
+async def test_applying_the_same_body_again_changes_nothing(harness: Harness) -> None:
+    uid = await harness.created(settings(a="1"))
+    await harness.execute(Apply(settings(a="2"), uid))
+    before = (await harness.config_map()).metadata.resource_version
+    await harness.execute(Apply(settings(a="2"), uid))
+    assert (await harness.config_map()).metadata.resource_version == before
+
+
+async def test_an_operator_that_was_restarted_removes_what_it_applied_before(harness: Harness) -> None:
+    uid = await harness.created(settings(a="1"))
+    await harness.execute(Apply(settings(a="1", b="2"), uid))
+    harness.written = WrittenChildren()
+    await harness.execute(Apply(settings(a="1"), uid))
+    assert (await harness.config_map()).data == {"a": "1"}
+
+
+async def test_a_service_loses_the_ports_that_its_body_omits(harness: Harness) -> None:
+    spec = {"clusterIP": "None", "selector": {"app": "x"}}
+    ports = [{"name": "http", "port": 80}]
+    uid = await harness.created(Child(Service, "s", {"spec": {**spec, "ports": ports}}))
+    assert await harness.execute(Apply(Child(Service, "s", {"spec": spec}), uid)) is ActionStatus.DONE
+    service = await harness.client.get(dynamic(Service.resource), "s", harness.namespace)
+    found = service.raw["spec"]
+    assert isinstance(found, dict)
+    assert "ports" not in found
+    assert (found["selector"], found["clusterIP"]) == ({"app": "x"}, "None")
+
+
+async def test_a_name_taken_by_a_foreign_object_is_a_conflict_and_the_object_is_left_alone(
+    harness: Harness,
+) -> None:
+    foreign = await harness.create_foreign(labels={labels.UID: harness.owner.uid})
+    assert await harness.execute(Apply(settings(a="1"))) is ActionStatus.NAME_CONFLICT
+    assert await harness.config_map() == foreign
+    assert not harness.returned
+
+
+async def test_a_name_taken_by_an_object_that_is_being_deleted_is_waited_for(harness: Harness) -> None:
+    await harness.create_foreign(finalizers=["example.com/hold"])
+    await harness.client.delete(ConfigMap, "settings", harness.namespace)
+    assert await harness.execute(Apply(settings(a="1"))) is ActionStatus.TERMINATING
+
+
+async def test_a_child_that_no_cache_has_shown_yet_is_brought_up_to_date(harness: Harness) -> None:
+    uid = await harness.created(settings(a="1", b="2"))
+    assert await harness.execute(Apply(settings(a="3"))) is ActionStatus.DONE
+    updated = await harness.config_map()
+    assert (updated.metadata.uid, updated.data) == (uid, {"a": "3"})
+
+
+async def test_a_child_without_our_labels_is_taken_over(harness: Harness) -> None:
+    body = child_body(harness.owner, settings(a="1"))
+    metadata = body["metadata"]
+    assert isinstance(metadata, dict)
+    del metadata["labels"]
+    await harness.client.create(ConfigMap, body, harness.namespace)
+    assert await harness.execute(Apply(settings(a="1"))) is ActionStatus.DONE
+    assert (await harness.config_map()).metadata.labels[labels.UID] == harness.owner.uid
+
+
+async def test_another_object_under_the_name_is_not_changed_by_an_apply_to_the_old_uid(
+    harness: Harness,
+) -> None:
+    uid = await harness.created(settings(a="1"))
+    await harness.execute(Apply(settings(a="2"), uid))  # from here on without looking first
+    await harness.client.delete(ConfigMap, "settings", harness.namespace)
+    foreign = await harness.create_foreign()
+    assert await harness.execute(Apply(settings(a="3"), uid)) is ActionStatus.NAME_CONFLICT
+    assert await harness.config_map() == foreign
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["never applied before", "applied before"])
+async def test_a_child_that_was_deleted_meanwhile_is_not_created_by_an_apply(
+    harness: Harness, applied: bool
+) -> None:
+    uid = await harness.created(settings(a="1"))
+    if applied:
+        await harness.execute(Apply(settings(a="2"), uid))
+    await harness.client.delete(ConfigMap, "settings", harness.namespace)
+    assert await harness.execute(Apply(settings(a="3"), uid)) is ActionStatus.RETRY
+    assert not (await harness.client.list(ConfigMap, harness.namespace, labels=labels.UID)).items
+
+
+async def test_a_generated_child_is_made_once(harness: Harness) -> None:
+    await harness.created(KEY)
+    first = await harness.client.get(Secret, "key", harness.namespace)
+    assert first.data["key"]
+    assert await harness.execute(Apply(KEY)) is ActionStatus.DONE
+    assert await harness.client.get(Secret, "key", harness.namespace) == first
+
+
+async def test_a_generated_child_that_lost_its_label_gets_it_back_with_the_same_content(
+    harness: Harness,
+) -> None:
+    await harness.created(KEY)
+    first = await harness.client.get(Secret, "key", harness.namespace)
+    patch = {"metadata": {"labels": {labels.UID: None}}}
+    await harness.client.patch(SecretMetadata, "key", patch, harness.namespace)
+    assert await harness.execute(Apply(KEY)) is ActionStatus.DONE
+    found = await harness.client.get(Secret, "key", harness.namespace)
+    assert (found.data, found.metadata.labels) == (first.data, first.metadata.labels)
+
+
+async def test_a_child_is_removed_by_uid(harness: Harness) -> None:
+    uid = await harness.created(settings(a="1"))
+    assert await harness.execute(Remove(ConfigMap, "settings", uid)) is ActionStatus.DONE
+    assert await harness.execute(Remove(ConfigMap, "settings", uid)) is ActionStatus.DONE
+    foreign = await harness.create_foreign()
+    assert await harness.execute(Remove(ConfigMap, "settings", uid)) is ActionStatus.DONE
+    assert await harness.config_map() == foreign
+
+
+async def test_a_patch_changes_only_the_object_of_its_uid(harness: Harness) -> None:
+    target = await harness.create_foreign()
+    patch = Patch(ConfigMap, "settings", harness.namespace, target.metadata.uid, {"data": {"mine": "1"}})
+    assert await harness.execute(patch) is ActionStatus.DONE
+    assert (await harness.config_map()).data == {"theirs": "1", "mine": "1"}
+    await harness.client.delete(ConfigMap, "settings", harness.namespace)
+    assert await harness.execute(patch) is ActionStatus.RETRY
+    other = await harness.create_foreign()
+    assert await harness.execute(patch) is ActionStatus.RETRY
+    assert await harness.config_map() == other
+
+
+def test_children_that_are_gone_are_forgotten() -> None:
+    written = WrittenChildren({"a": "1", "b": "2"}, {"a", "c"})
+    written.keep_only({"a"})
+    assert written == WrittenChildren({"a": "1"}, {"a"})
