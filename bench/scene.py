@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import Struct
 
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
@@ -157,16 +157,16 @@ def run(name: str, workers: int, run_seconds: float | None = None) -> Json:
 def raw_pods(bodies: Sequence[Json], namespace: str) -> list[RawPod]:
     """The pods that the operator makes for these runs, for a client that is not to think."""
     made: list[RawPod] = []
-    dialect = TrainingRunDialect()
+    api = training_run_api()
     maker = PodRenderer(RenderContext(Helper("helper"), "https://operator"), lambda _: "")
     for body in bodies:
         written = msgspec.convert(body, TrainingRun)
         meta = ObjectMeta(written.metadata.name, namespace, f"raw-{namespace}-{written.metadata.name}")
-        workload = dialect.to_workload(TrainingRun(meta, written.spec))
+        workload = api.dialect.to_workload(TrainingRun(meta, written.spec))
         assert not isinstance(workload, Problems), str(workload)
-        pods = maker.for_job(workload, dialect.inject)
+        pods = maker.for_job(workload, api.inject)
         for index in range(workload.roles[ROLE].replicas):
-            name = dialect.pod_name(workload, ROLE, index, 1, 0)
+            name = api.pod_name(workload, ROLE, index, 1, 0)
             encoded = msgspec.json.encode(pods.render(CreatePod(ROLE, index, 1, 0), name))
             made.append(RawPod(name, namespace, msgspec.Raw(encoded)))
     return made

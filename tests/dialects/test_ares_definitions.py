@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
+from argosy.dialects.ares.injection import inject
 from argosy.frameworks.bagua import share
 from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import DeleteChild, EnsureKeys, EnsureService
-from tests.support.aresjobs import DIALECT, Cases, job, lowered, messages, played, problems, template
+from tests.support.aresjobs import API, Cases, job, lowered, messages, played, problems, template
 from tests.support.workloads import pods
 
 CASES = Cases()
@@ -262,7 +263,7 @@ def a_minimal_job_shows_what_is_in_force() -> None:
 
 def test_defaults_are_written_once_and_nothing_else_is() -> None:
     obj = job(roles={"worker": {"replicas": 2, "restartPolicy": ""}}, unheardOf=1)
-    assert DIALECT.spec_patch(obj) == {
+    assert API.spec_patch(obj) == {
         "spec": {
             "roleSpecs": {
                 "worker": {
@@ -275,19 +276,19 @@ def test_defaults_are_written_once_and_nothing_else_is() -> None:
             "jobPhasePolicy": {"failed": [["worker"]], "succeeded": [["worker"]]},
         }
     }
-    assert DIALECT.spec_patch(played(obj).saw().obj) is None
+    assert API.spec_patch(played(obj).saw().obj) is None
 
 
 @CASES("44. Delete a job … carrying ares.io/ares-finalizer -> object, pods and services are gone")
 def the_finalizer_of_the_original_is_taken_away() -> None:
     meta = replace(job().metadata, finalizers=["other", FINALIZER])
-    patch = DIALECT.spec_patch(replace(played(job()).saw().obj, metadata=replace(meta, generation=2)))
+    patch = API.spec_patch(replace(played(job()).saw().obj, metadata=replace(meta, generation=2)))
     assert patch == {"metadata": {"finalizers": ["other"]}}
 
 
 def env(obj: AresJob, role: str, index: int = 0) -> Mapping[str, str]:
     workload = lowered(obj)
-    return DIALECT.inject(workload, workload.roles[role], index).env
+    return inject(workload, workload.roles[role], index).env
 
 
 @CASES(
@@ -306,18 +307,18 @@ def pytorch() -> None:
     assert [one["MASTER_ADDR"] for one in found] == ["0.0.0.0", first, first]
     workload = lowered(obj)
     assert workload.rules.services == ("master",)
-    injection = DIALECT.inject(workload, workload.roles["worker"], 0)
+    injection = inject(workload, workload.roles["worker"], 0)
     assert injection.initializer is not None
     assert injection.initializer.name == "initializer"
     assert injection.initializer.arguments[:7] == (
         *("cache", "--key", "ns.job", "--cacheURI", "$(ARGOSY_URL)", "--roles", "master"),
     )
-    assert DIALECT.inject(workload, workload.roles["master"], 0).initializer is None
+    assert inject(workload, workload.roles["master"], 0).initializer is None
 
 
 def test_pytorch_without_a_port_has_one() -> None:
     workload = lowered(job("pytorch", roles={"master": {}}))
-    injection = DIALECT.inject(workload, workload.roles["master"], 0)
+    injection = inject(workload, workload.roles["master"], 0)
     assert [(one.name, one.number) for one in injection.ports] == [("pytorch", 23456)]
 
 
@@ -390,7 +391,7 @@ LAUNCHER_AS_HOST = {
 def test_the_launcher_as_a_host(given: bool | None, want: bool) -> None:
     block = {} if given is None else {"launcherAsHost": given}
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": block})
-    initializer = DIALECT.inject(lowered(obj), lowered(obj).roles["launcher"], 0).initializer
+    initializer = inject(lowered(obj), lowered(obj).roles["launcher"], 0).initializer
     assert initializer is not None
     assert ("--include-self=false" in initializer.arguments) is want
     assert not messages(played(obj).saw().events, "UnknownField")
@@ -424,11 +425,11 @@ def mpi() -> None:
     on_host = {"template": {"spec": {"hostNetwork": True, "containers": [{"name": "mpi", "image": "image"}]}}}
     obj = job("mpi", roles={"launcher": on_host, "worker": on_host})
     workload = lowered(obj)
-    waiting = DIALECT.inject(workload, workload.roles["launcher"], 0).initializer
+    waiting = inject(workload, workload.roles["launcher"], 0).initializer
     assert waiting is not None
     wanted = ("--roles", "worker", "--phase", "Running", "--write-mpi-hostfile-to", "/etc/mpi/hostfile")
     assert set(wanted) <= set(waiting.arguments)
-    assert DIALECT.inject(workload, workload.roles["worker"], 0).initializer is None
+    assert inject(workload, workload.roles["worker"], 0).initializer is None
     running = played(obj).started().saw(*pods("R", "launcher"), *pods("R"))
     assert running.phase == "Running"
     assert running.saw(*pods("S", "launcher"), *pods("R")).phase == "Succeeded"

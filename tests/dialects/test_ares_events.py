@@ -11,7 +11,7 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
 from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
 from argosy.workload.plan import Deed
-from tests.support.aresjobs import DIALECT, job, lowered, messages, played, template
+from tests.support.aresjobs import API, job, lowered, messages, played, template
 from tests.support.workloads import pod, pods
 
 AT = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -156,7 +156,7 @@ DEEDS = {
 
 @pytest.mark.parametrize("case", DEEDS.values(), ids=DEEDS.keys())
 def test_what_was_done_is_told(case: Done) -> None:
-    told = DIALECT.action_events(job(), case.deeds)
+    told = API.action_events(job(), case.deeds)
     assert [(one.type, one.reason, one.message) for one in told] == case.want
 
 
@@ -171,7 +171,7 @@ REFUSALS = {
 def test_what_cannot_be_made_is_told_on_its_role_and_not_again_as_an_event(refusal: Outcome) -> None:
     refused = played(job()).started().went(Observed(outcomes=(refusal,)))
     assert (refused.role().reason, refused.role().message) == ("CreateError", QUOTA)
-    assert not DIALECT.action_events(refused.obj, made(1, refused=QUOTA))
+    assert not API.action_events(refused.obj, made(1, refused=QUOTA))
     assert refused.saw(*pods("R")).role().reason == ""
 
 

@@ -14,7 +14,7 @@ from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsureChild
-from tests.support.aresjobs import DIALECT, Cases, Played, job, lowered, messages, played
+from tests.support.aresjobs import API, Cases, Played, job, lowered, messages, played
 from tests.support.workloads import later, pod, pods
 
 CASES = Cases()
@@ -385,7 +385,7 @@ def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> N
     assert going.created == ["worker-0"]
     assert going.role().restarts == 0, "somebody's deletion is no failure"
     workload = lowered(running.obj)
-    names = {DIALECT.pod_name(workload, "worker", 0, 1, number) for number in (0, 1)}
+    names = {API.pod_name(workload, "worker", 0, 1, number) for number in (0, 1)}
     assert len(names) == 2
     assert all(name.startswith("job-worker-0-") for name in names)
 

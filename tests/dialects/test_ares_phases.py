@@ -6,13 +6,14 @@ import pytest
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from argosy.dialects.base import JobView
 from argosy.kinds.aresjob import AresJob
 from argosy.workload import phases
 from argosy.workload.decide import decide
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
-from tests.support.aresjobs import DIALECT, Cases, job, lowered, messages, played
+from tests.support.aresjobs import API, DIALECT, Cases, job, lowered, messages, played
 from tests.support.workloads import NOW, later, pod, pods
 
 CASES = Cases()
@@ -81,7 +82,7 @@ def test_role(case: RoleCase) -> None:
     seen = Observed(pods=observed)
     record = phases.judged(workload, Record(since=NOW, roles={"worker": last}), seen, NOW)
     assert record.role("worker").phase is case.want
-    told = DIALECT.to_status(obj, workload, record, seen).role_statuses["worker"]
+    told = DIALECT.to_status(obj, JobView(workload, record, seen)).role_statuses["worker"]
     if case.want is BAD and case.last is not BAD:
         assert told.reason == case.want_reason
         assert case.want_message in told.message
@@ -97,7 +98,7 @@ def a_pod_deleted_while_the_role_starts_is_made_again_under_its_name() -> None:
     starting = played(two()).started().saw(*pods("PP"))
     lost = starting.saw(*pods("P"))
     assert lost.created == ["worker-1"]
-    assert DIALECT.pod_name(lowered(lost.obj), "worker", 1, 1, 0) == "job-worker-1"
+    assert API.pod_name(lowered(lost.obj), "worker", 1, 1, 0) == "job-worker-1"
     assert lost.role().phase == "Starting"
 
 
@@ -242,7 +243,7 @@ def test_job(case: JobCase) -> None:
     )
     record = decide(workload, before, observed, later(1)).record
     assert record.phase is case.want
-    told = DIALECT.to_status(obj, workload, record, observed)
+    told = DIALECT.to_status(obj, JobView(workload, record, observed))
     assert told.phase == case.want.value
     assert (told.running_time is not None) == (case.want is R or case.last is R)
 

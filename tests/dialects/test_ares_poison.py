@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from argosy.dialects.base import read_record
 from argosy.kinds.aresjob import AresJob, AresJobKind
 from argosy.kinds.crd import schema_of
 from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from tests.support import invariants
-from tests.support.aresjobs import DIALECT, Played, job, played
+from tests.support.aresjobs import API, DIALECT, Played, job, played
 from tests.support.fuzz_specs import ARES_SPECS, OFTEN, RIGHT_ARES_SPECS, Spec
 from tests.support.strategies import observations
 from tests.support.workloads import later, pods
@@ -54,10 +55,10 @@ def test_every_definition_is_run_or_told_what_is_wrong(often: How) -> None:
             assert (first.created, first.obj.spec) == ([], spec)
         else:
             assert first.phase == "Pending"
-            assert DIALECT.spec_patch(replace(first.obj, status=obj.status)) is None, (
+            assert API.spec_patch(replace(first.obj, status=obj.status)) is None, (
                 "defaults are filled in once"
             )
-            invariants.check_pods(lowered, DIALECT.inject)
+            invariants.check_pods(lowered, API.inject)
             _ends(first.obj)
         _cured(first)
 
@@ -72,7 +73,7 @@ def test_whatever_happens_to_a_job_what_always_holds_holds(often: How) -> None:
         stage = played(made(spec)).saw()
         for seconds, edit, seen in life:
             stage = stage if edit is None else _edited(stage, edit)
-            before = DIALECT.read_record(stage.obj)
+            before = read_record(stage.obj)
             stage = stage.went(seen, seconds)
             workload = DIALECT.to_workload(stage.obj)
             if isinstance(workload, Workload) and stage.plan is not None:
@@ -87,7 +88,7 @@ def test_whatever_happens_to_a_job_what_always_holds_holds(often: How) -> None:
 def _cured(stage: Played) -> None:
     """A right definition, and the job runs, if it has not run before."""
     cured = _edited(stage, job().spec).saw(seconds=10_000).saw().saw()
-    record = DIALECT.read_record(cured.obj)
+    record = read_record(cured.obj)
     assert record is not None
     (there,) = pods("R")
     up = cured.saw(replace(there, attempt=record.attempt, replacement=record.replacement("worker", 0)))

@@ -2,13 +2,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.base import JobView, read_record
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Gang, Ladder, Phase, Problems, Restart, Scope, Workload
 from argosy.workload.observed import Observed, Outcome, Result
 from tests.support.workloads import NOW, later, pod, pods, seen
 
+API = training_run_api()
 DIALECT = TrainingRunDialect()
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
 
@@ -94,7 +96,7 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     ),
     "a gang larger than the job": (
         run(gang={"minAvailable": 3}),
-        "spec.gang.minAvailable: 3 is more than all 1 pod",
+        "spec.gang.minAvailable: invalid value 3: the job has only 1 pod",
     ),
     "a name too long for its pods": (
         run(LONG, roles={"worker": {"replicas": 11}}),
@@ -116,7 +118,7 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     ),
     "no containers": (
         run(roles={"worker": {"template": {"spec": {"containers": []}}}}),
-        "spec.roles.worker.template.spec.containers: there must be at least one container",
+        "spec.roles.worker.template.spec.containers: must have at least one container",
     ),
     "a command that is text": (
         run(roles={"worker": {"template": {"spec": {"containers": [{"name": "a", "command": "true"}]}}}}),
@@ -128,19 +130,19 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     ),
     "a policy for a role that is not there": (
         run(jobPolicy={"failed": [["chief"]]}),
-        "spec.jobPolicy.failed: there is no role chief",
+        "spec.jobPolicy.failed: unknown role chief (known roles: worker)",
     ),
     "more pods than there can be in all": (
         run(roles={"a": {"replicas": 99_999}, "b": {}}),
-        "spec.roles: 100000 pods in all are not possible; must be at most 99999",
+        "spec.roles: invalid value: 100000 pods in total; must be at most 99999",
     ),
     "a ladder where a lost pod starts all anew": (
         run(framework="jax", limits={"ladder": {"pod": 1}}),
-        "spec.limits.ladder: a lost pod starts the job anew with jax; there is nothing to climb",
+        "spec.limits.ladder: not supported with framework jax, which already restarts the whole job",
     ),
     "a ladder beside a restart scope": (
         run(restartScope="Pod", limits={"ladder": {"pod": 1}}),
-        "spec.limits.ladder: restartScope says what starts anew; take one of them away",
+        "spec.limits.ladder: not supported together with spec.restartScope; remove one of them",
     ),
     "a framework's own demand": (run(framework="mpi"), "spec.roles: framework mpi needs a role 'launcher'"),
 }
@@ -170,8 +172,8 @@ def test_a_name_at_the_limit() -> None:
 def status(obj: TrainingRun, observed: Observed, at: float = 0) -> TrainingRun:
     """The run with the status that one pass would give it."""
     job = lowered(obj)
-    record = decide(job, DIALECT.read_record(obj), observed, later(at)).record
-    return stored(obj, DIALECT.to_status(obj, job, record, observed))
+    record = decide(job, read_record(obj), observed, later(at)).record
+    return stored(obj, DIALECT.to_status(obj, JobView(job, record, observed)))
 
 
 def stored(obj: TrainingRun, new: TrainingRunStatus) -> TrainingRun:
@@ -257,7 +259,7 @@ def test_a_run_with_problems_says_so() -> None:
     found = DIALECT.to_workload(obj)
     assert isinstance(found, Problems)
     record = refuse(None, found, 3, NOW).record
-    obj = stored(obj, DIALECT.to_status(obj, None, record, Observed()))
+    obj = stored(obj, DIALECT.to_status(obj, JobView(None, record, Observed())))
     assert (obj.status.phase, obj.status.reason) == ("Pending", "InvalidSpec")
     assert obj.status.message.startswith('spec.framework: unknown framework "pytroch"')
     assert conditions(obj)["Valid"] == "False"
@@ -283,8 +285,4 @@ def test_a_first_attempt_that_was_told_of_is_taken_back_when_its_pods_are_refuse
 
 def test_pods_of_a_place_have_one_name() -> None:
     job = lowered(run())
-    assert (
-        DIALECT.pod_name(job, "worker", 2, 1, 0)
-        == DIALECT.pod_name(job, "worker", 2, 5, 3)
-        == "mnist-worker-2"
-    )
+    assert API.pod_name(job, "worker", 2, 1, 0) == API.pod_name(job, "worker", 2, 5, 3) == "mnist-worker-2"

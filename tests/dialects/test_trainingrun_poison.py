@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.base import JobView, read_record
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Problems
@@ -21,6 +22,7 @@ from tests.support.fuzz_specs import OFTEN, RIGHT_RUN_SPECS, RUN_SPECS, Spec
 from tests.support.strategies import observations
 from tests.support.workloads import later, pods
 
+API = training_run_api()
 DIALECT = TrainingRunDialect()
 RIGHT = run().role("worker", 1).spec
 LIVES = st.lists(
@@ -69,7 +71,7 @@ def _right(generation: int, before: TrainingRun | None = None) -> TrainingRun:
 
 def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
     """The run with the status that a pass would give it."""
-    lowered, before = DIALECT.to_workload(obj), DIALECT.read_record(obj)
+    lowered, before = DIALECT.to_workload(obj), read_record(obj)
     if isinstance(lowered, Problems):
         assert all(one.path.split(".")[0] in ("spec", "metadata") and one.message for one in lowered.items)
         workload, plan = None, refuse(before, lowered, obj.metadata.generation, later(at))
@@ -77,8 +79,8 @@ def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
     else:
         workload, plan = lowered, decide(lowered, before, seen, later(at))
         invariants.check(lowered, before, seen, later(at), plan)
-        invariants.check_pods(lowered, DIALECT.inject)
-    status = DIALECT.to_status(obj, workload, plan.record, expected(seen, plan.actions))
+        invariants.check_pods(lowered, API.inject)
+    status = DIALECT.to_status(obj, JobView(workload, plan.record, expected(seen, plan.actions)))
     invariants.check_status(TrainingRun, status)
     return replace(obj, status=status)
 
@@ -88,7 +90,7 @@ def _cured(obj: TrainingRun, at: float) -> None:
     obj = _right(99, obj)
     for seconds in (10_000, 10_001, 20_000):
         obj = _passed(obj, Observed(), at + seconds)
-    record = DIALECT.read_record(obj)
+    record = read_record(obj)
     assert record is not None
     (there,) = pods("R")
     there = replace(there, attempt=record.attempt, replacement=record.replacement("worker", 0))

@@ -4,7 +4,7 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
 from argosy.engine.controller import Controller, Requeue
@@ -80,6 +80,6 @@ async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_befo
         cluster_domain="cluster.local",
         concurrency=1,
     )
-    serving.add(TrainingRunDialect())
+    serving.add(training_run_api())
     serving.definitions.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
     assert "TrainingRun" in serving.not_ready()

@@ -4,6 +4,7 @@ from typing import cast
 
 import pytest
 
+from argosy.dialects.ares.adoption import adopted_replica
 from argosy.engine.client import Client
 from argosy.engine.errors import Conflict
 from argosy.engine.objects import ApiObject
@@ -11,7 +12,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.adoption import FRESH, PodAdopter
-from tests.support.aresjobs import DIALECT, job, lowered
+from tests.support.aresjobs import job, lowered
 from tests.support.manual_clock import ManualClock
 
 JOB = lowered(job())
@@ -56,7 +57,7 @@ class Api:
 
 async def taken(api: Api) -> PodAdopter:
     takeover = PodAdopter(cast("Client", api), ManualClock(), api)
-    await takeover.adopt(JOB, DIALECT.adopted_replica)
+    await takeover.adopt(JOB, adopted_replica)
     return takeover
 
 
@@ -107,10 +108,10 @@ async def test_a_pod_that_goes_meanwhile_is_no_matter() -> None:
 async def test_many_jobs_share_a_list() -> None:
     api = Api()
     takeover = await taken(api)
-    await takeover.adopt(JOB, DIALECT.adopted_replica)
+    await takeover.adopt(JOB, adopted_replica)
     assert api.lists == 1
     clock = takeover._clock
     assert isinstance(clock, ManualClock)
     clock.seconds += FRESH + 1
-    await takeover.adopt(JOB, DIALECT.adopted_replica)
+    await takeover.adopt(JOB, adopted_replica)
     assert api.lists == 2

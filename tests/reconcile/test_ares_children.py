@@ -14,7 +14,7 @@ from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod, EnsureChild, EnsureService
-from tests.support.aresjobs import DIALECT, job, lowered, played
+from tests.support.aresjobs import API, job, lowered, played
 
 LABELS = {"ares.io/group-name": "ares.io", "ares.io/job-name": "job", "ares.io/replica-type": "worker"}
 KEYS = {"ares.io/job-priority": "5", "ares.io/ares-queue": "no label!"}
@@ -22,8 +22,8 @@ KEYS = {"ares.io/job-priority": "5", "ares.io/ares-queue": "no label!"}
 
 def rendered(workload: Workload) -> Json:
     maker = PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid)
-    name = DIALECT.pod_name(workload, "worker", 1, 1, 0)
-    return maker.for_job(workload, DIALECT.inject).render(CreatePod("worker", 1, 1, 0), name)
+    name = API.pod_name(workload, "worker", 1, 1, 0)
+    return maker.for_job(workload, API.inject).render(CreatePod("worker", 1, 1, 0), name)
 
 
 def metadata(body: Json) -> dict[str, dict[str, str]]:

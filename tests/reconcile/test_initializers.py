@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from argosy.dialects.ares.dialect import AresJobDialect
+from argosy.dialects.ares.api import ares_job_api
 from argosy.gotemplate import TemplateError
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
@@ -33,10 +33,10 @@ def pod(site: RenderContext, launcher: Json = LAUNCHER, framework: str = "mpi") 
     """The spec of the launcher's pod."""
     worker = {"template": {"spec": {"containers": [{"name": "mpi"}]}}}
     spec: Json = {"frameworkType": framework, "roleSpecs": {"launcher": launcher, "worker": worker}}
-    dialect = AresJobDialect()
-    lowered = dialect.to_workload(AresJob(ObjectMeta(name="job", namespace="ns", uid="uid"), spec))
+    api = ares_job_api()
+    lowered = api.dialect.to_workload(AresJob(ObjectMeta(name="job", namespace="ns", uid="uid"), spec))
     assert isinstance(lowered, Workload), lowered
-    pods = PodRenderer(site, lambda uid: f"token-of-{uid}").for_job(lowered, dialect.inject)
+    pods = PodRenderer(site, lambda uid: f"token-of-{uid}").for_job(lowered, api.inject)
     return cast("Json", pods.render(CreatePod("launcher", 0, 1, 0), "job-launcher-0")["spec"])
 
 

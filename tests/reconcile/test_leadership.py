@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import AlreadyExists, Conflict, LeaseExpired, NotFound
@@ -128,7 +128,7 @@ class Replica:
         self.caches = Caches(nowhere, clock)
         self.jobs = Cache(nowhere, TrainingRun)
         self.reconciler = Reconciler(
-            TrainingRunDialect(),
+            training_run_api(),
             self.jobs,
             self.caches,
             cast("Client", api),

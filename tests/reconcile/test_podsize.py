@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from argosy.dialects.ares.api import ares_job_api
 from argosy.dialects.ares.dialect import AresJobDialect
-from argosy.dialects.base import Dialect
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.base import Inject
+from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
 from argosy.engine.codec import encode_body
@@ -49,10 +50,10 @@ def ares(framework: str, roles: Mapping[str, int], ports: Sequence[int] = ()) ->
     return AresJobDialect().to_workload(aresjobs.job(framework, roles=written, availablePorts=list(ports)))
 
 
-def body_bytes(workload: Workload, role: str, dialect: Dialect[object]) -> int:
+def body_bytes(workload: Workload, role: str, inject: Inject) -> int:
     """How large the body of the role's last pod is."""
     action = CreatePod(role, workload.roles[role].replicas - 1, 1, 0)
-    pods = PodRenderer(SITE, lambda uid: "t" * 64).for_job(workload, dialect.inject)
+    pods = PodRenderer(SITE, lambda uid: "t" * 64).for_job(workload, inject)
     return len(encode_body(pods.render(action, workload.hostname(role, action.index)), Pod))
 
 
@@ -87,8 +88,8 @@ STORED = {
 def test_a_pod_is_about_as_large_as_estimated(case: Job) -> None:
     workload = case.lowered
     assert isinstance(workload, Workload), str(workload)
-    dialect = AresJobDialect() if workload.kind == "AresJob" else TrainingRunDialect()
-    actual = body_bytes(workload, case.role, dialect)  # type: ignore[arg-type]  # one is for AresJobs only
+    inject = ares_job_api().inject if workload.kind == "AresJob" else training_run_api().inject
+    actual = body_bytes(workload, case.role, inject)
     estimate = workload.roles[case.role].pod_bytes
     assert 0.9 * estimate - 8_000 < actual < 1.05 * estimate <= MAX_POD_BYTES
 

@@ -9,7 +9,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.base import read_record
+from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
@@ -146,7 +147,7 @@ class Stage:
         self.api.run["metadata"] = meta
         self.jobs.put(self.api.stored())
         self.reconciler = Reconciler(
-            TrainingRunDialect(),
+            training_run_api(),
             self.jobs,
             self.caches,
             cast("Client", self.api),
@@ -439,7 +440,7 @@ async def test_in_a_burst_a_phase_that_others_wait_for_is_written_at_once() -> N
         stage.pods_become("Running", 2)
         await stage.go()
         assert stage.api.writes() == ["status Starting"]
-        record = TrainingRunDialect().read_record(stage.api.stored())
+        record = read_record(stage.api.stored())
         assert record is not None
         assert (record.role("worker").phase, record.role("late").phase) == (Phase.RUNNING, Phase.STARTING)
 
@@ -515,7 +516,7 @@ async def test_a_pod_that_is_done_is_told_of_at_once_though_others_still_come_up
     crowded.api.log.clear()
     await crowded.go()
     assert crowded.api.log == ["status Starting"]
-    record = TrainingRunDialect().read_record(crowded.api.stored())
+    record = read_record(crowded.api.stored())
     assert record is not None
     assert record.role("worker").done == {0: 1}
 

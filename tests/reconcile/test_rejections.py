@@ -9,7 +9,7 @@ import copy
 import msgspec
 import pytest
 
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
 from argosy.engine.errors import BadRequest, Invalid, StatusCause, StatusDetails
@@ -28,7 +28,8 @@ from argosy.workload.plan import CreatePod
 from tests.support.servers import Server
 
 Json = dict[str, object]
-DIALECT = TrainingRunDialect()
+API = training_run_api()
+DIALECT = API.dialect
 TEMPLATE = "spec.roles.launcher.template"
 SITE = RenderContext(helper=Helper(image="helper"), url="https://argosy", ca_pem="PEM")
 
@@ -150,7 +151,7 @@ def _performer(client: Client, workload: Workload, memory: JobState) -> ActionEx
     maker = PodRenderer(SITE, lambda uid: "token")
 
     def body(action: CreatePod, name: str) -> Json:
-        pod = maker.for_job(workload, TrainingRunDialect().inject).render(action, name)
+        pod = maker.for_job(workload, training_run_api().inject).render(action, name)
         spec = pod["spec"]
         assert isinstance(spec, dict)
         spec["serviceAccountName"] = "default"  # there is no operator here to make the account
@@ -164,7 +165,7 @@ def _performer(client: Client, workload: Workload, memory: JobState) -> ActionEx
         TrainingRun,
         memory,
         body,
-        lambda *place: DIALECT.pod_name(workload, *place),
+        lambda *place: API.pod_name(workload, *place),
         ByteBudget(),
     )
 

@@ -11,7 +11,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.dialects.ares.adoption import adopted_record
+from argosy.dialects.ares.api import ares_job_api, minimal_workload
 from argosy.dialects.ares.dialect import AresJobDialect
+from argosy.dialects.base import JobView, StatusChange, read_record
 from argosy.kinds.aresjob import AresJob, AresJobStatus, RoleStatus
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.model import Problems, Workload
@@ -20,6 +23,7 @@ from argosy.workload.plan import Action, CreatePod, DeletePod, Emit, Plan, Remar
 from argosy.workload.pods import expected
 from tests.support.workloads import later
 
+API = ares_job_api()
 DIALECT = AresJobDialect()
 NAMES = {"pytorch": "pytorch", "tensorflow": "tensorflow", "bagua": "bagua", "dask": "dask"}
 
@@ -112,17 +116,17 @@ class Played(Struct, frozen=True):
         """The job after a pass that saw this, so many seconds after the last."""
         at = self.at + seconds
         obj = self._kept_up()
-        lower, before = DIALECT.to_workload(obj), DIALECT.read_record(obj) or DIALECT.adopted_record(obj)
+        lower, before = DIALECT.to_workload(obj), read_record(obj) or adopted_record(obj)
         if isinstance(lower, Problems):
-            plan = end_invalid(DIALECT.minimal_workload(obj), before, lower, observed, later(at))
+            plan = end_invalid(minimal_workload(obj), before, lower, observed, later(at))
         else:
             plan = decide(lower, before, observed, later(at))
         workload = None if isinstance(lower, Problems) else lower
-        status = DIALECT.to_status(obj, workload, plan.record, expected(observed, plan.actions))
+        status = DIALECT.to_status(obj, JobView(workload, plan.record, expected(observed, plan.actions)))
         back = msgspec.json.decode(msgspec.json.encode(status), type=AresJobStatus)
         assert back == status, "a status comes back as it was written"
         after = replace(obj, status=back)
-        return Played(after, at, plan, tuple(DIALECT.status_events(obj, after, plan)))
+        return Played(after, at, plan, tuple(API.status_events(StatusChange(obj, after, plan, workload))))
 
     def saw(self, *pods: ObservedPod, seconds: float = 1.0) -> "Played":
         return self.went(Observed(pods=pods), seconds)
@@ -139,7 +143,7 @@ class Played(Struct, frozen=True):
         return replace(self, obj=replace(self.obj, metadata=meta, spec=spec))
 
     def _kept_up(self) -> AresJob:
-        patch = DIALECT.spec_patch(self.obj)
+        patch = API.spec_patch(self.obj)
         if patch is None:
             return self.obj
         spec = copy.deepcopy(dict(self.obj.spec))

@@ -1,13 +1,16 @@
-"""The face of a dialect: how one API's objects become workloads and what is written back.
+"""Defines what one job API consists of: a dialect, and optional parts that are registered with it.
 
-A dialect is a translation, not a controller. If it seems to need a third idea, that idea belongs in
-`workload/`.
+A dialect translates and does nothing else: an object of its API becomes a `Workload`, and what the engine
+remembers and observes becomes that API's status. Whatever an API needs beyond this (defaults that are written
+back, adoption of another operator's jobs, events of its own) is a value of `JobApi` with a default that fits
+most APIs, so that no dialect implements methods only to do nothing.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection
@@ -16,85 +19,159 @@ from argosy.kinds.resource import Resource
 from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Deed, Emit, Plan
-from argosy.workload.record import Record
+from argosy.workload.record import Record, decode
 
-T = TypeVar("T")
+RECORD_FIELD = "argosy"
+"""The field of every status that holds the Record."""
+
+
+class Job(Protocol):
+    """An object of a job API. Its status has the field `argosy`, which holds the Record."""
+
+    resource: ClassVar[Resource]
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def status(self) -> Struct: ...
+
+
+T = TypeVar("T", bound=Job)
+
+
+class JobView(Struct, frozen=True):
+    """Everything that a status is made from, besides the status before it."""
+
+    workload: Workload | None
+    """None while the spec is invalid."""
+    record: Record
+    observed: Observed
 
 
 class Dialect(Protocol[T]):
-    """`T` is the struct of the API's kind; it has `metadata`, `spec` and `status`."""
+    """Translates the objects of one API. Both methods are pure."""
 
     kind: type[T]
-    resource: Resource
-    invalid_ends: bool
-    """Whether a definition with problems takes away what was made for the job; else that is left as it is."""
-    propagated_annotations: tuple[str, ...]
-    """Annotations of a job that its pods and its group follow; `lower` looks at no other metadata that can
-    change."""
 
     def to_workload(self, obj: T) -> Workload | Problems:
-        """The workload that the object asks for, complete, or everything that is wrong with it. Never
-        raises."""
+        """Return the workload that the object asks for, complete, or everything that is wrong with it.
+
+        Never raises. Of the metadata it reads only what `JobApi.propagated_annotations` names, the name, the
+        uid, the generation and the time of deletion.
+        """
         ...
 
-    def spec_patch(self, obj: T) -> Json | None:
-        """A merge patch that the stored object needs before anything else: defaults to be shown, and the
-        like."""
+    def to_status(self, obj: T, view: JobView) -> Struct:
+        """Return the whole status to store; `obj` has the last one."""
         ...
 
-    def minimal_workload(self, obj: T) -> Workload:
-        """An object with problems as far as it takes to end it: its identity, and what can be read of its
-        cleanup policy and times to live. It has no roles."""
-        ...
 
-    def inject(self, workload: Workload, role: Role, index: int) -> Injection | None:
-        """What the framework needs in this place; None if there is no such framework."""
-        ...
+class StatusChange(Struct, Generic[T], frozen=True):
+    """A status that was written: what status events are made from."""
+
+    before: T
+    after: T
+    plan: Plan
+    workload: Workload | None
+
+
+class Adoption(Struct, Generic[T], frozen=True):
+    """How jobs are recognised that another operator of the same API has worked on."""
+
+    record: Callable[[T], Record | None]
+    """Returns the Record that the other operator's status amounts to; asked where there is no Record."""
+    replica: Callable[[Mapping[str, str]], tuple[str, int] | None]
+    """Returns role and index of a pod that the other operator made, by its labels."""
+
+
+Inject = Callable[[Workload, Role, int], Injection | None]
+"""Returns what the framework needs in the pod of this replica; None if the framework is not installed."""
+PodName = Callable[[Workload, str, int, int, int], str]
+"""Returns the name of a pod by role, index, attempt and replacement. Deterministic."""
+
+
+def history_events(change: StatusChange[T]) -> Sequence[Emit]:
+    """Return one event for every new entry of the job's history: what most APIs report."""
+    return [action for action in change.plan.actions if isinstance(action, Emit)]
+
+
+def no_action_events(job: T, results: Sequence[Deed]) -> Sequence[Emit]:
+    """Report no executed actions: the history and the objects themselves show them."""
+    del job, results
+    return ()
+
+
+def no_spec_patch(job: T) -> Json | None:
+    """Leave the spec as the user wrote it."""
+    del job
+    return None
+
+
+def keep_whole(job: T) -> T:
+    """Keep a finished job in memory as it is."""
+    return job
+
+
+def pod_name_of_replica(workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
+    """Return one name for all pods of a replica, so that the API server refuses a second one."""
+    del attempt, replacement
+    return workload.hostname(role, index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobApi(Generic[T]):
+    """All that is registered for one kind of job."""
+
+    dialect: Dialect[T]
+    inject: Inject
+    pod_name: PodName = pod_name_of_replica
+    status_events: Callable[[StatusChange[T]], Sequence[Emit]] = history_events
+    action_events: Callable[[T, Sequence[Deed]], Sequence[Emit]] = no_action_events
+    """Returns events about executed actions, which the status in the object does not show yet."""
+    spec_patch: Callable[[T], Json | None] = no_spec_patch
+    """Returns a merge patch that the stored object needs, such as defaults to be shown in its spec."""
+    adoption: Adoption[T] | None = None
+    compact_finished: Callable[[T], T] = keep_whole
+    """Returns a finished job without what nobody needs any more, which is kept in memory instead of it."""
+    minimal_workload: Callable[[T], Workload] | None = None
+    """Set if an invalid spec ends the job. Returns what can be read of such an object: its identity, cleanup
+    policy and times to live, without roles. If not set, existing pods are left as they are."""
+    propagated_annotations: tuple[str, ...] = ()
+    """Annotations of a job that its pods and its pod group follow."""
+    write_time_field: str = ""
+    """Field of the status that holds the time of its last write, if the API has one."""
+    empty_spec: Json = field(default_factory=dict)
+    """A spec that can be decoded, to stand in for one that cannot."""
+
+    @property
+    def kind(self) -> type[T]:
+        return self.dialect.kind
+
+    @property
+    def resource(self) -> Resource:
+        return self.dialect.kind.resource
+
+    def ended_workload(self, job: T) -> Workload:
+        """Return the workload of a job of which nothing is left but what must be deleted."""
+        if self.minimal_workload is not None:
+            return self.minimal_workload(job)
+        return bare_workload(job.metadata, self.resource)
 
     def placeholder(self, metadata: ObjectMeta, status: object) -> T:
-        """An object that could not be read, as far as its status can be projected; its definition is
-        empty."""
-        ...
-
-    def compact_finished(self, obj: T) -> T:
-        """The object as it is kept once its job has finished: without templates, which nobody needs then."""
-        ...
-
-    def to_status(self, obj: T, workload: Workload | None, record: Record, seen: Observed) -> Struct:
-        """The whole status to store; `workload` is None while the object has problems."""
-        ...
-
-    def stamped(self, status: Struct, now: datetime) -> Struct:
-        """The status as it is written now."""
-        ...
-
-    def status_events(self, before: T, after: T, plan: Plan) -> Sequence[Emit]:
-        """What to tell of a pass that brought the object's status from one to the other."""
-        ...
-
-    def action_events(self, obj: T, done: Sequence[Deed]) -> Sequence[Emit]:
-        """What to tell of what a pass did, which the status in `obj` does not know of yet."""
-        ...
-
-    def read_record(self, obj: T) -> Record | None:
-        """What the stored status remembers."""
-        ...
-
-    def adopted_record(self, obj: T) -> Record | None:
-        """What the status of a job tells that another operator of this API has worked on; asked where there
-        is no Record."""
-        ...
-
-    def adopted_replica(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        """Role and index of a pod that such an operator made, by its labels."""
-        ...
-
-    def pod_name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
-        """The name of the pod in this place. Deterministic: the same place gives the same name."""
-        ...
+        """Return an object that could not be decoded, as far as its status can be written."""
+        known = {"metadata": metadata, "spec": self.empty_spec}
+        try:
+            return msgspec.convert({**known, "status": status or {}}, self.kind)
+        except msgspec.ValidationError:
+            return msgspec.convert(known, self.kind)
 
 
-def bare_workload(meta: ObjectMeta, resource: Resource) -> Workload:
-    """A job of which nothing is known but its name."""
-    names = (meta.namespace, meta.name, meta.uid)
-    return Workload(resource.kind, resource.api_version, *names, meta.generation, "", {})
+def read_record(job: Job) -> Record | None:
+    """Return the Record in the job's status; None if there is none."""
+    return decode(getattr(job.status, RECORD_FIELD))
+
+
+def bare_workload(metadata: ObjectMeta, resource: Resource) -> Workload:
+    """Return a job of which nothing is known but its identity."""
+    names = (metadata.namespace, metadata.name, metadata.uid)
+    return Workload(resource.kind, resource.api_version, *names, metadata.generation, "", {})

@@ -8,14 +8,13 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from argosy.dialects.base import Dialect
+from argosy.dialects.base import Job, JobApi, T, read_record
 from argosy.engine.cache import Cache, Change
 from argosy.frameworks.common import slots
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.owners import OWNER, owner_key
-from argosy.reconcile.reconciler import T
 from argosy.workload.model import Phase, Problems
 from argosy.workload.record import LaterRecordError, Record
 
@@ -79,8 +78,8 @@ class Source(Protocol):
 
 
 class DialectSource(Generic[T]):
-    def __init__(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
-        self.dialect = dialect
+    def __init__(self, api: JobApi[T], jobs: Cache[T]) -> None:
+        self.api = api
         self.jobs = jobs
 
     def uid(self, namespace: str, name: str) -> str:
@@ -91,20 +90,20 @@ class DialectSource(Generic[T]):
         job = self.jobs.get(namespace, name)
         if job is None:
             return None
-        workload = self.dialect.to_workload(job)
+        workload = self.api.dialect.to_workload(job)
         roles = {} if isinstance(workload, Problems) else workload.roles
         return JobReading(
-            kind=self.dialect.resource.kind,
+            kind=self.api.resource.kind,
             uid=job.metadata.uid,
             namespace=namespace,
-            record=_record(self.dialect, job),
+            record=_record(job),
             slots={name: slots(role) for name, role in roles.items()},
         )
 
 
-def _record(dialect: Dialect[T], job: T) -> Record:
+def _record(job: Job) -> Record:
     try:
-        return dialect.read_record(job) or Record()
+        return read_record(job) or Record()
     except LaterRecordError:
         return Record()
 
@@ -174,8 +173,8 @@ class Readings:
             for changes in waiting:
                 changes.happened(told=True)
 
-    def add(self, dialect: Dialect[T], jobs: Cache[T]) -> None:
-        self.sources.append(DialectSource(dialect, jobs))
+    def add(self, api: JobApi[T], jobs: Cache[T]) -> None:
+        self.sources.append(DialectSource(api, jobs))
         jobs.subscribe(self._job_changed)
 
     def find(self, namespace: str, name: str, admits: Callable[[str], bool]) -> Sequence[JobReading]:

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from argosy.dialects.ares.dialect import AresJobDialect
-from argosy.dialects.trainingrun.dialect import TrainingRunDialect
+from argosy.dialects.ares.api import ares_job_api
+from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
@@ -112,9 +112,9 @@ async def operate(settings: Settings) -> None:
             also=whereabouts.caches if whereabouts else (),
         )
         if "argosy" in settings.apis:
-            serving.add(TrainingRunDialect())
+            serving.add(training_run_api(cluster_domain=settings.cluster_domain))
         if "ares" in settings.apis:
-            serving.add(AresJobDialect(settings.ares_ttl_after_succeeded))
+            serving.add(ares_job_api(settings.ares_ttl_after_succeeded, settings.cluster_domain))
         elected = leader if settings.leader_elect else None
         await stack.enter_async_context(_listening(settings, serving, elected, credentials, metrics))
         if settings.publish_service:

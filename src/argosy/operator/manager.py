@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from argosy.dialects.base import Dialect
+from argosy.dialects.base import JobApi, T
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
@@ -27,7 +27,7 @@ from argosy.operator.job_views import Readings
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pod_renderer import PodRenderer
-from argosy.reconcile.reconciler import Reconciler, T
+from argosy.reconcile.reconciler import Reconciler
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
 log = Logger(__name__)
@@ -78,28 +78,28 @@ class Serving:
         self._observing = observing
         self._also = also
 
-    def add(self, dialect: Dialect[T]) -> None:
-        """Serve the jobs of this dialect."""
-        self.caches.handed_on += dialect.propagated_annotations
+    def add(self, api: JobApi[T]) -> None:
+        """Serve the jobs of this API."""
+        self.caches.handed_on += api.propagated_annotations
         self.caches.pod_groups.handed_on = self.caches.handed_on
-        jobs = Cache(self.client, dialect.kind, namespace=self.namespace, transform=dialect.compact_finished)
+        jobs = Cache(self.client, api.kind, namespace=self.namespace, transform=api.compact_finished)
         reconciler = Reconciler(
-            dialect, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
+            api, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
         )
         controller = Controller(
-            dialect.resource.kind,
+            api.resource.kind,
             self.gate.guard(reconciler.reconcile),
             concurrency=self.concurrency,
             clock=self.clock,
             metrics=self.client.metrics,
         )
         self.triggers.add(reconciler, controller)
-        self.readings.add(dialect, jobs)
+        self.readings.add(api, jobs)
         self._reconcilers.append(reconciler)
-        self._kinds.append(_Kind(dialect.resource, jobs, controller))
+        self._kinds.append(_Kind(api.resource, jobs, controller))
 
         def definition(change: Change[CustomResourceDefinition]) -> None:
-            if change.new is not None and change.new.metadata.name == _definition_name(dialect.resource):
+            if change.new is not None and change.new.metadata.name == _definition_name(api.resource):
                 for key in reconciler.on_crd_changed():
                     controller.enqueue(key)
 

@@ -7,6 +7,7 @@ nobody.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
+from argosy.dialects.base import T
 from argosy.engine.cache import Change
 from argosy.engine.codec import Undecodable
 from argosy.engine.objects import ApiObject, Key, key_of
@@ -15,7 +16,7 @@ from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches
 from argosy.reconcile.nodes import has_unknown_condition, is_down, is_out_of_service
-from argosy.reconcile.reconciler import Reconciler, T
+from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.status import COUNTS_SECONDS
 
 C = TypeVar("C", bound=ApiObject)
@@ -55,7 +56,7 @@ class Triggers:
             children.subscribe(self._child)
 
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
-        resource, jobs = reconciler.dialect.resource, reconciler.jobs
+        resource, jobs = reconciler.api.resource, reconciler.jobs
         known = lambda key: jobs.get(*key) is not None  # noqa: E731
         self._served[resource.group, resource.kind] = _Served(queue, known, reconciler.on_pod_terminating)
 

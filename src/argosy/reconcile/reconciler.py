@@ -8,12 +8,12 @@ pods say themselves may follow later (see `crowd`).
 
 from collections import Counter
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.dialects.base import Dialect
+from argosy.dialects.base import JobApi, JobView, StatusChange, T, read_record
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
@@ -21,8 +21,7 @@ from argosy.engine.controller import Requeue
 from argosy.engine.errors import Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger, add_log_context
-from argosy.engine.objects import ApiObject, Key, key_of
-from argosy.kinds.meta import ObjectMeta
+from argosy.engine.objects import Key, key_of
 from argosy.reconcile.adoption import PodAdopter
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.crd_check import RecordSupport
@@ -58,18 +57,6 @@ UNFOUND = 3
 gone: then its kind has none."""
 
 
-class Job(ApiObject, Protocol):
-    """An object of a dialect's kind."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
-    @property
-    def status(self) -> Struct: ...
-
-
-T = TypeVar("T", bound=Job)
-
-
 class _UnwritableError(Exception):
     """The kind's definition is not one that a status of ours can be written under."""
 
@@ -88,7 +75,7 @@ class Reconciler(Generic[T]):
 
     def __init__(
         self,
-        dialect: Dialect[T],
+        api: JobApi[T],
         jobs: Cache[T],
         caches: Caches,
         client: Client,
@@ -97,8 +84,8 @@ class Reconciler(Generic[T]):
         pods: PodRenderer,
         statistics: JobMetricsSink,
     ) -> None:
-        self.dialect = dialect
-        self.kind = dialect.resource.kind
+        self.api = api
+        self.kind = api.resource.kind
         self.jobs = jobs
         self.caches = caches
         self.client = client
@@ -111,8 +98,8 @@ class Reconciler(Generic[T]):
         self.crowds = BurstDetectors(self.proof)
         self.term = Term(client, jobs)
         self.takeover = PodAdopter(client, clock, caches)
-        self.unreadable = UndecodableJobs(dialect, client, clock, recorder)
-        self.unfit = CrdCompatibility(dialect.resource, clock, recorder)
+        self.unreadable = UndecodableJobs(api, client, clock, recorder)
+        self.unfit = CrdCompatibility(api.resource, clock, recorder)
         jobs.subscribe(self._readable)
         jobs.on_undecodable(self.unreadable.add)
         self.writing = False
@@ -138,12 +125,12 @@ class Reconciler(Generic[T]):
         memory = self._memory(key, job)
         if memory.blocked_until > self.clock.monotonic():
             return Requeue(memory.blocked_until - self.clock.monotonic())
-        if (patch := self.dialect.spec_patch(job)) is not None:
+        if (patch := self.api.spec_patch(job)) is not None:
             return await self._patch_spec(job, patch)
         now = self.clock.now()
         lowered = self._lower(job, memory)
         try:
-            stored = self.dialect.read_record(job)
+            stored = read_record(job)
         except LaterRecordError as error:
             return self.unfit.record_is_later(job, str(error), memory)
         if stored is not None:
@@ -179,17 +166,17 @@ class Reconciler(Generic[T]):
             if not memory.current:
                 return Requeue(1.0)  # decided on an old version: the watch brings what was written since
         if written is not job:
-            if self.dialect.read_record(written) != plan.record:
+            if read_record(written) != plan.record:
                 return await self._report_pruned(written, workload, plan.record, seen, memory)
             self.proof.confirm_write()
         self.statistics.record_pass(self.kind, key, workload, before, plan)
         _log(before, plan.record)
-        for event in self.dialect.status_events(job, written, plan):
+        for event in self.api.status_events(StatusChange(job, written, plan, workload)):
             self.recorder.event(written, event.type, event.reason, event.message)
         if plan.actions:
-            remains = workload or self.dialect.minimal_workload(job)
+            remains = workload or self.api.ended_workload(job)
             performer = self._performer(remains, memory, plan.record.gang_backend)
-            for event in self.dialect.action_events(written, await performer.execute(plan.actions)):
+            for event in self.api.action_events(written, await performer.execute(plan.actions)):
                 self.recorder.event(written, event.type, event.reason, event.message)
         settled = not unheard and (plan.record == before or _settled(workload, plan, seen, now))
         return self._next(key, plan, seen, memory, now, settled=settled)
@@ -231,15 +218,16 @@ class Reconciler(Generic[T]):
         meta = job.metadata
         version = (meta.generation, meta.deletion_timestamp is not None, meta.annotations)
         if memory.lowered is None or memory.lowered[0] != version:
-            memory.lowered = (version, self._in_domain(self.dialect.to_workload(job)))
+            memory.lowered = (version, self.api.dialect.to_workload(job))
             memory.reset_retries()
         return memory.lowered[1]
 
     async def _inherited(self, job: T, lowered: Workload | Problems) -> Record | None:
         """What another operator of the API has left of the job, after its pods were made ours."""
-        record = self.dialect.adopted_record(job)
-        if record is not None and isinstance(lowered, Workload):
-            await self.takeover.adopt(lowered, self.dialect.adopted_replica)
+        adoption = self.api.adoption
+        record = adoption.record(job) if adoption else None
+        if adoption is not None and record is not None and isinstance(lowered, Workload):
+            await self.takeover.adopt(lowered, adoption.replica)
         return record
 
     def _needs_room(self, lowered: Workload | Problems, before: Record | None) -> bool:
@@ -262,12 +250,7 @@ class Reconciler(Generic[T]):
             self.caches.capacity.reserve(workload, made)
 
     def _waiter(self, key: Key) -> WaitingJob:
-        return self.dialect.resource.group, self.dialect.resource.kind, key
-
-    def _in_domain(self, lowered: Workload | Problems) -> Workload | Problems:
-        if isinstance(lowered, Problems):
-            return lowered
-        return replace(lowered, domain=self.pods.site.cluster_domain)
+        return self.api.resource.group, self.api.resource.kind, key
 
     async def _may_defer(
         self,
@@ -293,7 +276,7 @@ class Reconciler(Generic[T]):
         self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: JobState
     ) -> T | None:
         """The job with its status up to date, or None if somebody wrote in between."""
-        status = self.dialect.to_status(job, workload, record, seen)
+        status = self.api.dialect.to_status(job, JobView(workload, record, seen))
         if status == job.status:
             memory.flush_at = memory.deferred = None
             return job
@@ -321,8 +304,10 @@ class Reconciler(Generic[T]):
 
     async def _replace_status(self, job: T, status: Struct) -> T:
         meta = job.metadata
-        body = status_body(meta, self.dialect.stamped(status, self.clock.now()))
-        written = await self.client.replace(self.dialect.kind, body, meta.namespace, subresource="status")
+        if field := self.api.write_time_field:
+            status = replace(status, **{field: self.clock.now()})
+        body = status_body(meta, status)
+        written = await self.client.replace(self.api.kind, body, meta.namespace, subresource="status")
         self.writing = True
         self.jobs.put(written)
         self.writing = False
@@ -332,9 +317,8 @@ class Reconciler(Generic[T]):
         self, job: T, workload: Workload | None, record: Record, seen: Observed, memory: JobState
     ) -> Requeue:
         message = self.unfit.crd_message("drops status.argosy")
-        status = self.dialect.to_status(
-            job, workload, replace(record, reason="RecordPruned", message=message), seen
-        )
+        record = replace(record, reason="RecordPruned", message=message)
+        status = self.api.dialect.to_status(job, JobView(workload, record, seen))
         wake = self.unfit.block(memory)
         try:
             await self._replace_status(job, status)
@@ -351,7 +335,7 @@ class Reconciler(Generic[T]):
         guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         body = {**patch, "metadata": {**(metadata if isinstance(metadata, dict) else {}), **guard}}
         try:
-            self.jobs.put(await self.client.patch(self.dialect.kind, meta.name, body, meta.namespace))
+            self.jobs.put(await self.client.patch(self.api.kind, meta.name, body, meta.namespace))
         except (Conflict, NotFound):
             return Requeue(1.0)  # the watch brings what was written in between, or that it is gone
         return Requeue(0.0)
@@ -360,8 +344,8 @@ class Reconciler(Generic[T]):
         self, job: T, before: Record | None, problems: Problems, seen: Observed, now: datetime
     ) -> Plan:
         meta = job.metadata
-        if self.dialect.invalid_ends and meta.deletion_timestamp is None:
-            return end_invalid(self.dialect.minimal_workload(job), before, problems, seen, now)
+        if self.api.minimal_workload is not None and meta.deletion_timestamp is None:
+            return end_invalid(self.api.minimal_workload(job), before, problems, seen, now)
         return refuse(before, problems, meta.generation, now)
 
     def _performer(self, workload: Workload, memory: JobState, gang_backend: str) -> ActionExecutor:
@@ -370,10 +354,10 @@ class Reconciler(Generic[T]):
             self.clock,
             self.caches,
             workload,
-            self.dialect.kind,
+            self.api.kind,
             memory,
-            self.pods.for_job(workload, self.dialect.inject, gang_backend).render,
-            lambda *place: self.dialect.pod_name(workload, *place),
+            self.pods.for_job(workload, self.api.inject, gang_backend).render,
+            lambda *place: self.api.pod_name(workload, *place),
             self.pods.bodies,
             self.pods.site.features,
         )

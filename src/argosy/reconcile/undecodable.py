@@ -5,12 +5,12 @@ event, its pods left as they are, and cured by editing. What is wrong with its s
 a status that was lost is rebuilt.
 """
 
-from typing import Generic, TypeVar
+from typing import Generic
 
 import msgspec
 from msgspec import Struct
 
-from argosy.dialects.base import Dialect
+from argosy.dialects.base import JobApi, JobView, T, read_record
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.codec import UNDECODABLE, Undecodable
@@ -19,7 +19,7 @@ from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
-from argosy.engine.objects import ApiObject, Key
+from argosy.engine.objects import Key
 from argosy.reconcile.status import status_body
 from argosy.workload.decide import refuse
 from argosy.workload.model import Problem, Problems
@@ -29,13 +29,11 @@ from argosy.workload.record import LaterRecordError
 
 log = Logger(__name__)
 
-T = TypeVar("T", bound=ApiObject)
-
 
 class UndecodableJobs(Generic[T]):
-    def __init__(self, dialect: Dialect[T], client: Client, clock: Clock, recorder: Recorder) -> None:
-        self._dialect = dialect
-        self._kind = dynamic(dialect.resource)
+    def __init__(self, api: JobApi[T], client: Client, clock: Clock, recorder: Recorder) -> None:
+        self._api = api
+        self._kind = dynamic(api.resource)
         self._client = client
         self._clock = clock
         self._recorder = recorder
@@ -60,14 +58,14 @@ class UndecodableJobs(Generic[T]):
         """Say in the object's status what is wrong with it, unless it says so already."""
         found = self._found[key]
         bad, meta = found.bad, found.bad.metadata
-        job = self._dialect.placeholder(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
+        job = self._api.placeholder(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
         try:
-            before = self._dialect.read_record(job)
+            before = read_record(job)
         except LaterRecordError:
             return None  # a later operator has told, or will
         problems = Problems((Problem(bad.path, bad.problem),))
         plan = refuse(before, problems, meta.generation, self._clock.now())
-        status = self._dialect.to_status(job, None, plan.record, Observed())
+        status = self._api.dialect.to_status(job, JobView(None, plan.record, Observed()))
         if found.reported or plan.record == before:
             return None
         try:

@@ -22,6 +22,9 @@ MOST_PODS: Final = 99_999
 """Of one job: more than any cluster has room for, and few enough to count."""
 
 
+DEFAULT_CLUSTER_DOMAIN = "cluster.local"
+
+
 class Phase(StrEnum):
     """Where a job is. A role uses the same words without Restarting and Suspended."""
 
@@ -258,7 +261,7 @@ class Workload(Struct, frozen=True, dict=True):
     cleanup: Cleanup = Cleanup.RUNNING
     suspended: bool = False
     deleting: bool = False
-    domain: str = "cluster.local"
+    domain: str = DEFAULT_CLUSTER_DOMAIN
     labels: Mapping[str, str] = field(default_factory=dict)
     """What everything made for the job carries beside our own labels."""
     roles_path: str = "spec.roles"

@@ -1,28 +1,21 @@
-"""`AresJob` into the model and back.
-
-Pods that are never replaced are named `<job>-<role>-<index>`; those of other roles have five letters more,
-made from what the pod is for, so that a new pod can stand beside an old one that is still going.
-"""
+"""Translates `AresJob`, the API of AresOperator, into the model."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.dialects.ares import adoption, events, injection, spec, status, validation
+from argosy.dialects.ares import injection, spec, status, validation
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
 from argosy.dialects.ares.profiles import Profile, elastic, profile_of, roles_of, services_of
-from argosy.dialects.ares.templates import bare, default_container, ports
-from argosy.dialects.base import bare_workload
+from argosy.dialects.ares.spec_patch import propagated
+from argosy.dialects.ares.templates import default_container, ports
+from argosy.dialects.base import JobView
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import (
-    FINALIZER,
     GROUP,
     GROUP_LABEL,
-    HANDED_ON,
     INDEX_LABEL,
     JOB_LABEL,
     ROLE_LABEL,
@@ -36,11 +29,10 @@ from argosy.kinds.aresjob import (
 from argosy.kinds.meta import ObjectMeta
 from argosy.workload import pod_size
 from argosy.workload.model import (
+    DEFAULT_CLUSTER_DOMAIN,
     Cleanup,
     Dependency,
     Gang,
-    HandedOn,
-    Json,
     Limits,
     Phase,
     Problems,
@@ -54,9 +46,6 @@ from argosy.workload.model import (
     Ttl,
     Workload,
 )
-from argosy.workload.observed import Observed
-from argosy.workload.plan import Deed, Emit, Plan
-from argosy.workload.record import Record, decode
 
 EXIT_CODES = frozenset({130, 137, 138, 143})
 """After which a pod of a role with restartPolicy ExitCode is replaced."""
@@ -67,12 +56,12 @@ SERVICE_PORT = 80
 
 class AresJobDialect:
     kind = AresJob
-    resource = AresJob.resource
-    invalid_ends = True
-    propagated_annotations = HANDED_ON
 
-    def __init__(self, ttl_after_succeeded: float | None = None) -> None:
-        self.ttl_after_succeeded = ttl_after_succeeded
+    def __init__(
+        self, ttl_after_succeeded: float | None = None, cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
+    ) -> None:
+        self._ttl_after_succeeded = ttl_after_succeeded
+        self._cluster_domain = cluster_domain
 
     def to_workload(self, obj: AresJob) -> Workload | Problems:
         written = spec.read(obj.spec)
@@ -84,86 +73,8 @@ class AresJobDialect:
             return Problems(tuple(problems))
         return self._workload(obj.metadata, full)
 
-    def spec_patch(self, obj: AresJob) -> Json | None:
-        """Defaults are written into the spec, annotations that are handed on into labels; the original's
-        finalizer is taken away."""
-        patch: dict[str, object] = {}
-        metadata: dict[str, object] = {}
-        if FINALIZER in obj.metadata.finalizers:
-            metadata["finalizers"] = [one for one in obj.metadata.finalizers if one != FINALIZER]
-        if changed := _label_patch(obj):
-            metadata["labels"] = changed
-        if metadata:
-            patch["metadata"] = metadata
-        if added := _default_patch(obj):
-            patch["spec"] = added
-        return patch or None
-
-    def minimal_workload(self, obj: AresJob) -> Workload:
-        """What is wrong may be elsewhere in the spec; what can be read of these counts."""
-        policy = obj.spec.get("runPolicy")
-        run = policy if isinstance(policy, dict) else {}
-        cleanup = run.get("cleanPodPolicy", Cleanup.NONE.value) or Cleanup.ALL.value
-        gone, bare = run.get("ttlSecondsAfterFinished"), obj.spec.get("ttlSecondsAfterFailed")
-        return replace(
-            bare_workload(obj.metadata, self.resource),
-            limits=Limits(ttl=Ttl(_seconds(gone), _seconds(gone)), children_ttl=Ttl(None, _seconds(bare))),
-            cleanup=Cleanup(cleanup) if cleanup in tuple(Cleanup) else Cleanup.NONE,
-            handed_on=_propagated(obj.metadata),
-        )
-
-    def placeholder(self, metadata: ObjectMeta, status: object) -> AresJob:
-        try:
-            told = msgspec.convert(status or {}, AresJobStatus)
-        except msgspec.ValidationError:
-            told = AresJobStatus()
-        return AresJob(metadata, {}, told)
-
-    def compact_finished(self, obj: AresJob) -> AresJob:
-        roles = obj.spec.get("roleSpecs")
-        if obj.status.completion_time is None or not isinstance(roles, dict):
-            return obj
-        kept = {
-            name: {**role, "template": bare(role.get("template"))}
-            for name, role in roles.items()
-            if isinstance(role, dict)
-        }
-        return replace(obj, spec={**obj.spec, "roleSpecs": kept})
-
-    def to_status(
-        self, obj: AresJob, workload: Workload | None, record: Record, seen: Observed
-    ) -> AresJobStatus:
-        return status.to_status(obj, workload, record, seen)
-
-    def read_record(self, obj: AresJob) -> Record | None:
-        return decode(obj.status.argosy)
-
-    def adopted_record(self, obj: AresJob) -> Record | None:
-        return adoption.adopted_record(obj)
-
-    def adopted_replica(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        return adoption.adopted_replica(labels)
-
-    def pod_name(self, workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
-        host = workload.hostname(role, index)
-        if not workload.roles[role].beside:
-            return host
-        digest = hashlib.sha256(f"{workload.uid}/{attempt}/{replacement}".encode()).hexdigest()
-        return f"{host}-{digest[:5]}"
-
-    def inject(self, workload: Workload, role: Role, index: int) -> Injection:
-        return injection.inject(workload, role, index)
-
-    def stamped(self, status: Struct, now: datetime) -> Struct:
-        return replace(status, last_reconcile_time=now)
-
-    def status_events(self, before: AresJob, after: AresJob, plan: Plan) -> list[Emit]:
-        fresh = after.status.observed_generation != before.status.observed_generation
-        lowered = self.to_workload(after) if fresh else None
-        return events.status_events(before, after, plan, lowered if isinstance(lowered, Workload) else None)
-
-    def action_events(self, obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
-        return events.action_events(obj, done)
+    def to_status(self, obj: AresJob, view: JobView) -> AresJobStatus:
+        return status.to_status(obj, view)
 
     def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload | Problems:
         run = full.run_policy or RunPolicySpec()
@@ -171,8 +82,8 @@ class AresJobDialect:
         finished = run.ttl_seconds_after_finished
         roles = {name: _role(name, role, whole) for name, role in sorted(roles_of(full).items())}
         plain = Workload(
-            kind=self.resource.kind,
-            api_version=self.resource.api_version,
+            kind=AresJob.resource.kind,
+            api_version=AresJob.resource.api_version,
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
@@ -186,7 +97,7 @@ class AresJobDialect:
                 kept_failures=True,
                 active_deadline=run.active_deadline_seconds,
                 ttl=Ttl(finished, finished),
-                children_ttl=Ttl(self.ttl_after_succeeded, full.ttl_seconds_after_failed),
+                children_ttl=Ttl(self._ttl_after_succeeded, full.ttl_seconds_after_failed),
             ),
             gang=_gang(run),
             cleanup=Cleanup(run.clean_pod_policy or Cleanup.ALL),
@@ -194,7 +105,8 @@ class AresJobDialect:
             deleting=meta.deletion_timestamp is not None,
             annotations=meta.annotations,
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
-            handed_on=_propagated(meta),
+            handed_on=propagated(meta),
+            domain=self._cluster_domain,
             roles_path="spec.roleSpecs",
             role_label=ROLE_LABEL,
             index_label=INDEX_LABEL,
@@ -213,42 +125,6 @@ class AresJobDialect:
             },
             rules=replace(plain.rules, service_ports=_service_ports(full, told)),
         )
-
-
-def _default_patch(obj: AresJob) -> Json:
-    """The defaults that the stored spec of a valid job lacks; looked for once per generation."""
-    meta, last = obj.metadata, obj.status
-    ended = last.completion_time is not None or (not last.argosy and last.phase in _ENDED)
-    over = ended or meta.deletion_timestamp is not None
-    if over or last.observed_generation == meta.generation:
-        return {}
-    written = spec.read(obj.spec)
-    if not isinstance(written, AresJobSpec):
-        return {}
-    full = with_defaults(written)
-    return {} if validation.problems(meta.name, full) else spec.additions(obj.spec, full)
-
-
-def _propagated(meta: ObjectMeta) -> HandedOn:
-    there = meta.annotations
-    return HandedOn(HANDED_ON, {key: there[key] for key in HANDED_ON if key in there})
-
-
-def _label_patch(obj: AresJob) -> dict[str, str | None]:
-    """Labels that the job lacks, and those that it has only because of an annotation that it has no more."""
-    meta = obj.metadata
-    if meta.deletion_timestamp is not None:
-        return {}
-    wanted, given = _propagated(meta).labels, obj.status.argosy.get("handed")
-    ours = given if isinstance(given, dict) else {}
-    over: dict[str, str | None] = {
-        key: None for key, value in ours.items() if key not in wanted and meta.labels.get(key) == value
-    }
-    return {**over, **{key: value for key, value in wanted.items() if meta.labels.get(key) != value}}
-
-
-def _seconds(written: object) -> float | None:
-    return float(written) if isinstance(written, int) and written >= 0 else None
 
 
 def _role(name: str, written: RoleSpec, whole: bool) -> Role:

@@ -13,10 +13,11 @@ from argosy.dialects.ares.defaults import with_defaults
 from argosy.dialects.ares.profiles import roles_of
 from argosy.dialects.ares.status import CREATE_ERROR, describe_failed_pod
 from argosy.dialects.ares.templates import containers, pod_spec
+from argosy.dialects.base import StatusChange
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
 from argosy.workload import messages
 from argosy.workload.model import Phase, Workload
-from argosy.workload.plan import Deed, Emit, Plan
+from argosy.workload.plan import Deed, Emit
 from argosy.workload.transitions import News
 
 _TOLD = ("Pod", "Service", "Job")
@@ -24,18 +25,23 @@ _MOST = 10
 """Fields of one job that are told about."""
 
 
-def status_events(before: AresJob, after: AresJob, plan: Plan, workload: Workload | None) -> list[Emit]:
-    """What happened between two statuses of a job, and what its user should know of a new definition;
-    `workload` is what that asks for, if it is new and valid."""
-    told = [*_phases(before, after), *_roles(before, after), *_failures(plan.news), *_waits(before, after)]
-    told += [_stale(role) for role in plan.news.outdated]
-    told += _unfit(before, after)
+def status_events(change: StatusChange[AresJob]) -> list[Emit]:
+    """Return events for what changed in the status, and for what a user should know of a new spec."""
+    before, after, plan = change.before, change.after, change.plan
+    emitted = [
+        *_phases(before, after),
+        *_roles(before, after),
+        *_failures(plan.news),
+        *_waits(before, after),
+        *(_stale(role) for role in plan.news.outdated),
+        *_unfit(before, after),
+    ]
     if after.status.observed_generation != before.status.observed_generation:
-        told += _definition(after)
-    if workload is not None:
-        told += islice(_overwritten(workload), _MOST)
-        told += islice(_left_out(workload), _MOST)
-    return told
+        emitted += _definition(after)
+        if change.workload is not None:
+            emitted += islice(_overwritten(change.workload), _MOST)
+            emitted += islice(_left_out(change.workload), _MOST)
+    return emitted
 
 
 def action_events(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:

@@ -7,9 +7,10 @@ job is Pending, and a definition that cannot be run is a failed job that an edit
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from argosy.dialects.ares.conditions import conditions, with_ares_field_names
+from argosy.dialects.base import JobView
+from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
@@ -28,9 +29,9 @@ _NAMED = 3
 """Terminating pods that a message names."""
 
 
-def to_status(obj: AresJob, workload: Workload | None, record: Record, seen: Observed) -> AresJobStatus:
-    """The whole status; its time of writing is put in by `stamped`."""
-    last = obj.status
+def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
+    """Return the whole status; the writer adds the time of writing."""
+    workload, record, seen, last = view.workload, view.record, view.observed, obj.status
     wanted = workload.roles if workload else {}
     counts = {name: count(role, record, seen) for name, role in wanted.items()}
     over = record.finished is not None and last.completion_time is not None
@@ -84,7 +85,7 @@ def _roles(
 
 def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: Counts) -> RoleStatus:
     remembered = record.role(role.name)
-    numbers = _folded(counts, record)
+    numbers = fold_running_into_succeeded(counts, record)
     reason, message = _role_reason(role, last, remembered, record, seen)
     return RoleStatus(
         phase=remembered.phase.value,
@@ -100,13 +101,6 @@ def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: 
         replicas=_created(role, last, remembered, record, seen),
         restarts=remembered.restarts + remembered.disruptions,
     )
-
-
-def _folded(numbers: Counts, record: Record) -> Counts:
-    """What still ran when the job succeeded has done its part."""
-    if record.phase is not Phase.SUCCEEDED:
-        return numbers
-    return replace(numbers, active=0, succeeded=numbers.succeeded + numbers.active)
 
 
 def _created(role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed) -> int:

@@ -1,0 +1,76 @@
+"""Registers AresJobs: the dialect with everything that this API has beyond a translation.
+
+Pods of roles that are never restarted are named `<job>-<role>-<index>`. Pods of other roles have five letters
+more, derived from attempt and replacement, so that a new pod can be created while the old one still
+terminates.
+"""
+
+import hashlib
+
+from msgspec.structs import replace
+
+from argosy.dialects.ares import adoption, events, injection
+from argosy.dialects.ares.dialect import AresJobDialect
+from argosy.dialects.ares.spec_patch import propagated, spec_patch
+from argosy.dialects.ares.templates import bare
+from argosy.dialects.base import Adoption, JobApi, bare_workload
+from argosy.kinds.aresjob import HANDED_ON, AresJob
+from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, Cleanup, Limits, Ttl, Workload
+
+
+def ares_job_api(
+    ttl_after_succeeded: float | None = None, cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
+) -> JobApi[AresJob]:
+    """Return what is registered for AresJobs."""
+    return JobApi(
+        dialect=AresJobDialect(ttl_after_succeeded, cluster_domain),
+        inject=injection.inject,
+        pod_name=pod_name,
+        status_events=events.status_events,
+        action_events=events.action_events,
+        spec_patch=spec_patch,
+        adoption=Adoption(adoption.adopted_record, adoption.adopted_replica),
+        compact_finished=_compact_finished,
+        minimal_workload=minimal_workload,
+        propagated_annotations=HANDED_ON,
+        write_time_field="last_reconcile_time",
+    )
+
+
+def pod_name(workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
+    """Return the name of a pod; different for each replacement where old and new pods may overlap."""
+    host = workload.hostname(role, index)
+    if not workload.roles[role].beside:
+        return host
+    digest = hashlib.sha256(f"{workload.uid}/{attempt}/{replacement}".encode()).hexdigest()
+    return f"{host}-{digest[:5]}"
+
+
+def minimal_workload(obj: AresJob) -> Workload:
+    """Return identity, cleanup policy and times to live of a job whose spec is invalid elsewhere."""
+    policy = obj.spec.get("runPolicy")
+    run = policy if isinstance(policy, dict) else {}
+    cleanup = run.get("cleanPodPolicy", Cleanup.NONE.value) or Cleanup.ALL.value
+    ttl, children_ttl = run.get("ttlSecondsAfterFinished"), obj.spec.get("ttlSecondsAfterFailed")
+    return replace(
+        bare_workload(obj.metadata, AresJob.resource),
+        limits=Limits(ttl=Ttl(_seconds(ttl), _seconds(ttl)), children_ttl=Ttl(None, _seconds(children_ttl))),
+        cleanup=Cleanup(cleanup) if cleanup in tuple(Cleanup) else Cleanup.NONE,
+        handed_on=propagated(obj.metadata),
+    )
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int) and value >= 0 else None
+
+
+def _compact_finished(obj: AresJob) -> AresJob:
+    roles = obj.spec.get("roleSpecs")
+    if obj.status.completion_time is None or not isinstance(roles, dict):
+        return obj
+    compact = {
+        name: {**role, "template": bare(role.get("template"))}
+        for name, role in roles.items()
+        if isinstance(role, dict)
+    }
+    return replace(obj, spec={**obj.spec, "roleSpecs": compact})

@@ -1,0 +1,84 @@
+"""Builds the status of a TrainingRun from its Record and its pods."""
+
+from collections.abc import Mapping
+
+from argosy.dialects.base import JobView
+from argosy.dialects.counts import fold_running_into_succeeded
+from argosy.dialects.restart_history import restart_history
+from argosy.dialects.trainingrun.conditions import conditions
+from argosy.kinds import labels
+from argosy.kinds.trainingrun import WORKER, RoleStatus, TrainingRun, TrainingRunStatus
+from argosy.workload.model import Phase
+from argosy.workload.observed import Observed
+from argosy.workload.phases import Counts, count
+from argosy.workload.record import Record, encode
+from argosy.workload.wait_reasons import sentence
+
+
+def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
+    """Return the whole status; numbers of a finished run stay as they were when it finished."""
+    workload, record, observed = view.workload, view.record, view.observed
+    phase, waiting, last = record.phase, record.waiting, run.status
+    roles = workload.roles if workload else {}
+    counts = {
+        name: fold_running_into_succeeded(count(role, record, observed), record)
+        for name, role in roles.items()
+    }
+    finished = record.finished is not None and last.completion_time is not None
+    ready, wanted = _workers(record, counts)
+    return TrainingRunStatus(
+        phase=phase.value,
+        reason=waiting.reason if waiting else "" if phase is Phase.SUCCEEDED else record.reason,
+        message=sentence(workload, record, observed, counts),
+        observed_generation=record.generation,
+        attempt=_attempt(last.attempt, record, observed),
+        restarts=record.restarts,
+        workers=f"{ready}/{wanted}" if wanted and not finished else last.workers,
+        replicas=_existing(counts[WORKER]) if WORKER in counts else 0,
+        selector=f"{labels.JOB}={run.metadata.name},{labels.ROLE}={WORKER}",
+        start_time=record.started,
+        running_time=record.ran,
+        completion_time=record.finished,
+        waiting_since=waiting.since if waiting else None,
+        conditions=conditions(last.conditions, record),
+        roles=_roles(record, counts) if workload and not finished else last.roles,
+        restart_history=restart_history(record),
+        argosy=encode(record),
+    )
+
+
+def _roles(record: Record, counts: Mapping[str, Counts]) -> dict[str, RoleStatus]:
+    statuses: dict[str, RoleStatus] = {}
+    for name, numbers in counts.items():
+        role = record.role(name)
+        statuses[name] = RoleStatus(
+            phase=role.phase.value,
+            reason=role.reason,
+            message=role.message,
+            replicas=role.size,
+            pending=numbers.pending,
+            active=numbers.active,
+            succeeded=numbers.succeeded,
+            failed=numbers.failed,
+            unknown=numbers.unknown,
+            terminating=numbers.terminating,
+            restarts=role.restarts,
+        )
+    return statuses
+
+
+def _attempt(last: int, record: Record, observed: Observed) -> int:
+    """Return 0 before the first pod exists; a run whose first pods were rejected has not started either."""
+    rejected = bool(observed.outcomes) and record.attempt == 1 and record.ran is None
+    return record.attempt if observed.pods or (last and not rejected) else 0
+
+
+def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
+    """Return how many workers run or have succeeded, and how many are wanted."""
+    names = [WORKER] if WORKER in counts else list(counts)
+    ready = sum(counts[name].active + counts[name].succeeded for name in names)
+    return ready, sum(record.role(name).size for name in names)
+
+
+def _existing(numbers: Counts) -> int:
+    return numbers.pending + numbers.active + numbers.succeeded + numbers.failed + numbers.unknown

@@ -1,0 +1,74 @@
+"""Finds what is wrong with a TrainingRun beyond what its CRD rejects already."""
+
+from argosy.kinds.dns_names import label_problem, service_problem
+from argosy.kinds.template import template_misfits
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.workload import dependencies, elastic, messages
+from argosy.workload.model import MOST_PODS, Ladder, Problem, Role, Scope, Workload
+
+
+def role_problems(workload: Workload) -> list[Problem]:
+    """Return what is wrong with roles, each by itself and in their dependencies."""
+    problems = [
+        problem
+        for name, role in workload.roles.items()
+        for problem in _problems_of_role(workload, name, role)
+    ]
+    wants = {name: role.depends_on or () for name, role in workload.roles.items()}
+    return problems + dependencies.problems(wants, "spec.roles")
+
+
+def _problems_of_role(workload: Workload, name: str, role: Role) -> list[Problem]:
+    path = f"spec.roles.{name}"
+    largest = max(role.replicas, role.elastic.max if role.elastic else 0)
+    problems: list[Problem] = []
+    if error := label_problem(name):
+        problems.append(Problem(path, f"the role's name {error}"))
+    elif error := label_problem(workload.hostname(name, largest - 1)):
+        problems.append(Problem("metadata.name", f"the name of its last pod of role {name}, {error}"))
+    elif error := service_problem(workload.service(name)):
+        problems.append(Problem("metadata.name", f"the name of its service, {error}"))
+    if not _containers(role):
+        problems.append(Problem(f"{path}.template.spec.containers", "must have at least one container"))
+    problems += [Problem(*misfit) for misfit in template_misfits(role.template, f"{path}.template")]
+    return problems + elastic.problems(path, role.replicas, role.elastic)
+
+
+def scope_problems(run: TrainingRun) -> list[Problem]:
+    """Return a problem if two fields that exclude each other are both set."""
+    if run.spec.restart_scope is None or run.spec.limits.ladder is None:
+        return []
+    return [
+        Problem("spec.limits.ladder", "not supported together with spec.restartScope; remove one of them")
+    ]
+
+
+def job_problems(workload: Workload) -> list[Problem]:
+    """Return what is wrong with the job as a whole, once its framework's rules are known."""
+    problems: list[Problem] = []
+    lists = {"failed": workload.rules.failed_when, "succeeded": workload.rules.succeeded_when}
+    for word, alternatives in lists.items():
+        unknown = sorted({name for names in alternatives for name in names} - set(workload.roles))
+        if unknown:
+            known = ", ".join(sorted(workload.roles))
+            error = f"unknown role {messages.listed(unknown)} (known roles: {known})"
+            problems.append(Problem(f"spec.jobPolicy.{word}", error))
+    if workload.total > MOST_PODS:
+        error = f"invalid value: {workload.total} pods in total; must be at most {MOST_PODS}"
+        problems.append(Problem("spec.roles", error))
+    if workload.limits.ladder != Ladder() and workload.rules.restart_scope is not Scope.POD:
+        scope = workload.rules.restart_scope.value.lower()
+        error = f"not supported with framework {workload.framework}"
+        why = f"which already restarts the whole {scope} when a pod is lost"
+        problems.append(Problem("spec.limits.ladder", f"{error}, {why}"))
+    if workload.gang and workload.gang.min_available > workload.total:
+        pods = messages.many(workload.total, "pod")
+        error = f"invalid value {workload.gang.min_available}: the job has only {pods}"
+        problems.append(Problem("spec.gang.minAvailable", error))
+    return problems
+
+
+def _containers(role: Role) -> bool:
+    spec = role.template.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return isinstance(containers, list) and bool(containers)
