@@ -34,7 +34,7 @@ def main() -> int:
     show("Three workers train together; one of them is killed on the way")
     killed = threading.Event()
     threading.Thread(target=kill_a_worker, args=(killed,), daemon=True).start()
-    outcome = run("run", "--here", str(HERE / "run.yaml"), check=False)
+    outcome = run("run", "--mount-cwd", str(HERE / "run.yaml"), check=False)
     if outcome != 0:
         print("\nthe run did not succeed; `argosy describe quickstart` tells why", file=sys.stderr)
         return outcome
@@ -48,7 +48,7 @@ def main() -> int:
         "  argosy describe quickstart                   what happened, and when\n"
         "  argosy kubectl get pods,trainingruns -A      any kubectl command\n"
         "  argosy run --replicas 2 -- hostname          any command as a job\n"
-        "  argosy run --here examples/…/run.yaml        further examples\n"
+        "  argosy run --mount-cwd examples/…/run.yaml   further examples\n"
         "  argosy down                                  stop everything\n"
     )
     return 0

@@ -1,4 +1,4 @@
-"""Every line of a container once, whatever happens to its streams, its runs and its pod."""
+"""ContainerLog prints every line of a container once, across broken streams, restarts and new pods."""
 
 from collections.abc import AsyncIterator
 
@@ -15,23 +15,26 @@ async def _chunks(*chunks: bytes) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def _lines(*given: str) -> AsyncIterator[str]:
-    for line in given:
+async def _lines(*texts: str) -> AsyncIterator[str]:
+    for line in texts:
         yield line
 
 
-async def test_lines_are_whole_wherever_chunks_end() -> None:
+async def test_lines_are_joined_across_chunks() -> None:
     assert [line async for line in lines(_chunks(b"a\nb", b"c\n", b"", b"d"))] == ["a", "bc", "d"]
 
 
-async def test_bytes_that_are_no_text_do_not_stop_the_stream() -> None:
+async def test_invalid_utf8_does_not_end_the_stream() -> None:
     assert [line async for line in lines(_chunks(b"\xff\n"))] == ["�"]
 
 
-async def test_a_stream_opened_again_goes_on_after_the_last_line() -> None:
-    place = LogPosition()
-    assert [text async for text in place.new_lines(_lines("1 a", "2 b", "2 c"))] == ["a", "b", "c"]
-    assert [text async for text in place.new_lines(_lines("1 a", "2 b", "2 c", "2 d", "3 e"))] == ["d", "e"]
+async def test_a_reopened_stream_continues_after_the_last_line() -> None:
+    position = LogPosition()
+    assert [text async for text in position.new_lines(_lines("1 a", "2 b", "2 c"))] == ["a", "b", "c"]
+    assert [text async for text in position.new_lines(_lines("1 a", "2 b", "2 c", "2 d", "3 e"))] == [
+        "d",
+        "e",
+    ]
 
 
 class Case(Struct):
@@ -45,52 +48,52 @@ class Case(Struct):
 
 
 CASES = {
-    "all runs of a container that restarted are said, in their order": Case(
+    "restarted container: all runs are printed in order": Case(
         newest=2,
         by_uid={("u", "0"): [b"1 a\n"], ("u", "1"): [b"2 b\n"], ("u", "2"): [b"3 c\n"]},
         want=["a", "b", "c"],
     ),
-    "a run that cannot be had does not keep the next from being said": Case(
+    "log of an old run not available: the next run is printed": Case(
         newest=1, by_uid={("u", "1"): [b"2 b\n"]}, want=["b"]
     ),
-    "with a tail only the newest run is said": Case(
+    "with a tail: only the newest run is printed": Case(
         newest=1, tail=1, by_uid={("u", "0"): [b"1 a\n"], ("u", "1"): [b"2 b\n"]}, want=["b"]
     ),
-    "a pod that is gone says what it has, though nobody saw it start": Case(
+    "deleted pod that was never seen running: its runs are printed": Case(
         gone=True, by_uid={("u", "0"): [b"1 a\n"], ("u", "1"): [b"2 b\n"]}, want=["a", "b"]
     ),
-    "a pod that is gone is not mistaken for the next of its name": Case(
+    "deleted pod on a server without logs by uid: the log of its successor is not printed": Case(
         gone=True, by_uid=None, by_name=[b"1 of another\n"], want=[]
     ),
-    "a server that knows no logs by uid is asked by name": Case(
+    "server without logs by uid: the log is read by name": Case(
         newest=0, by_uid=None, by_name=[b"1 a\n"], want=["a"]
     ),
-    "where runs cannot be asked for, the log that there is is said once": Case(
+    "server without logs by run: the log is printed once": Case(
         newest=2, by_uid=None, by_name=[b"1 a\n", b"2 b\n"], want=["a", "b"]
     ),
-    "a node that does not answer is asked again": Case(
+    "node that fails twice: the log is requested again": Case(
         newest=0, by_uid={("u", "0"): [b"1 a\n"]}, fault=Fault(500, times=2), want=["a"]
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_what_is_said(case: Case) -> None:
-    said: list[str] = []
+async def test_printed_lines(case: Case) -> None:
+    printed: list[str] = []
     breaks: list[None] = []
     async with FakeServer() as server:
         server.log_chunks, server.logs_by_uid = case.by_name, case.by_uid
         server.faults = [case.fault] if case.fault else []
         async with Client(server.connection()) as client:
-            origin = LogSource("default", "p", "u", "main")
-            transcript = ContainerLog(client, origin, said.append, lambda: breaks.append(None), case.tail)
+            source = LogSource("default", "p", "u", "main")
+            log = ContainerLog(client, source, printed.append, lambda: breaks.append(None), case.tail)
             if case.newest >= 0:
-                transcript.run_started(case.newest)
+                log.run_started(case.newest)
             if case.gone:
-                transcript.pod_deleted()
-            reading = transcript.reading
+                log.pod_deleted()
+            reading = log.reading
             assert reading is not None
             await reading
-            assert transcript.reading is None
-    assert said == case.want
+            assert log.reading is None
+    assert printed == case.want
     assert len(breaks) == (2 if case.fault else 0)

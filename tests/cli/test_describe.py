@@ -1,4 +1,4 @@
-"""The screen of `argosy describe`."""
+"""The output of `argosy describe`."""
 
 from datetime import timedelta
 
@@ -71,19 +71,19 @@ def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
     assert rows["Events:"][1][:3] == ["20s", "Warning", "Restarting"]
 
 
-def test_a_failed_job_says_how_to_see_its_output() -> None:
+def test_a_failed_job_shows_the_command_for_its_output() -> None:
     assert _field(report(job("Failed"), [POD], [], NOW), "output") == "argosy logs -n team mnist"
     assert _field(report(job("Failed", "default"), [POD], [], NOW), "output") == "argosy logs mnist"
 
 
-def test_a_job_between_two_restarts_says_how_to_follow_its_output() -> None:
+def test_a_restarting_job_shows_the_command_that_follows_its_output() -> None:
     assert _field(report(job("Restarting"), [], [], NOW), "output") == "argosy logs -n team -f mnist"
 
 
-def test_a_job_that_ended_and_has_no_pods_left_has_no_output_to_show() -> None:
+def test_an_ended_job_without_pods_shows_no_command_for_its_output() -> None:
     assert _field(report(job("Failed"), [], [], NOW), "output") is None
 
 
-def _field(screen: str, name: str) -> str | None:
-    head = dict(line.split(maxsplit=1) for line in screen.split("\n\n")[0].splitlines())
+def _field(text: str, name: str) -> str | None:
+    head = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
     return head.get(name)

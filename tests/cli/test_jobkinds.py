@@ -1,4 +1,4 @@
-"""Jobs of every kind are shown in the same words."""
+"""Jobs of every kind are summarized in the same form."""
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ COUNTS = {"phase": "Running", "active": 1, "succeeded": 1, "restarts": 3}
 TEMPLATE = {"spec": {"containers": [{"name": "main"}]}}
 
 JOBS = {
-    "a training run": msgspec.convert(
+    "TrainingRun": msgspec.convert(
         {
             "metadata": META,
             "spec": {"framework": "custom", "roles": {"worker": {"replicas": 4, "template": TEMPLATE}}},
@@ -24,7 +24,7 @@ JOBS = {
         },
         TrainingRun,
     ),
-    "an AresJob": msgspec.convert(
+    "AresJob": msgspec.convert(
         {
             "metadata": META,
             "spec": {"frameworkType": "custom", "roleSpecs": {"worker": {"replicas": 4}}},
@@ -36,16 +36,21 @@ JOBS = {
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS.keys())
-def test_shown(job: TrainingRun | AresJob) -> None:
-    found = summarize(job)
-    assert isinstance(found, JobSummary)
-    assert (found.namespace, found.name, found.framework) == ("team", "mnist", "custom")
-    assert (found.phase, found.message, found.attempt, found.restarts) == ("Running", "attempt 2", 2, 3)
-    assert found.roles == [RoleSummary("worker", "Running", 2, 4, 3, "")]
-    assert (found.workers, found.kind) == ("2/4", type(job).resource.kind)
-    assert [one.message for one in found.restart_history] == ["it failed"]
+def test_summarize(job: TrainingRun | AresJob) -> None:
+    summary = summarize(job)
+    assert isinstance(summary, JobSummary)
+    assert (summary.namespace, summary.name, summary.framework) == ("team", "mnist", "custom")
+    assert (summary.phase, summary.message, summary.attempt, summary.restarts) == (
+        "Running",
+        "attempt 2",
+        2,
+        3,
+    )
+    assert summary.roles == [RoleSummary("worker", "Running", 2, 4, 3, "")]
+    assert (summary.workers, summary.kind) == ("2/4", type(job).resource.kind)
+    assert [restart.message for restart in summary.restart_history] == ["it failed"]
 
 
-def test_a_job_of_which_nothing_is_known_yet() -> None:
-    found = summarize(msgspec.convert({"metadata": META, "spec": {"roleSpecs": "nonsense"}}, AresJob))
-    assert (found.phase, found.workers, found.attempt, found.framework) == ("Pending", "", 0, "")
+def test_a_job_without_a_status_is_pending() -> None:
+    summary = summarize(msgspec.convert({"metadata": META, "spec": {"roleSpecs": "nonsense"}}, AresJob))
+    assert (summary.phase, summary.workers, summary.attempt, summary.framework) == ("Pending", "", 0, "")

@@ -1,4 +1,4 @@
-"""What a run's containers see of the place where the user stands."""
+"""Which folders and variables `--mount-cwd` and `--env` add to the containers of a job."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +19,13 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "the folder, the environment and the Python behind it are mounted": Case(
+    "environment and Python outside the current folder: all three are mounted": Case(
         "home/u/work",
         "home/u/env",
         "home/u/pythons/3.11",
         ["home/u/env", "home/u/pythons/3.11", "home/u/work"],
     ),
-    "an environment inside the folder needs no mount of its own": Case(
+    "environment inside the current folder: only the folder is mounted": Case(
         "home/u/work", "home/u/work/.venv", "home/u/work/.venv", ["home/u/work"]
     ),
 }
@@ -37,30 +37,30 @@ def test_folders(case: Case, tmp_path: Path) -> None:
     interpreter.parent.mkdir(parents=True)
     interpreter.touch()
     (tmp_path / case.current).mkdir(parents=True, exist_ok=True)
-    found = mounted_folders(tmp_path / case.current, tmp_path / case.prefix, interpreter)
-    assert sorted(str(path.relative_to(tmp_path)) for path in found) == sorted(case.want)
+    folders = mounted_folders(tmp_path / case.current, tmp_path / case.prefix, interpreter)
+    assert sorted(str(path.relative_to(tmp_path)) for path in folders) == sorted(case.want)
 
 
-def test_what_every_pod_sees_anyway_is_not_mounted(tmp_path: Path) -> None:
+def test_folders_that_every_pod_sees_are_not_mounted(tmp_path: Path) -> None:
     assert mounted_folders(tmp_path, Path("/usr"), Path("/usr/bin/env")) == [tmp_path.resolve()]
 
 
-def test_every_container_stands_in_the_current_folder_and_keeps_its_own_variables(tmp_path: Path) -> None:
+def test_containers_run_in_the_current_folder_and_keep_their_variables(tmp_path: Path) -> None:
     container = {"name": "main", "env": [{"name": "PATH", "value": "/mine"}]}
     run = _run(container)
-    seen = mount_working_dir(run, tmp_path, Path("/usr"), Path("/usr/bin/env"), {"PATH": "/bin"})
-    pod = _pod(seen)
+    mounted = mount_working_dir(run, tmp_path, Path("/usr"), Path("/usr/bin/env"), {"PATH": "/bin"})
+    pod = _pod(mounted)
     [first] = pod.containers
     assert first.working_dir == str(tmp_path.resolve())
     assert {"name": "PATH", "value": "/mine"} in first.env
     assert [mount["mountPath"] for mount in first.volume_mounts] == [str(tmp_path.resolve())]
     assert [volume.host_path["path"] for volume in pod.volumes] == [str(tmp_path.resolve())]
     assert container == {"name": "main", "env": [{"name": "PATH", "value": "/mine"}]}, (
-        "the original is not changed"
+        "the original is unchanged"
     )
 
 
-def test_variables_of_the_command_line_win() -> None:
+def test_variables_of_the_command_line_replace_those_of_the_container() -> None:
     container = {"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}
     run = _run(container)
     [first] = _pod(with_variables(run, {"A": "3"})).containers

@@ -1,4 +1,4 @@
-"""What `argosy run FILE` refuses before a run exists, against a real API server and ours."""
+"""`argosy run FILE` rejects invalid documents before a run exists, on a real API server and on ours."""
 
 import copy
 from collections.abc import AsyncIterator
@@ -35,15 +35,15 @@ def object_of(api_version: str, kind: str, **fields: object) -> Manifest:
 
 
 UNKNOWN_FIELDS: dict[str, tuple[list[Manifest], str]] = {
-    "an unknown field of a run": (
+    "unknown field of a run": (
         [run_with(limit={"restarts": 1})],
         'TrainingRun a: spec.limit: unknown field; did you mean "limits"?',
     ),
-    "an unknown field inside a map of a run": (
+    "unknown field inside a map of a run": (
         [run_with({"replica": 2})],
         'TrainingRun a: spec.roles.worker.replica: unknown field; did you mean "replicas"?',
     ),
-    "an unknown field that is like no other": (
+    "unknown field that is similar to no known one: no suggestion": (
         [run_with(zzz=1)],
         "TrainingRun a: spec.zzz: unknown field",
     ),
@@ -52,11 +52,11 @@ UNKNOWN_FIELDS: dict[str, tuple[list[Manifest], str]] = {
         'TrainingRun a: spec.limit: unknown field; did you mean "limits"?\n'
         'TrainingRun a: spec.roles.worker.replica: unknown field; did you mean "replicas"?',
     ),
-    "an unknown field of another object, after the run": (
+    "unknown field of another object, after the run": (
         [run_with(), object_of("v1", "ConfigMap", dta={"a": "b"})],
         'ConfigMap a: dta: unknown field; did you mean "data"?',
     ),
-    "an unknown field in a list of another object": (
+    "unknown field in a list of another object": (
         [
             object_of("v1", "Service", spec={"ports": [{"port": 80, "targetport": 80}]}),
             run_with(),
@@ -67,24 +67,24 @@ UNKNOWN_FIELDS: dict[str, tuple[list[Manifest], str]] = {
 
 
 @pytest.mark.parametrize(("documents", "want"), UNKNOWN_FIELDS.values(), ids=UNKNOWN_FIELDS.keys())
-async def test_unknown_fields_are_refused_and_no_run_is_created(
+async def test_unknown_fields_are_rejected_and_no_run_is_created(
     documents: list[Manifest], want: str, client: Client, namespace: str
 ) -> None:
-    with pytest.raises(click.ClickException) as refused:
+    with pytest.raises(click.ClickException) as rejected:
         await submit(client, documents, namespace)
-    lines = sorted(refused.value.message.splitlines())
+    lines = sorted(rejected.value.message.splitlines())
     assert "\n".join(lines).endswith(want)
     with pytest.raises(NotFound):
         await client.get(TrainingRun, "a", namespace)
 
 
-async def test_a_run_without_mistakes_is_created_with_what_it_needs(client: Client, namespace: str) -> None:
+async def test_a_valid_run_is_created_after_the_other_objects(client: Client, namespace: str) -> None:
     documents = [run_with(), object_of("v1", "ConfigMap", data={"a": "b"})]
     assert await submit(client, documents, namespace) == (namespace, "a")
     assert (await client.get(TrainingRun, "a", namespace)).spec.framework == "custom"
 
 
-async def test_a_patch_by_a_command_is_strict_too(client: Client, namespace: str) -> None:
+async def test_patches_of_commands_use_strict_validation(client: Client, namespace: str) -> None:
     await submit(client, [run_with()], namespace)
     with pytest.raises(Invalid, match=r'unknown field "spec\.suspended"'):
         await client.patch(TrainingRun, "a", {"spec": {"suspended": True}}, namespace)
@@ -92,7 +92,7 @@ async def test_a_patch_by_a_command_is_strict_too(client: Client, namespace: str
 
 @pytest.fixture
 async def client(api: Server) -> AsyncIterator[Client]:
-    """The client that commands use, for a server that knows TrainingRun."""
+    """Return the client of the commands, for a server with the TrainingRun CRD."""
     body: Json = copy.deepcopy(crd_for(TrainingRun))
     with Caller(api) as caller:
         assert caller.send(post(CRDS, body)).code in (201, 409)

@@ -19,6 +19,6 @@ def test_every_example_is_known_here() -> None:
 def test_the_first_one_runs_as_its_comment_says(plane: ControlPlane) -> None:
     example = "examples/quickstart/run.yaml"
     (REPOSITORY / ".argosy/quickstart/checkpoint.npz").unlink(missing_ok=True)
-    out = plane.argosy("run", "--here", example, timeout=170).stdout
+    out = plane.argosy("run", "--mount-cwd", example, timeout=170).stdout
     assert examples.WANTED[example] in out
     assert "Succeeded" in out.splitlines()[-1]

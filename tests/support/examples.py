@@ -1,6 +1,6 @@
 """The examples of this repository, as runs that have what they need on any node of a test cluster.
 
-What the examples say of themselves is `argosy run --here`: the containers see the current folder and
+What the examples say of themselves is `argosy run --mount-cwd`: the containers see the current folder and
 environment. That is the project's, or one made of the example's own requirements. A node's image has no
 PyTorch and no Open MPI, so they see the machine's own as well.
 """
@@ -90,7 +90,7 @@ def missing(example: str) -> str:
 
 
 def manifest(example: str) -> Manifest:
-    """The run of an example, as `argosy run --here` submits it, with the machine's software mounted."""
+    """The run of an example, as `argosy run --mount-cwd` submits it, with the machine's software mounted."""
     document = yaml.safe_load((REPOSITORY / example).read_text())
     return equipped(document, framework_of(example), etcd=example in _WITH_ETCD)
 

@@ -1,6 +1,7 @@
-"""Which API server a command talks to, and how its errors reach the user.
+"""Connects a command to its cluster, and turns errors of the API server into messages.
 
-In order: what the command line says, $KUBECONFIG, the local control plane if it is up, ~/.kube/config.
+The kubeconfig is, in this order: --kubeconfig, $KUBECONFIG, that of the local control plane if it is running,
+~/.kube/config.
 """
 
 import asyncio
@@ -23,36 +24,40 @@ from argosy.local.state import State
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+_kubeconfig_option = click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False), help="Path of the kubeconfig file."
+)
+_context_option = click.option("--context", help="Context of the kubeconfig.")
+_namespace_option = click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of the job."
+)
+
+
+def connection_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Add the options that select a cluster."""
+    return _kubeconfig_option(_context_option(command))
+
 
 def cluster_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The options by which every command that talks to a cluster is told which, and in which namespace."""
-    decorators = (
-        click.option(
-            "--kubeconfig", type=click.Path(dir_okay=False), help="Talk to the cluster of this file."
-        ),
-        click.option("--context", help="A context of the kubeconfig."),
-        click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the job."),
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
+    """Add the options that select a cluster and the namespace of a job."""
+    return connection_options(_namespace_option(command))
 
 
-def connect(kubeconfig: str | None, context: str | None) -> Client:
-    """A client for the cluster that the user means."""
+def connect(kubeconfig: str | None, context: str | None, *, field_manager: str = "argosy") -> Client:
+    """Return a client for the cluster that the options and the environment select."""
     try:
         connection = Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)
-        return Client(connection, user_agent="argosy-cli", strict=True)
+        return Client(connection, user_agent="argosy-cli", field_manager=field_manager, strict=True)
     except KubeconfigError as error:
         raise click.ClickException(
-            f"{error}\nIs there a control plane? `argosy up` starts one here."
+            f"{error}\nNo cluster? `argosy up` starts a control plane on this machine."
         ) from error
 
 
-def kubeconfig_path(given: str | None) -> Path | None:
-    """The kubeconfig that a command should use; None means the user's ordinary one."""
-    if given:
-        return Path(given)
+def kubeconfig_path(option: str | None) -> Path | None:
+    """Return the kubeconfig to use; None means $KUBECONFIG or ~/.kube/config."""
+    if option:
+        return Path(option)
     if os.environ.get("KUBECONFIG"):
         return None
     state = State.of()
@@ -65,7 +70,7 @@ def kubeconfig_path(given: str | None) -> Path | None:
 def async_command(
     command: Callable[Parameters, Coroutine[object, object, Result]],
 ) -> Callable[Parameters, Result]:
-    """Run an async command, and turn the API's errors into one line for the user."""
+    """Run an async command, and report errors of the API server as one line."""
 
     @functools.wraps(command)
     def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -78,7 +83,7 @@ async def _report_errors(work: Awaitable[Result]) -> Result:
     try:
         return await work
     except Unavailable as error:
-        problem = "cannot do this now" if error.status >= 500 else "does not answer"
+        problem = "failed" if error.status >= 500 else "is not reachable"
         raise click.ClickException(f"the API server {problem}: {error.message}") from error
     except NotFound as error:
         raise click.ClickException(_not_found(error)) from error

@@ -1,4 +1,4 @@
-"""`argosy completion SHELL`: prints what makes the shell complete our commands and options."""
+"""`argosy completion SHELL`: prints the script that completes commands and options in a shell."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -7,9 +7,13 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print shell completion, to be sourced: `source <(argosy completion bash)`."""
+    """Print the completion script of a shell.
+
+    \b
+    source <(argosy completion bash)
+    """
     from argosy.cli.group import cli
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    click.echo(kind(cli, {}, "argosy", "_ARGOSY_COMPLETE").source())
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(cli, {}, "argosy", "_ARGOSY_COMPLETE").source())

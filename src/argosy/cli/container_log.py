@@ -1,10 +1,11 @@
-"""What one container of one pod prints, from its first line to its last, each line once.
+"""Reads the log of one container of one pod: every line once, in order, across broken streams and restarts.
 
-Streams break when a part of the control plane goes; they are opened again and go on after the last line. A
-pod may be replaced meanwhile by one of the same name, so the log is asked for by the pod's uid, and Argosy's
-own API server still has it for a while after the pod is gone. A server that knows no logs by uid is asked by
-name, for as long as the pod is there. Runs of a container that restarts are read in their order, and a pod
-that has taken the place of another speaks after it: its last lines may be late, if its node was away.
+A stream that breaks is opened again and continues after the last line that was read. The log is requested by
+the pod's uid, because another pod of the same name may replace the pod meanwhile, and because Argosy's own
+API server keeps logs for a while after a pod is deleted. Other API servers know logs by name only; they are
+read as long as the pod exists. The runs of a container that restarts are read one after the other. A pod
+that replaces another one is read after it: the last lines of the old one may be late if its node was
+unreachable.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from argosy.engine.errors import ApiError, BadRequest, Gone, NotFound
 
 RETRY_SECONDS = 0.2
 DRAIN_SECONDS = 5.0
-"""Seconds that a pod waits for the last lines of the one before it."""
+"""How long a pod's log waits for the last lines of the pod that it replaces."""
 
 
 class LogSource(Struct, frozen=True):
-    """Whose log it is."""
+    """Identifies one container of one pod."""
 
     namespace: str
     pod: str
@@ -30,49 +31,51 @@ class LogSource(Struct, frozen=True):
 
 
 class ContainerLog:
+    """Reads the log of one container in a background task, as long as the container has runs to read."""
+
     def __init__(
         self,
         client: Client,
-        origin: LogSource,
-        say: Callable[[str], None],
-        broken: Callable[[], None],
+        source: LogSource,
+        print_line: Callable[[str], None],
+        on_broken_stream: Callable[[], None],
         tail: int | None = None,
-        before: "ContainerLog | None" = None,
+        predecessor: "ContainerLog | None" = None,
     ) -> None:
         self._client = client
-        self._source = origin
-        self._print_line = say
-        self._on_broken_stream = broken
+        self._source = source
+        self._print_line = print_line
+        self._on_broken_stream = on_broken_stream
         self._tail = tail
-        self._predecessor = before
-        """Of the pod that had its place until it was gone."""
+        self._predecessor = predecessor
+        """The log of the pod that this pod replaces."""
         self._position = LogPosition()
         self._next_run: int | None = None
         self._newest_run = -1
         self._pod_deleted = False
         self._by_uid = True
-        self._reading: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def reading(self) -> asyncio.Task[None] | None:
-        """The work under way; none when all that has been printed so far has been said."""
-        return self._reading if self._reading and not self._reading.done() else None
+        """The task that reads; None if everything that was logged so far has been printed."""
+        return self._task if self._task and not self._task.done() else None
 
     def run_started(self, run: int) -> None:
-        """The container has begun that run of it, counted from 0."""
+        """Read up to this run of the container, counted from 0."""
         if run > self._newest_run:
             self._newest_run = run
             self._start_reading()
 
     def pod_deleted(self) -> None:
-        """The pod is no more: what is left to read is all that there will be."""
+        """Read what is left: nothing more will be logged."""
         if not self._pod_deleted:
             self._pod_deleted = True
             self._start_reading()
 
     def _start_reading(self) -> None:
         if self.reading is None:
-            self._reading = asyncio.create_task(self._read())
+            self._task = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         await self._wait_for_predecessor()
@@ -84,12 +87,12 @@ class ContainerLog:
             self._next_run += 1
 
     async def _wait_for_predecessor(self) -> None:
-        before, self._predecessor = self._predecessor, None
-        if before is not None and before._pod_deleted and (last_words := before.reading):
-            await asyncio.wait((last_words,), timeout=DRAIN_SECONDS)
+        predecessor, self._predecessor = self._predecessor, None
+        if predecessor is not None and predecessor._pod_deleted and (reading := predecessor.reading):
+            await asyncio.wait((reading,), timeout=DRAIN_SECONDS)
 
     async def _read_run(self, run: int) -> bool:
-        """Whether there was anything to read of that run."""
+        """Print the rest of one run; return False if the server has no log of it."""
         while True:
             try:
                 async for text in self._position.new_lines(lines(self._open(run))):
@@ -106,44 +109,44 @@ class ContainerLog:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _open(self, run: int) -> AsyncGenerator[bytes, None]:
-        origin = self._source
+        source = self._source
         return self._client.logs(
-            origin.pod,
-            origin.namespace,
-            container=origin.container,
+            source.pod,
+            source.namespace,
+            container=source.container,
             follow=True,
             timestamps=True,
             tail=None if self._position.timestamp else self._tail,
-            uid=origin.uid if self._by_uid else "",
+            uid=source.uid if self._by_uid else "",
             run=run if self._by_uid else None,
         )
 
 
 class LogPosition:
-    """How far a log has been read, so that a stream opened again goes on after the last line."""
+    """How far a log has been read, so that a stream that is opened again continues after the last line."""
 
     def __init__(self) -> None:
         self.timestamp = ""
         self._lines_at_timestamp = 0
-        """Lines read that carry this very time."""
+        """Number of lines read that carry this timestamp."""
 
     async def new_lines(self, stamped: AsyncIterable[str]) -> AsyncIterator[str]:
-        """The lines after the place, without their times. Times are of one width, so they compare as text."""
-        stop, skip = self.timestamp, self._lines_at_timestamp
+        """Yield the lines after this position without their timestamps, which compare as text."""
+        last, skip = self.timestamp, self._lines_at_timestamp
         async for line in stamped:
-            stamp, _, text = line.partition(" ")
-            if stamp < stop:
+            timestamp, _, text = line.partition(" ")
+            if timestamp < last:
                 continue
-            if stamp == stop and skip:
+            if timestamp == last and skip:
                 skip -= 1
                 continue
-            self._lines_at_timestamp = self._lines_at_timestamp + 1 if stamp == self.timestamp else 1
-            self.timestamp = stamp
+            self._lines_at_timestamp = self._lines_at_timestamp + 1 if timestamp == self.timestamp else 1
+            self.timestamp = timestamp
             yield text
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
-    """Whole lines out of chunks that end anywhere."""
+    """Yield whole lines out of chunks that may end anywhere."""
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""`argosy crds`: the definitions of our kinds, as YAML."""
+"""`argosy crds`: prints the CustomResourceDefinitions."""
 
 import click
 import yaml
@@ -6,10 +6,14 @@ import yaml
 
 @click.command()
 def crds() -> None:
-    """Print the kinds' definitions, for `kubectl apply --server-side -f -`."""
+    """Print the CustomResourceDefinitions as YAML.
+
+    \b
+    argosy crds | kubectl apply --server-side -f -
+    """
     from argosy.kinds.catalog import OURS
     from argosy.kinds.crd import crd_for
     from argosy.kinds.volcano import PodGroupKind
 
-    own = [crd_for(kind) for kind in OURS if kind is not PodGroupKind]
-    click.echo(yaml.safe_dump_all(own, sort_keys=False), nl=False)
+    definitions = [crd_for(kind) for kind in OURS if kind is not PodGroupKind]
+    click.echo(yaml.safe_dump_all(definitions, sort_keys=False), nl=False)

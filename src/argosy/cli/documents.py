@@ -1,6 +1,6 @@
-"""Reads YAML files that the user names on the command line.
+"""Reads the YAML files of the command line.
 
-A key that stands twice in one map is refused, as kubectl does: the parser would silently keep the last one.
+A duplicate key in a map is an error, as for kubectl: the parser alone would silently keep the last one.
 """
 
 import sys
@@ -13,17 +13,17 @@ from argosy.cli.local_mounts import Manifest
 
 
 def load(path: Path) -> list[Manifest]:
-    """Return the Kubernetes objects in a YAML file, or raise a message that says where it is wrong."""
+    """Return the Kubernetes objects of a YAML file; raise ClickException if it has none or is not YAML."""
     documents: list[Manifest] = []
     for document in read_yaml(path):
         if not isinstance(document, dict) or not document.get("kind") or not document.get("apiVersion"):
-            raise click.ClickException(f"{path}: every document needs `apiVersion` and `kind`")
+            raise click.ClickException(f"{path}: every document must have apiVersion and kind")
         documents.append(document)
     return documents
 
 
 def read_yaml(path: Path) -> list[object]:
-    """Return the documents of a YAML file that are not empty; `-` is standard input."""
+    """Return the documents of a YAML file, without empty ones; `-` is standard input."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text()
         return [document for document in yaml.load_all(text, _StrictLoader) if document is not None]
@@ -36,11 +36,11 @@ def read_yaml(path: Path) -> list[object]:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses duplicate keys."""
+    """A safe loader that rejects duplicate keys."""
 
     def compose_mapping_node(self, anchor: object) -> yaml.MappingNode:
-        # Checked before merge keys (`<<`) are resolved: those may bring a key that the map overrides.
-        node = super().compose_mapping_node(anchor)  # type: ignore[arg-type]  # a text, not what stubs say
+        # Check before merge keys (`<<`) are resolved: a map may override the keys that they bring.
+        node = super().compose_mapping_node(anchor)  # type: ignore[arg-type]  # a str, unlike in the stubs
         keys: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -54,7 +54,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _problem(error: yaml.YAMLError) -> str:
-    """Return what is wrong with a YAML text, and where, in one line."""
+    """Return position and problem of a YAML error in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"

@@ -1,8 +1,8 @@
-"""Explains which fields of a manifest the API server does not know, and which ones were probably meant.
+"""Lists the unknown fields of a rejected manifest, and suggests the fields that were probably meant.
 
-With `fieldValidation=Strict` the server refuses such a manifest: a create with 400 and
+With `fieldValidation=Strict` the API server rejects such a manifest: a create with 400 and
 `unknown field "spec.rols"`, a server-side apply with 500 and `.spec.rols: field not declared in schema`. The
-known fields are read from the server's own OpenAPI document, so this works for every kind that it serves.
+known fields are read from the server's OpenAPI document, so this works for every kind that it serves.
 """
 
 import re
@@ -17,17 +17,17 @@ from argosy.kinds.messages import did_you_mean
 
 Schema = Mapping[str, object]
 
-_REFUSED_FIELD = re.compile(r'unknown field "([^"]+)"|(?:^|\s)\.(\S+): field not declared in schema', re.M)
+_UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"|(?:^|\s)\.(\S+): field not declared in schema', re.M)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _REFERENCE = "#/components/schemas/"
 
 
 async def explain_unknown_fields(client: Client, manifest: Manifest, error: ApiError) -> list[str]:
-    """Return a line for each unknown field that the error complains of; none if it is about something else.
+    """Return a line for each unknown field that the error names; empty if the error has another cause.
 
     A line reads `TrainingRun a: spec.rols: unknown field; did you mean "roles"?`.
     """
-    paths = [quoted or declared for quoted, declared in _REFUSED_FIELD.findall(error.message)]
+    paths = [quoted or declared for quoted, declared in _UNKNOWN_FIELD.findall(error.message)]
     if not paths:
         return []
     schemas = await _schemas(client, str(manifest["apiVersion"]))
@@ -44,40 +44,40 @@ def _suggestion(schemas: Schema, schema: Schema, path: str) -> str:
     *parents, last = _STEP.findall(path)
     for step in parents:
         schema = _inside(schemas, schema, step)
-    return did_you_mean(last, _map(_resolve(schemas, schema).get("properties")))
+    return did_you_mean(last, _as_map(_resolve(schemas, schema).get("properties")))
 
 
 def _inside(schemas: Schema, schema: Schema, step: str) -> Schema:
     """Return the schema of a field, a map's entry or a list's item."""
     schema = _resolve(schemas, schema)
     if step.startswith("["):
-        return _map(schema.get("items") or schema.get("additionalProperties"))
-    return _map(_map(schema.get("properties")).get(step) or schema.get("additionalProperties"))
+        return _as_map(schema.get("items") or schema.get("additionalProperties"))
+    return _as_map(_as_map(schema.get("properties")).get(step) or schema.get("additionalProperties"))
 
 
 def _resolve(schemas: Schema, schema: Schema) -> Schema:
-    """Follow a reference, which may stand in an `allOf` beside a default."""
+    """Follow a reference, which may be wrapped in an `allOf` next to a default."""
     parts = schema.get("allOf")
     if isinstance(parts, list) and parts:
-        schema = _map(parts[0])
+        schema = _as_map(parts[0])
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return _map(schemas.get(reference.removeprefix(_REFERENCE)))
+        return _as_map(schemas.get(reference.removeprefix(_REFERENCE)))
     return schema
 
 
 def _schema_of_kind(schemas: Schema, api_version: str, kind: str) -> Schema:
     group, _, version = api_version.rpartition("/")
-    wanted = {"group": group, "version": version, "kind": kind}
-    for schema in map(_map, schemas.values()):
+    group_version_kind = {"group": group, "version": version, "kind": kind}
+    for schema in map(_as_map, schemas.values()):
         kinds = schema.get("x-kubernetes-group-version-kind")
-        if isinstance(kinds, list) and wanted in kinds:
+        if isinstance(kinds, list) and group_version_kind in kinds:
             return schema
     return {}
 
 
 async def _schemas(client: Client, api_version: str) -> Schema:
-    """Return the schemas of a group version; none if they cannot be read, which costs only suggestions."""
+    """Return the schemas of a group version; empty if they cannot be read: then nothing is suggested."""
     root = "apis" if "/" in api_version else "api"
     try:
         body = await client.request("GET", f"/openapi/v3/{root}/{api_version}")
@@ -86,7 +86,7 @@ async def _schemas(client: Client, api_version: str) -> Schema:
         return {}
 
 
-def _map(value: object) -> Schema:
+def _as_map(value: object) -> Schema:
     return value if isinstance(value, dict) else {}
 
 

@@ -1,7 +1,7 @@
-"""Follows one job to its end: a line for every change of its phase, and what its pods print, as it comes.
+"""Follows one job to its end: prints every change of its phase, and the output of its pods.
 
-Built on the engine's caches, so that a restart of the API server or a dropped connection is not noticed:
-the caches resume and tell of every pod that ever was, and what each prints is read to its end.
+It uses the engine's caches, so that a restart of the API server or a dropped connection does no harm: the
+caches resume and report every pod, also those deleted meanwhile, and each log is read to its end.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload.invalid import INVALID_SPEC
 
-Outcome = Literal["Succeeded", "Failed", "Deleted", "Refused"]
+Outcome = Literal["Succeeded", "Failed", "Deleted", "Rejected"]
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_yellow")
 _PHASE_COLOURS = {"Succeeded": "green", "Failed": "red", "Running": "cyan", "Restarting": "yellow"}
 _DRAIN_SECONDS = 5.0
-"""For last lines after a run's end, counted anew while a stream is broken (its node is being restarted) or
-the watch of its pods lags behind.
+"""How long to wait for the last lines after a job has ended. The time starts again while a stream is broken,
+as when a node restarts, and while the watch of the pods lags behind.
 """
 _MAX_DRAIN_SECONDS = 30.0
 _CATCH_UP_POLL_SECONDS = 0.1
@@ -46,7 +46,7 @@ class _Spec(Struct):
 
 
 class LogPod(Struct):
-    """A pod with what there may be to read of it, before any status says so."""
+    """A pod with the names of its containers, which are known before any status is."""
 
     resource: ClassVar[Resource] = Pod.resource
 
@@ -56,7 +56,7 @@ class LogPod(Struct):
 
 
 class Printer:
-    """Writes whole lines, each with where it came from; the same pod always in the same colour."""
+    """Prints lines with their source in front; each pod keeps its colour."""
 
     def __init__(self, write: Callable[[str], None] = click.echo) -> None:
         self._write = write
@@ -64,8 +64,8 @@ class Printer:
         self._width = 0
 
     def phase(self, name: str, phase: str, text: str) -> None:
-        shown = click.style(f"{phase:<10}", fg=_PHASE_COLOURS.get(phase), bold=True)
-        self._write(f"{click.style(name, bold=True)}  {shown} {text}".rstrip())
+        styled = click.style(f"{phase:<10}", fg=_PHASE_COLOURS.get(phase), bold=True)
+        self._write(f"{click.style(name, bold=True)}  {styled} {text}".rstrip())
 
     def line(self, source: str, text: str) -> None:
         colour = self._colours.setdefault(source, _COLOURS[len(self._colours) % len(_COLOURS)])
@@ -74,7 +74,7 @@ class Printer:
 
 
 class Follower:
-    """Prints the life of one run; `outcome` is done when the run has ended and its last lines are out."""
+    """Prints the phases and the output of one job until it has ended."""
 
     def __init__(
         self,
@@ -100,24 +100,24 @@ class Follower:
         self._final_status: tuple[str, str] | None = None
         self._logs: dict[tuple[str, str], ContainerLog] = {}
         self._newest_logs: dict[str, ContainerLog] = {}
-        """Of each source."""
+        """The log of the newest pod of each replica, by the label in front of its lines."""
         self._broken_at = 0.0
-        self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     async def outcome(self) -> Outcome:
-        """Follow until the end, and say which it was."""
-        named = f"metadata.name={self._name}"
-        jobs = Cache[Job](self._client, self._kind, namespace=self._namespace, fields=named)
+        """Follow the job until it has ended and its last lines are printed; return how it ended."""
+        selector = f"metadata.name={self._name}"
+        jobs = Cache[Job](self._client, self._kind, namespace=self._namespace, fields=selector)
         jobs.subscribe(self._job_changed)
         pods = Cache(self._client, LogPod, namespace=self._namespace, labels=self._labels)
         pods.subscribe(self._pod_changed)
         tasks = [asyncio.create_task(cache.run()) for cache in (jobs, pods)]
         try:
-            ended = await self._ended
+            outcome = await self._outcome
             await self._drain(pods)
             if self._final_status:
                 self._printer.phase(self._name, *self._final_status)
-            return ended
+            return outcome
         finally:
             tasks += self._active_reads()
             for task in tasks:
@@ -125,15 +125,15 @@ class Follower:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _drain(self, pods: Cache[LogPod]) -> None:
-        """Let the pods say their last lines, those too of which the cache has not heard yet."""
+        """Wait for the last lines of all pods, also of those that the cache has not seen yet."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started = loop.time()
         caught_up = False
         while True:
             if not caught_up and not (caught_up := await self._is_caught_up(pods)):
                 self._mark_broken()
             reading = self._active_reads()
-            end = min(max(began, self._broken_at) + _DRAIN_SECONDS, began + _MAX_DRAIN_SECONDS)
+            end = min(max(started, self._broken_at) + _DRAIN_SECONDS, started + _MAX_DRAIN_SECONDS)
             left = end - loop.time()
             if left <= 0 or (caught_up and not reading):
                 return
@@ -143,16 +143,16 @@ class Follower:
                 await asyncio.sleep(min(left, _CATCH_UP_POLL_SECONDS))
 
     async def _is_caught_up(self, pods: Cache[LogPod]) -> bool:
-        """Whether the cache knows what is there now, and with it all that has been there before."""
+        """Return True if the cache has every existing pod, and so has seen every deleted one."""
         try:
             listed = (await self._client.list(LogPod, self._namespace, labels=self._labels)).items
         except ApiError:
             return False
         for pod in listed:
             self._pod_changed(Change(None, pod))
-        known = {pod.metadata.uid: version_of(pod) for pod in pods}
-        there = {pod.metadata.uid: version_of(pod) for pod in listed}
-        return known.keys() == there.keys() and all(known[uid] >= there[uid] for uid in there)
+        cached = {pod.metadata.uid: version_of(pod) for pod in pods}
+        current = {pod.metadata.uid: version_of(pod) for pod in listed}
+        return cached.keys() == current.keys() and all(cached[uid] >= current[uid] for uid in current)
 
     def _active_reads(self) -> list[asyncio.Task[None]]:
         return [task for transcript in self._logs.values() if (task := transcript.reading)]
@@ -165,19 +165,19 @@ class Follower:
             self._set_outcome("Deleted")
             return
         job = summarize(change.new)
-        news = (job.phase, job.message or job.reason)
+        status = (job.phase, job.message or job.reason)
         if job.phase in ("Succeeded", "Failed"):
-            self._final_status = news  # said when the pods have said theirs
+            self._final_status = status  # printed after the last lines of the pods
             self._set_outcome("Succeeded" if job.phase == "Succeeded" else "Failed")
-        elif news != self._last_reported:
-            self._last_reported = news
-            self._printer.phase(self._name, *news)
+        elif status != self._last_reported:
+            self._last_reported = status
+            self._printer.phase(self._name, *status)
             if self._stop_if_rejected and job.reason == INVALID_SPEC and not job.started:
-                self._set_outcome("Refused")
+                self._set_outcome("Rejected")
 
     def _set_outcome(self, outcome: Outcome) -> None:
-        if not self._ended.done():
-            self._ended.set_result(outcome)
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
 
     def _pod_changed(self, change: Change[LogPod]) -> None:
         if change.new is not None:
@@ -185,8 +185,8 @@ class Follower:
                 if _has_run(container):
                     self._container_log(change.new, container.name).run_started(container.restart_count)
         elif change.old is not None:
-            for known in change.old.spec.containers:
-                self._container_log(change.old, known.name).pod_deleted()
+            for declared in change.old.spec.containers:
+                self._container_log(change.old, declared.name).pod_deleted()
 
     def _container_log(self, pod: LogPod, container: str) -> ContainerLog:
         key = (pod.metadata.uid, container)
@@ -199,30 +199,33 @@ class Follower:
                 lambda text: self._printer.line(source, text),
                 self._mark_broken,
                 self._tail,
-                before=self._newest_logs.get(source),
+                predecessor=self._newest_logs.get(source),
             )
         return self._logs[key]
 
 
-def pod_selector(run: str) -> str:
-    """Selects the pods of a run. A name too long for a label has none, because the operator refuses it."""
-    return f"{JOB}={run}" if len(run) <= LABEL_LENGTH else f"{JOB},!{JOB}"
+def pod_selector(job: str) -> str:
+    """Return the label selector of a job's pods.
+
+    A job whose name is too long for a label is invalid and has no pods; its selector matches nothing.
+    """
+    return f"{JOB}={job}" if len(job) <= LABEL_LENGTH else f"{JOB},!{JOB}"
 
 
 def replica_label(labels: Mapping[str, str], container: str = "") -> str:
-    """How a pod is called in front of its lines: `worker-2`, or `worker-2/sidecar`."""
+    """Return the label in front of a pod's lines: `worker-2`, or `worker-2/sidecar`."""
     name = f"{labels.get(ROLE, '?')}-{labels.get(INDEX, '?')}"
     return f"{name}/{container}" if container else name
 
 
 def sort_pods(pods: Iterable[Pod]) -> list[Pod]:
-    """Pods by role, then by index."""
+    """Return the pods sorted by role and index."""
     return sorted(
         pods, key=lambda pod: (pod.metadata.labels.get(ROLE, ""), int(pod.metadata.labels.get(INDEX, 0)))
     )
 
 
 def _has_run(container: ContainerStatus) -> bool:
-    """The run of the present number has begun; while a restart is held up, it is the last one."""
+    """Return True if the run that `restartCount` counts has started; in a back-off that is the last run."""
     state = container.state
     return bool(state.running or state.terminated or container.last_state.terminated)

@@ -1,4 +1,4 @@
-"""`argosy frameworks` and `argosy conformance`: which adapters there are, and whether one keeps its word."""
+"""`argosy frameworks` and `argosy conformance`: lists framework adapters and tests one of them."""
 
 import os
 import secrets
@@ -17,15 +17,19 @@ from argosy.cli.tables import columns
 if TYPE_CHECKING:
     from argosy.conformance.kit import Finding
     from argosy.frameworks.base import Framework, Sample
+    from argosy.frameworks.registry import Entry
 
 
 @click.command()
 @output_option
 def frameworks(output: str) -> None:
-    """List the frameworks that a run can name: built in, and of installed packages."""
+    """List the frameworks that a job can use.
+
+    These are the built-in ones and those of installed packages.
+    """
     from argosy.frameworks.registry import entries
 
-    found = entries()
+    installed = entries()
     if output == "json":
         rows = [
             {
@@ -34,28 +38,30 @@ def frameworks(output: str) -> None:
                 "options": _option_names(entry),
                 "problem": entry.problem,
             }
-            for entry in found
+            for entry in installed
         ]
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
         return
-    told = [(entry.name, entry.origin, entry.problem or ", ".join(_option_names(entry))) for entry in found]
-    click.echo(columns([("NAME", "FROM", "OPTIONS"), *told]))
+    lines = [
+        (entry.name, entry.origin, entry.problem or ", ".join(_option_names(entry))) for entry in installed
+    ]
+    click.echo(columns([("NAME", "FROM", "OPTIONS"), *lines]))
 
 
 @click.group()
 def conformance() -> None:
-    """Hold something to what the rest of Argosy relies on."""
+    """Check adapters of frameworks."""
 
 
 @conformance.command("framework")
 @click.argument("name")
-@click.option("--live", is_flag=True, help="Also run the samples in the cluster, with a probe in every pod.")
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="The cluster to run them in.")
+@click.option("--live", is_flag=True, help="Also run the samples in a cluster, with a probe in every pod.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Path of the kubeconfig file.")
 def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None:
-    """Check the adapter NAME with the jobs that it gives as samples; exit code 1 if it fails.
+    """Check the adapter NAME with its sample jobs; exit code 1 if a check fails.
 
-    With --live, in a namespace of its own, and with pods of the image in ARGOSY_TEST_IMAGE, which needs a
-    shell and python3 (default: local, as of the local control plane).
+    With --live the samples also run in a temporary namespace. Their pods use the image ARGOSY_TEST_IMAGE,
+    which must have a shell and python3 (default: local, for the local control plane).
     """
     from argosy.conformance.kit import findings
     from argosy.conformance.samples import samples_of
@@ -66,30 +72,30 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
     if entry is None:
         raise click.ClickException(unknown_name("framework", name, (entry.name for entry in entries())))
     if entry.framework is None:
-        raise click.ClickException(f"framework {name} of {entry.origin} {entry.problem}")
+        raise click.ClickException(f"framework {name} from {entry.origin}: {entry.problem}")
     samples = samples_of(entry.framework)
     if not samples:
         raise click.ClickException(
-            f"{name} gives no samples: declare `samples: ClassVar[tuple[Sample, ...]]` in the adapter"
+            f"{name} has no samples: declare `samples: ClassVar[tuple[Sample, ...]]` in the adapter"
         )
     failed = 0
-    found = findings(entry.framework, samples)
+    results = findings(entry.framework, samples)
     if live:
-        found = chain(found, _live_findings(entry.framework, samples, kubeconfig))
-    for finding in found:
+        results = chain(results, _live_findings(entry.framework, samples, kubeconfig))
+    for finding in results:
         failed += bool(finding.problem)
-        why = finding.problem or finding.nothing
+        detail = finding.problem or finding.nothing
         mark = "FAIL" if finding.problem else "-   " if finding.nothing else "ok  "
-        click.echo(f"{mark}  {finding.sample}: {finding.check}" + (f": {why}" if why else ""))
+        click.echo(f"{mark}  {finding.sample}: {finding.check}" + (f": {detail}" if detail else ""))
     if failed:
-        raise click.ClickException(f"{name} breaks {failed} of the rules")
+        raise click.ClickException(f"{name} does not conform: {failed} checks failed")
     click.echo(f"{name} conforms")
 
 
 def _live_findings(
     framework: "Framework", samples: "tuple[Sample, ...]", kubeconfig: str | None
 ) -> "Iterator[Finding]":
-    """Run the same samples in the cluster, one after the other."""
+    """Run the samples in the cluster, one after the other."""
     from argosy.conformance.contract import NonConformance
     from argosy.conformance.kit import Finding
     from argosy.conformance.live import LIVE_CHECK, check_live
@@ -97,7 +103,7 @@ def _live_findings(
 
     path = kubeconfig_path(kubeconfig) or Path(os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
     if not path.exists():
-        raise click.ClickException(f"there is no {path}; `argosy up` starts a control plane here")
+        raise click.ClickException(f"{path}: not found; `argosy up` starts a control plane on this machine")
     try:
         with temporary_namespace(path, f"conformance-{secrets.token_hex(3)}") as namespace:
             for sample in samples:
@@ -111,9 +117,7 @@ def _live_findings(
         raise click.ClickException(str(error)) from None
 
 
-def _option_names(entry: object) -> list[str]:
-    from argosy.frameworks.registry import Entry
-
-    assert isinstance(entry, Entry)
-    kind = entry.framework.Options if entry.framework else None
-    return [one.encode_name for one in msgspec.structs.fields(kind)] if kind else []
+def _option_names(entry: "Entry") -> list[str]:
+    if entry.framework is None:
+        return []
+    return [field.encode_name for field in msgspec.structs.fields(entry.framework.Options)]

@@ -1,4 +1,4 @@
-"""The commands as click knows them: found in the table, and imported only when they are called."""
+"""The click group of all commands: looks them up in the table and imports only the one that is called."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ from argosy.cli.main import COMMANDS, HELP_OPTIONS, help_text
 
 
 class Commands(click.Group):
-    """A group that knows its commands' names and one-line helps without importing them."""
+    """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -29,9 +29,9 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from argosy.kinds.messages import closest
 
-            close = closest(args[0], COMMANDS)
-            hint = f"; did you mean `argosy {close}`?" if close else "; `argosy --help` lists them"
-            raise click.UsageError(f"there is no command `{args[0]}`{hint}")
+            suggestion = closest(args[0], COMMANDS)
+            hint = f"did you mean `argosy {suggestion}`?" if suggestion else "see `argosy --help`"
+            raise click.UsageError(f'unknown command "{args[0]}"; {hint}')
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
@@ -45,7 +45,7 @@ def cli() -> None:
 
 
 def run() -> None:
-    """Do what the command line says, and exit."""
+    """Run the command of the command line, then exit."""
     try:
         cli.main(prog_name="argosy", standalone_mode=False)
     except click.ClickException as error:

@@ -1,4 +1,4 @@
-"""`argosy install`, `upgrade` and `uninstall`: the operator on a cluster, from the chart, without Helm."""
+"""`argosy install`, `upgrade` and `uninstall`: manage the operator on a cluster, without Helm."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 import yaml
 
-from argosy.cli.cluster_access import async_command, kubeconfig_path
+from argosy.cli.cluster_access import async_command, connect, connection_options
 from argosy.cli.documents import read_yaml
 from argosy.install.chart import Chart, WrongValues, folder, merged
 from argosy.install.installation import MANAGER, Installation, InstallError
@@ -17,33 +17,36 @@ from argosy.kinds.meta import Json
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-_cluster_options = (
-    click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Talk to the cluster of this file."),
-    click.option("--context", help="A context of the kubeconfig."),
+_target_options = (
+    connection_options,
     click.option(
         "-n",
         "--namespace",
-        help="Where the operator is, or will be; argosy-system, or what users of a single API know.",
+        help="Namespace of the operator; default: argosy-system, or the usual one of a single --api.",
     ),
     click.option(
         "--api",
         "apis",
         multiple=True,
         type=click.Choice(tuple(PRESETS)),
-        help="Serve this API only; may be given several times.",
+        help="Serve only this API; can be repeated.",
     ),
 )
 _value_options = (
-    click.option("--dry-run", is_flag=True, help="Print the objects instead, and ask no cluster."),
+    click.option("--dry-run", is_flag=True, help="Print the objects and change nothing."),
     click.option(
         "--values",
         "files",
         multiple=True,
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A YAML file of the chart's values; may be given several times.",
+        help="YAML file with values of the chart; can be repeated.",
     ),
     click.option(
-        "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="One value, such as log.level=debug."
+        "--set",
+        "pairs",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Value of the chart, such as log.level=debug; can be repeated.",
     ),
     click.option(
         "--wait",
@@ -51,7 +54,7 @@ _value_options = (
         type=float,
         default=120.0,
         show_default=True,
-        help="Seconds until all replicas must be ready; 0 does not wait.",
+        help="Seconds to wait until all replicas are ready; 0: do not wait.",
     ),
 )
 
@@ -66,7 +69,7 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 @click.command()
-@_options(*_cluster_options, *_value_options)
+@_options(*_target_options, *_value_options)
 @async_command
 async def install(
     kubeconfig: str | None,
@@ -78,21 +81,24 @@ async def install(
     pairs: tuple[str, ...],
     seconds: float,
 ) -> None:
-    """Install the operator: the objects of the Helm chart, applied server-side."""
-    chosen = preset(apis)
-    given = merged(chosen.values, _values_from_options(files, pairs))
-    where = namespace or chosen.namespace
+    """Install the operator on a cluster.
+
+    Applies the objects of the Helm chart server-side. Helm is not needed.
+    """
+    defaults = preset(apis)
+    values = merged(defaults.values, _values_from_options(files, pairs))
+    target = namespace or defaults.namespace
     if dry_run:
-        _print_manifests(where, given)
+        _print_manifests(target, values)
         return
-    async with _OpenInstallation(kubeconfig, context, where) as installation:
-        await installation.install(given)
+    async with _OpenInstallation(kubeconfig, context, target) as installation:
+        await installation.install(values)
         if seconds:
             await installation.wait(seconds)
 
 
 @click.command()
-@_options(*_cluster_options, *_value_options)
+@_options(*_target_options, *_value_options)
 @async_command
 async def upgrade(
     kubeconfig: str | None,
@@ -104,14 +110,17 @@ async def upgrade(
     pairs: tuple[str, ...],
     seconds: float,
 ) -> None:
-    """Change an installation: to this version of Argosy, and to other values. Values given before stay."""
-    chosen = preset(apis)
-    changes = merged(chosen.values, _values_from_options(files, pairs))
-    where = namespace or chosen.namespace
-    async with _OpenInstallation(kubeconfig, context, where) as installation:
+    """Upgrade an installed operator, or change its values.
+
+    The operator is upgraded to this version of Argosy. Values of earlier installs and upgrades are kept.
+    """
+    defaults = preset(apis)
+    changes = merged(defaults.values, _values_from_options(files, pairs))
+    target = namespace or defaults.namespace
+    async with _OpenInstallation(kubeconfig, context, target) as installation:
         if dry_run:
             notes = await installation.notes()
-            _print_manifests(where, merged(notes.values if notes else {}, changes))
+            _print_manifests(target, merged(notes.values if notes else {}, changes))
             return
         await installation.upgrade(changes)
         if seconds:
@@ -120,8 +129,8 @@ async def upgrade(
 
 @click.command()
 @_options(
-    *_cluster_options,
-    click.option("--definitions", is_flag=True, help="The definitions too, and with them all jobs."),
+    *_target_options,
+    click.option("--crds", is_flag=True, help="Also delete the CRDs, and with them all jobs."),
 )
 @async_command
 async def uninstall(
@@ -129,29 +138,21 @@ async def uninstall(
     context: str | None,
     namespace: str | None,
     apis: tuple[str, ...],
-    definitions: bool,
+    crds: bool,
 ) -> None:
-    """Take the operator away. Jobs, their pods and the definitions of their kinds stay, unless asked for."""
-    where = namespace or preset(apis).namespace
-    async with _OpenInstallation(kubeconfig, context, where) as installation:
-        await installation.uninstall(definitions=definitions)
-    if not definitions:
-        click.echo("jobs and the definitions of their kinds are still there")
+    """Remove the operator; jobs, pods and CRDs stay."""
+    target = namespace or preset(apis).namespace
+    async with _OpenInstallation(kubeconfig, context, target) as installation:
+        await installation.uninstall(definitions=crds)
+    if not crds:
+        click.echo("kept: CRDs and jobs; `--crds` deletes them too")
 
 
 class _OpenInstallation:
-    """The installation that is meant, with its errors told to the user."""
+    """Opens an installation, and reports its errors as messages."""
 
     def __init__(self, kubeconfig: str | None, context: str | None, namespace: str) -> None:
-        from argosy.engine.client import Client
-        from argosy.engine.entries import KubeconfigError
-        from argosy.engine.kubeconfig import Connection
-
-        try:
-            connection = Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)
-        except KubeconfigError as error:
-            raise click.ClickException(str(error)) from error
-        self._client = Client(connection, user_agent="argosy-cli", field_manager=MANAGER, strict=True)
+        self._client = connect(kubeconfig, context, field_manager=MANAGER)
         self._namespace = namespace
 
     async def __aenter__(self) -> Installation:
@@ -163,35 +164,38 @@ class _OpenInstallation:
             raise click.ClickException(str(error)) from error
 
 
-def _print_manifests(namespace: str, given: Json) -> None:
+def _print_manifests(namespace: str, values: Json) -> None:
     chart = Chart(folder())
     try:
-        objects = chart.objects(namespace, chart.values(given))
+        objects = chart.objects(namespace, chart.values(values))
     except WrongValues as error:
         raise click.ClickException(str(error)) from error
     click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
 
 
 def _values_from_options(files: tuple[Path, ...], pairs: tuple[str, ...]) -> Json:
-    """What the user gave, together; single values win over files."""
-    given: Json = {}
+    """Merge the values of all options; --set overrides files."""
+    values: Json = {}
     for file in files:
         for content in read_yaml(file):
             if not isinstance(content, dict):
-                raise click.BadParameter(f"{file} holds no map of values", param_hint="--values")
-            given = merged(given, content)
+                raise click.BadParameter(f"{file}: must contain a map of values", param_hint="--values")
+            values = merged(values, content)
     for pair in pairs:
-        given = merged(given, set_value(pair))
-    return given
+        values = merged(values, parse_set(pair))
+    return values
 
 
-def set_value(pair: str) -> Json:
-    """`log.level=debug` as values, read as Helm does: numbers, true, false, null and {a,b}; else text."""
+def parse_set(pair: str) -> Json:
+    """Return `log.level=debug` as values.
+
+    As with Helm, numbers, true, false, null and {a,b} are typed; everything else is text.
+    """
     key, separator, text = pair.partition("=")
     if not separator or not all(key.split(".")):
-        raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--set")
-    listed = text[1:-1].split(",") if text.startswith("{") and text.endswith("}") else None
-    value: object = _parse_scalar(text) if listed is None else [_parse_scalar(one) for one in listed if one]
+        raise click.BadParameter(f"{pair!r}: must be KEY=VALUE", param_hint="--set")
+    items = text[1:-1].split(",") if text.startswith("{") and text.endswith("}") else None
+    value: object = _parse_scalar(text) if items is None else [_parse_scalar(item) for item in items if item]
     for name in reversed(key.split(".")):
         value = {name: value}
     assert isinstance(value, dict)
@@ -199,7 +203,7 @@ def set_value(pair: str) -> Json:
 
 
 def _parse_scalar(text: str) -> object:
-    words = {"true": True, "false": False, "null": None}
-    if text in words:
-        return words[text]
+    constants = {"true": True, "false": False, "null": None}
+    if text in constants:
+        return constants[text]
     return int(text) if re.fullmatch(r"0|-?[1-9]\d*", text) else text

@@ -1,8 +1,9 @@
-"""The kinds of jobs that the everyday verbs know, and one way to show them all.
+"""Finds jobs of all kinds by name, and summarizes them in one form for `ps`, `describe` and `run`.
 
-A job is named as it is called; where two kinds have one of that name, `tr/NAME` and `aj/NAME` say which.
+If two kinds have a job of the same name, `tr/NAME` and `aj/NAME` select one.
 """
 
+import contextlib
 from datetime import datetime
 
 import click
@@ -30,7 +31,7 @@ class RoleSummary(Struct, frozen=True):
 
 
 class JobSummary(Struct, frozen=True):
-    """A job as it is shown to people, whatever kind it is of."""
+    """What the CLI shows of a job, independent of its kind."""
 
     kind: str
     namespace: str
@@ -50,38 +51,36 @@ class JobSummary(Struct, frozen=True):
 
     @property
     def workers(self) -> str:
-        """Running or succeeded of wanted pods, of role worker if there is one."""
-        counted = [role for role in self.roles if role.name == WORKER] or self.roles
-        return (
-            f"{sum(role.ready for role in counted)}/{sum(role.desired for role in counted)}"
-            if counted
-            else ""
-        )
+        """Return running and succeeded pods of the desired ones, of role worker if there is one: `3/4`."""
+        roles = [role for role in self.roles if role.name == WORKER] or self.roles
+        if not roles:
+            return ""
+        return f"{sum(role.ready for role in roles)}/{sum(role.desired for role in roles)}"
 
 
 async def find(client: Client, namespace: str, name: str) -> Job:
-    """The job of this name; NotFound if there is none of any kind."""
-    short, _, plain = name.rpartition("/")
-    if short and short not in KINDS:
-        raise click.ClickException(f"{short}/{plain}: write {' or '.join(f'{one}/{plain}' for one in KINDS)}")
-    missing: NotFound | None = None
-    for kind in (KINDS[short],) if short else KINDS.values():
+    """Return the job of this name; raise NotFound if no kind has one."""
+    prefix, _, plain = name.rpartition("/")
+    if prefix and prefix not in KINDS:
+        raise click.ClickException(
+            f"{name}: invalid name: must be {' or '.join(f'{known}/{plain}' for known in KINDS)}"
+        )
+    not_found: NotFound | None = None
+    for kind in (KINDS[prefix],) if prefix else KINDS.values():
         try:
             return await client.get(kind, plain, namespace)
         except NotFound as error:
-            missing = missing or error
-    assert missing is not None
-    raise missing
+            not_found = not_found or error
+    assert not_found is not None
+    raise not_found
 
 
 async def find_all(client: Client, namespace: str | None) -> list[Job]:
-    """All jobs of the kinds that the cluster knows; NotFound if it knows none of them."""
-    found: list[Job] = list((await client.list(TrainingRun, namespace)).items)
-    try:
-        found += (await client.list(AresJob, namespace)).items
-    except NotFound:
-        return found  # installed without that API
-    return found
+    """Return all jobs of the kinds that the cluster serves; raise NotFound if it has no TrainingRun CRD."""
+    jobs: list[Job] = list((await client.list(TrainingRun, namespace)).items)
+    with contextlib.suppress(NotFound):  # installed without that API
+        jobs += (await client.list(AresJob, namespace)).items
+    return jobs
 
 
 def summarize(job: Job) -> JobSummary:
@@ -104,16 +103,16 @@ def _summarize_training_run(run: TrainingRun) -> JobSummary:
         restarts=status.restarts,
         started=status.start_time is not None,
         roles=[_training_run_role(run, name) for name in sorted(run.spec.roles)],
-        conditions=[(one.type, one.status, one.reason, one.message) for one in status.conditions],
+        conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
     )
 
 
 def _training_run_role(run: TrainingRun, name: str) -> RoleSummary:
-    role, wanted = run.status.roles.get(name), run.spec.roles[name].replicas
+    role, desired = run.status.roles.get(name), run.spec.roles[name].replicas
     if role is None:
-        return RoleSummary(name, "Pending", 0, wanted, 0, "")
-    return RoleSummary(name, role.phase, role.active + role.succeeded, wanted, role.restarts, role.message)
+        return RoleSummary(name, "Pending", 0, desired, 0, "")
+    return RoleSummary(name, role.phase, role.active + role.succeeded, desired, role.restarts, role.message)
 
 
 def _summarize_ares_job(job: AresJob) -> JobSummary:
@@ -133,14 +132,14 @@ def _summarize_ares_job(job: AresJob) -> JobSummary:
         restarts=sum(role.restarts for role in status.role_statuses.values()),
         started=status.start_time is not None,
         roles=[_ares_job_role(job, name) for name in sorted(status.role_statuses)],
-        conditions=[(one.type, one.status, one.reason, one.message) for one in status.conditions],
+        conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
     )
 
 
 def _ares_job_role(job: AresJob, name: str) -> RoleSummary:
-    role, wanted = job.status.role_statuses[name], _ares_job_replicas(job, name)
-    return RoleSummary(name, role.phase, role.active + role.succeeded, wanted, role.restarts, role.message)
+    role, desired = job.status.role_statuses[name], _ares_job_replicas(job, name)
+    return RoleSummary(name, role.phase, role.active + role.succeeded, desired, role.restarts, role.message)
 
 
 def _ares_job_replicas(job: AresJob, name: str) -> int:

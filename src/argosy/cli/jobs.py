@@ -1,4 +1,4 @@
-"""`argosy ps`, `scale`, `suspend`, `resume` and `rm`: the everyday verbs on jobs."""
+"""`argosy ps`, `scale`, `suspend`, `resume` and `rm`: list and change jobs."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -12,7 +12,8 @@ from argosy.cli.submit import remove
 from argosy.cli.tables import age, columns
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.messages import unknown_name
+from argosy.kinds.trainingrun import WORKER, TrainingRun
 
 output_option = click.option(
     "-o",
@@ -20,109 +21,110 @@ output_option = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Form of the output.",
+    help="Output format.",
 )
 
 
 @click.command()
 @cluster_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="List the jobs of all namespaces.")
 @output_option
 @async_command
 async def ps(
     kubeconfig: str | None, context: str | None, namespace: str, all_namespaces: bool, output: str
 ) -> None:
-    """List jobs of all kinds, the newest last."""
+    """List jobs of all kinds, newest last."""
     async with connect(kubeconfig, context) as client:
-        where = None if all_namespaces else namespace
+        scope = None if all_namespaces else namespace
         if output == "json":
-            click.echo(msgspec.json.format(await _list_as_json(client, where)))
+            click.echo(msgspec.json.format(await _list_as_json(client, scope)))
             return
-        found = await find_all(client, where)
+        jobs = await find_all(client, scope)
     now = datetime.now(UTC)
-    jobs = sorted(map(summarize, found), key=lambda job: job.created or now)
-    rows = [_row(job, now) for job in jobs]
-    if all_namespaces:
-        rows = [(job.namespace, *row) for job, row in zip(jobs, rows, strict=True)]
-    if not rows:
-        click.echo("no runs" if all_namespaces else f"no runs in namespace {namespace}", err=True)
+    summaries = sorted(map(summarize, jobs), key=lambda job: job.created or now)
+    if not summaries:
+        click.echo("no jobs" if all_namespaces else f"no jobs in namespace {namespace}", err=True)
         return
-    titles = ("NAME", "KIND", "FRAMEWORK", "PHASE", "WORKERS", "ATTEMPT", "AGE", "MESSAGE")
-    click.echo(columns([("NAMESPACE", *titles) if all_namespaces else titles, *rows]))
+    titles: tuple[str, ...] = ("NAME", "KIND", "FRAMEWORK", "PHASE", "WORKERS", "ATTEMPT", "AGE", "MESSAGE")
+    rows = [_row(job, now) for job in summaries]
+    if all_namespaces:
+        titles = ("NAMESPACE", *titles)
+        rows = [(job.namespace, *row) for job, row in zip(summaries, rows, strict=True)]
+    click.echo(columns([titles, *rows]))
 
 
 @click.command()
 @cluster_options
 @click.argument("name")
 @click.argument("replicas", type=click.IntRange(0, 100_000))
-@click.option("--role", default="worker", show_default=True, help="The role to resize.")
+@click.option("--role", default=WORKER, show_default=True, help="Role to scale.")
 @async_command
 async def scale(
     kubeconfig: str | None, context: str | None, namespace: str, name: str, replicas: int, role: str
 ) -> None:
-    """Change the number of a role's pods, while the run goes on if its framework can."""
+    """Change the number of pods of a role.
+
+    The job continues if its framework supports that; otherwise it restarts with the new size.
+    """
     async with connect(kubeconfig, context) as client:
         run = await client.get(TrainingRun, name, namespace)
         if role not in run.spec.roles:
-            raise click.ClickException(
-                f"{name} has no role {role}; it has {', '.join(sorted(run.spec.roles))}"
-            )
+            raise click.ClickException(f"{name}: {unknown_name('role', role, run.spec.roles)}")
         await client.patch(TrainingRun, name, {"spec": {"roles": {role: {"replicas": replicas}}}}, namespace)
     click.echo(f"{name}: {role} scaled from {run.spec.roles[role].replicas} to {replicas}")
 
 
-def _suspend_command(word: str, done: str, *, suspended: bool, told: str) -> click.Command:
-    """`suspend` and `resume` are one command with two values."""
+def _suspend_command(command: str, participle: str, *, suspend: bool, summary: str) -> click.Command:
+    """Return `suspend` or `resume`, which set the same field."""
 
-    @click.command(word, help=told)
+    @click.command(command, help=summary)
     @cluster_options
     @click.argument("name")
     @async_command
-    async def switch(kubeconfig: str | None, context: str | None, namespace: str, name: str) -> None:
+    async def set_suspend(kubeconfig: str | None, context: str | None, namespace: str, name: str) -> None:
         async with connect(kubeconfig, context) as client:
             run = await client.get(TrainingRun, name, namespace)
             if run.status.phase in ("Succeeded", "Failed"):
-                raise click.ClickException(f"{name} has ended ({run.status.phase}); it cannot be {done}")
-            await client.patch(TrainingRun, name, {"spec": {"suspend": suspended}}, namespace)
-        click.echo(f"{name} {done}")
+                raise click.ClickException(
+                    f"{name} has ended ({run.status.phase}) and cannot be {participle}"
+                )
+            await client.patch(TrainingRun, name, {"spec": {"suspend": suspend}}, namespace)
+        click.echo(f"{name} {participle}")
 
-    return switch
+    return set_suspend
 
 
 suspend = _suspend_command(
-    "suspend",
-    "suspended",
-    suspended=True,
-    told="Stop a run's pods and keep its place; `argosy resume` lets it go on.",
+    "suspend", "suspended", suspend=True, summary="Stop the pods of a job; `argosy resume` continues it."
 )
-resume = _suspend_command("resume", "resumed", suspended=False, told="Let a suspended run go on.")
+resume = _suspend_command("resume", "resumed", suspend=False, summary="Continue a suspended job.")
 
 
 @click.command()
 @cluster_options
 @click.argument("names", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every job of the namespace.")
+@click.option("--all", "everything", is_flag=True, help="Delete all jobs of the namespace.")
 @async_command
 async def rm(
     kubeconfig: str | None, context: str | None, namespace: str, names: tuple[str, ...], everything: bool
 ) -> None:
-    """Delete jobs, and wait until they and their pods are gone."""
+    """Delete jobs and wait until their pods are gone."""
     if not names and not everything:
-        raise click.UsageError("name the jobs to delete, or say --all")
+        raise click.UsageError("name the jobs to delete, or use --all")
     async with connect(kubeconfig, context) as client:
         if everything:
-            present = {job.metadata.name: job for job in await find_all(client, namespace)}
+            jobs = {job.metadata.name: job for job in await find_all(client, namespace)}
         else:
-            found = {name: await _find_if_present(client, namespace, name) for name in names}
-            present = {name: job for name, job in found.items() if job is not None}
-        missing = [name for name in names if name not in present]
+            by_name = {name: await _find_if_present(client, namespace, name) for name in names}
+            jobs = {name: job for name, job in by_name.items() if job is not None}
         await asyncio.gather(
-            *(remove(client, namespace, job.metadata.name, type(job)) for job in present.values())
+            *(remove(client, namespace, job.metadata.name, type(job)) for job in jobs.values())
         )
-    for name in present:
+    for name in jobs:
         click.echo(f"{name} deleted")
+    missing = [name for name in names if name not in jobs]
     if missing:
-        raise click.ClickException(f"there is no run {', '.join(missing)} in namespace {namespace}")
+        raise click.ClickException(f"no job {', '.join(missing)} in namespace {namespace}")
 
 
 async def _find_if_present(client: Client, namespace: str, name: str) -> Job | None:
@@ -133,7 +135,7 @@ async def _find_if_present(client: Client, namespace: str, name: str) -> Job | N
 
 
 async def _list_as_json(client: Client, namespace: str | None) -> bytes:
-    """All jobs as one list, as the API server writes them."""
+    """Return the jobs of all kinds as one v1 List, each as the API server encodes it."""
     items: list[msgspec.Raw] = []
     for kind in KINDS.values():
         try:

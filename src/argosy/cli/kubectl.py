@@ -1,4 +1,4 @@
-"""`argosy kubectl …`: kubectl with the kubeconfig that the other commands use. It replaces this process."""
+"""`argosy kubectl …`: replaces this process by kubectl, with the kubeconfig that the other commands use."""
 
 import os
 import shutil
@@ -20,10 +20,10 @@ from argosy.local.state import State
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(arguments: tuple[str, ...]) -> None:
-    """kubectl, with the right kubeconfig."""
+    """Run kubectl with the kubeconfig that `argosy` itself uses."""
     program = find_kubectl()
     if program is None:
-        raise click.ClickException("kubectl is not installed; `pip install argosy[kubectl]` brings it")
+        raise click.ClickException("kubectl is not installed; `pip install argosy[kubectl]` installs it")
     environment = dict(os.environ)
     state = State.of()
     run = read_run(state.run)
@@ -33,6 +33,6 @@ def kubectl(arguments: tuple[str, ...]) -> None:
 
 
 def find_kubectl() -> str | None:
-    """The kubectl installed beside this interpreter, else the one on the path."""
-    beside = Path(sys.executable).parent / "kubectl"
-    return str(beside) if beside.exists() else shutil.which("kubectl")
+    """Return the kubectl in the folder of this interpreter, else the one on the PATH."""
+    bundled = Path(sys.executable).parent / "kubectl"
+    return str(bundled) if bundled.exists() else shutil.which("kubectl")

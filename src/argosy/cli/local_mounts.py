@@ -1,7 +1,7 @@
-"""Lets the containers of a run see the folder and the virtual environment that the user stands in.
+"""Mounts the current folder and the active virtual environment into the containers of a job.
 
-For the local control plane, where pods are processes of this machine with home directories hidden: the
-folders that the command needs are mounted at their own paths, and nothing else is.
+This is for the local control plane, whose pods are processes of this machine that do not see home
+directories. The folders are mounted at their own paths; nothing else of the home directory is visible.
 """
 
 import os
@@ -14,38 +14,38 @@ _ALWAYS_VISIBLE = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/
 
 
 def mounted_folders(current: Path, prefix: Path, interpreter: Path) -> list[Path]:
-    """What must be mounted: the current folder, the environment, and the Python that it was made from.
+    """Return the folders to mount: the current one, the environment, and the Python that it is based on.
 
-    A folder inside another one of the list is left out, and so is what every pod sees anyway.
+    A folder inside another one is omitted, and so are folders that every pod sees.
     """
     base = interpreter.resolve().parent.parent
-    wanted = sorted({current.resolve(), prefix.absolute(), base}, key=lambda path: len(path.parts))
-    kept: list[Path] = []
-    for path in wanted:
-        if not any(path.is_relative_to(seen) for seen in (*kept, *_ALWAYS_VISIBLE)):
-            kept.append(path)
-    return kept
+    candidates = sorted({current.resolve(), prefix.absolute(), base}, key=lambda path: len(path.parts))
+    folders: list[Path] = []
+    for path in candidates:
+        if not any(path.is_relative_to(parent) for parent in (*folders, *_ALWAYS_VISIBLE)):
+            folders.append(path)
+    return folders
 
 
 def mount_working_dir(
     manifest: Manifest, current: Path, prefix: Path, interpreter: Path, environment: Mapping[str, str]
 ) -> Manifest:
-    """The same run, with every container of every role in the current folder and environment."""
+    """Return the job with the current folder and environment mounted in every container of every role."""
     mounts = mounted_folders(current, prefix, interpreter)
     path = os.pathsep.join(
         dict.fromkeys([str(prefix / "bin"), *environment.get("PATH", os.defpath).split(os.pathsep)])
     )
     variables = {"PATH": path, "VIRTUAL_ENV": str(prefix), "PYTHONUNBUFFERED": "1"}
     spec = _child(manifest, "spec")
-    roles = _child(spec, "roles")
-    seen = {
-        name: _role(_dict(role), mounts, str(current.resolve()), variables) for name, role in roles.items()
+    roles = {
+        name: _mounted_role(_dict(role), mounts, str(current.resolve()), variables)
+        for name, role in _child(spec, "roles").items()
     }
-    return {**manifest, "spec": {**spec, "roles": seen}}
+    return {**manifest, "spec": {**spec, "roles": roles}}
 
 
 def with_variables(manifest: Manifest, variables: Mapping[str, str]) -> Manifest:
-    """The same run, with these variables in every container, in place of ones of the same name."""
+    """Return the job with these variables in every container; they replace variables of the same name."""
     spec = _child(manifest, "spec")
     roles = {}
     for name, value in _child(spec, "roles").items():
@@ -65,24 +65,25 @@ def _with_env(entries: list[object], variables: Mapping[str, str]) -> list[objec
     return [*kept, *({"name": name, "value": value} for name, value in variables.items())]
 
 
-def _role(role: Manifest, mounts: list[Path], current: str, variables: Mapping[str, str]) -> Manifest:
+def _mounted_role(role: Manifest, mounts: list[Path], current: str, variables: Mapping[str, str]) -> Manifest:
     template = _child(role, "template")
     pod = _child(template, "spec")
-    names = {str(path): f"here-{index}" for index, path in enumerate(mounts)}
+    names = {str(path): f"local-{index}" for index, path in enumerate(mounts)}
     volumes = [{"name": name, "hostPath": {"path": path}} for path, name in names.items()]
-    here = [{"name": name, "mountPath": path} for path, name in names.items()]
+    volume_mounts = [{"name": name, "mountPath": path} for path, name in names.items()]
     containers = [
-        _container(_dict(container), here, current, variables) for container in _list(pod, "containers")
+        _mounted_container(_dict(container), volume_mounts, current, variables)
+        for container in _list(pod, "containers")
     ]
     pod = {**pod, "volumes": [*_list(pod, "volumes"), *volumes], "containers": containers}
     return {**role, "template": {**template, "spec": pod}}
 
 
-def _container(
+def _mounted_container(
     container: Manifest, mounts: list[dict[str, str]], current: str, variables: Mapping[str, str]
 ) -> Manifest:
-    own = {_dict(entry).get("name") for entry in _list(container, "env")}
-    added = [{"name": name, "value": value} for name, value in variables.items() if name not in own]
+    existing = {_dict(entry).get("name") for entry in _list(container, "env")}
+    added = [{"name": name, "value": value} for name, value in variables.items() if name not in existing]
     return {
         "workingDir": current,
         **container,

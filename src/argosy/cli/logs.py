@@ -1,4 +1,4 @@
-"""`argosy logs`: what a job's pods have said, of all roles or some, once or as it comes."""
+"""`argosy logs`: prints the output of a job's pods, once or until the job has ended."""
 
 import asyncio
 
@@ -17,10 +17,10 @@ from argosy.kinds.labels import INDEX, ROLE
 @click.command()
 @cluster_options
 @click.argument("name")
-@click.option("-f", "--follow", is_flag=True, help="Stay until the job has ended.")
-@click.option("--role", help="Only the pods of this role.")
-@click.option("--index", type=int, help="Only the pod of this index.")
-@click.option("--tail", type=click.IntRange(0), help="Only the last lines of each pod.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the job has ended.")
+@click.option("--role", help="Print only pods of this role.")
+@click.option("--index", type=int, help="Print only the pod of this index.")
+@click.option("--tail", type=click.IntRange(0), help="Number of last lines to print of each pod.")
 @async_command
 async def logs(
     kubeconfig: str | None,
@@ -32,35 +32,34 @@ async def logs(
     index: int | None,
     tail: int | None,
 ) -> None:
-    """Print or follow what a job's pods say."""
-    chosen = ({ROLE: role} if role else {}) | ({INDEX: str(index)} if index is not None else {})
+    """Print or follow the output of a job's pods."""
+    labels = ({ROLE: role} if role else {}) | ({INDEX: str(index)} if index is not None else {})
     printer = Printer()
     async with connect(kubeconfig, context) as client:
         job = await find(client, namespace, name)
         name = job.metadata.name
-        selector = ",".join([pod_selector(name), *(f"{key}={value}" for key, value in chosen.items())])
+        selector = ",".join([pod_selector(name), *(f"{key}={value}" for key, value in labels.items())])
         if follow:
             follower = Follower(client, namespace, name, printer, kind=type(job), labels=selector, tail=tail)
             await follower.outcome()
             return
         pods = sort_pods((await client.list(Pod, namespace, labels=selector)).items)
         if not pods:
-            raise click.ClickException(f"{name} has no such pod now; `argosy describe {name}` tells why")
-        for pod, said in zip(
-            pods, await asyncio.gather(*(_read_lines(client, pod, tail) for pod in pods)), strict=True
-        ):
-            for container, line in said:
+            raise click.ClickException(f"{name} has no such pod now; `argosy describe {name}` shows why")
+        outputs = await asyncio.gather(*(_read_lines(client, pod, tail) for pod in pods))
+        for pod, output in zip(pods, outputs, strict=True):
+            for container, line in output:
                 printer.line(replica_label(pod.metadata.labels, container), line)
 
 
 async def _read_lines(client: Client, pod: Pod, tail: int | None) -> list[tuple[str, str]]:
-    """Every line of a pod with its container, which is left unnamed where there is only one."""
+    """Return every line of a pod with its container's name, which is empty if the pod has only one."""
     names = [container.name for container in pod.status.container_statuses]
-    said: list[tuple[str, str]] = []
+    output: list[tuple[str, str]] = []
     for name in names:
         stream = client.logs(pod.metadata.name, pod.metadata.namespace, container=name, tail=tail)
         try:
-            said += [(name if len(names) > 1 else "", line) async for line in lines(stream)]
+            output += [(name if len(names) > 1 else "", line) async for line in lines(stream)]
         except BadRequest:  # the container has not started
             continue
-    return said
+    return output

@@ -1,4 +1,4 @@
-"""`argosy observer`: answers the pods of AresJobs that wait for others, as its Deployment does."""
+"""`argosy observer`: serves pods of AresJobs that wait for other roles, as its Deployment does."""
 
 from pathlib import Path
 from typing import Unpack
@@ -8,7 +8,7 @@ import click
 from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
 
 HTTP_PORT = 80
-"""Of the original's observers, which know neither tokens nor TLS."""
+"""The port of AresOperator's observers, which use neither tokens nor TLS."""
 
 
 @click.command()
@@ -16,17 +16,20 @@ HTTP_PORT = 80
 @click.option(
     "--auth",
     type=click.Choice(["token", "none"]),
-    help="Answer only who has the job's token, or everybody; token by default.",
+    help="Require the token of the job, or serve everyone; default: token.",
 )
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help=f"Answer in plain HTTP on this port too; {HTTP_PORT} by default where no token is asked for.",
+    help=f"Also serve plain HTTP on this port; default: {HTTP_PORT} with --auth none, else off.",
 )
 def observer(
     config: Path | None, auth: str | None, port: int | None, **common: Unpack[CommonOptions]
 ) -> None:
-    """Answer pods of AresJobs that wait for other roles, beside an operator on the same cluster."""
+    """Serve pods of AresJobs that wait for other roles.
+
+    It runs next to an operator of the same cluster, which does not serve these pods itself then.
+    """
     from dataclasses import replace
 
     from argosy.operator.settings import Settings
@@ -34,14 +37,14 @@ def observer(
     settings = apply_config_file(config, Settings(**common))
     if auth:
         settings = replace(settings, observer_tokens=auth == "token")
-    plain = port or (None if settings.observer_tokens else HTTP_PORT)
-    observing = replace(
+    http_port = port or (None if settings.observer_tokens else HTTP_PORT)
+    settings = replace(
         settings,
         apis=frozenset({"ares"}),
         observing=True,
         leader_elect=False,
-        gang_backend="none",  # whatever the file says: it is the operator's, too
+        gang_backend="none",  # also if the configuration file, which the operator shares, has one
         remote_exec=False,
-        plain_endpoint=f":{plain}" if plain else "",
+        plain_endpoint=f":{http_port}" if http_port else "",
     )
-    run_operator(observing)
+    run_operator(settings)

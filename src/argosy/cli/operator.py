@@ -1,4 +1,4 @@
-"""`argosy operator`: run the operator against any cluster, as its Deployment does."""
+"""`argosy operator`: runs the operator against any cluster, as its Deployment does."""
 
 from pathlib import Path
 from typing import Unpack
@@ -15,41 +15,41 @@ from argosy.cli.server_options import CommonOptions, apply_config_file, run_oper
     "apis",
     multiple=True,
     type=click.Choice(["argosy", "ares"]),
-    help="Serve this API; all of them by default. May be given several times.",
+    help="Serve this API; can be repeated; default: all.",
 )
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
-@click.option("--identity", help="Name of this replica in the Lease; host name and a random part by default.")
+@click.option("--identity", help="Name of this replica in the Lease; default: host name and a random suffix.")
 @click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote exec.")
-@click.option("--advertise-url", default="", help="Under which URL pods reach the endpoint.")
+@click.option("--advertise-url", default="", help="URL under which pods reach the endpoint.")
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 1024),
     default=32,
     show_default=True,
-    help="Jobs worked on at once.",
+    help="Number of jobs that are reconciled at the same time.",
 )
-@click.option("--cluster-domain", help="The cluster's DNS domain; cluster.local by default.")
+@click.option("--cluster-domain", help="DNS domain of the cluster; default: cluster.local.")
 @click.option(
     "--webhooks",
     default="",
-    help="Answer the API server about AresJobs; the name of the configurations by which it asks.",
+    help="Serve admission webhooks for AresJobs; the name of their webhook configurations.",
 )
 @click.option(
     "--gang-backend",
     type=click.Choice(["volcano", "kubernetes", "scheduler-plugins", "kueue", "own", "auto", "none"]),
-    help="Who places gangs; volcano by default.",
+    help="Scheduler of gangs; default: volcano.",
 )
 @click.option(
     "--remote-exec/--no-remote-exec",
     default=True,
     show_default=True,
-    help="Give launchers an account that starts processes in their job's pods.",
+    help="Give launchers a ServiceAccount that can exec in the pods of their job.",
 )
 @click.option(
     "--ssh-keys/--no-ssh-keys",
     default=True,
     show_default=True,
-    help="Make keys for jobs that start processes by ssh.",
+    help="Create keys for jobs that start processes by ssh.",
 )
 @click.option(
     "--local",

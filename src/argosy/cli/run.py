@@ -1,9 +1,9 @@
-"""`argosy run`: submit a job and stay with it until it has ended.
+"""`argosy run`: submits a job and follows it until it has ended.
 
-Two forms: a file, or a command after `--` that becomes a job of one role. The exit code is the job's
-outcome: 0 succeeded, 1 failed, 130 interrupted. An interrupt deletes the run that this call submitted and
-waits until it is gone, so that nothing is left half done; a second one ends at once and says what is left. A
-run that the operator cannot accept is taken away too. `--detach` submits and returns.
+The job is a file, or a command after `--` that becomes a job of one role. The exit code is 0 if the job
+succeeded, 1 if it failed, 130 if the user interrupted. The first interrupt deletes the job that this call
+submitted and waits until it is gone; a second one exits at once and says what may be left. A job that the
+operator rejects is deleted too. `--detach` submits and returns.
 """
 
 import asyncio
@@ -38,17 +38,25 @@ _EXIT_CODES = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
 @click.command(context_settings={"allow_interspersed_args": False})
 @cluster_options
 @click.argument("what", nargs=-1, required=True, metavar="FILE | -- COMMAND…", type=click.UNPROCESSED)
-@click.option("--name", help="Name of the run; made from the command by default.")
-@click.option("--framework", default="custom", show_default=True, help="For the command form.")
-@click.option("--replicas", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Workers.")
-@click.option("--gpus", type=click.IntRange(0, 64), default=0, help="GPUs for each worker.")
+@click.option("--name", help="Name of the job; default: made from the command.")
+@click.option("--framework", default="custom", show_default=True, help="Framework of a command.")
 @click.option(
-    "--restarts", type=click.IntRange(0, 1000), default=3, show_default=True, help="Failures to survive."
+    "--replicas", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Workers of a command."
 )
-@click.option("--image", default="local", show_default=True, help="Image of the containers.")
+@click.option("--gpus", type=click.IntRange(0, 64), default=0, help="GPUs of each worker of a command.")
+@click.option(
+    "--restarts",
+    type=click.IntRange(0, 1000),
+    default=3,
+    show_default=True,
+    help="Restarts before a command has failed.",
+)
+@click.option("--image", default="local", show_default=True, help="Image of a command's containers.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set in every container.")
 @click.option(
-    "--here", is_flag=True, help="Show the current folder and environment to a file's containers too."
+    "--mount-cwd",
+    is_flag=True,
+    help="Mount the current folder and virtual environment; always done for a command.",
 )
 @click.option("-d", "--detach", is_flag=True, help="Submit and return.")
 @async_command
@@ -64,7 +72,7 @@ async def run(
     restarts: int,
     image: str,
     variables: tuple[str, ...],
-    here: bool,
+    mount_cwd: bool,
     detach: bool,
 ) -> None:
     """Run a job from a file, or a command as a job, and follow it to its end.
@@ -73,26 +81,18 @@ async def run(
     argosy run job.yaml
     argosy run --replicas 4 -- python train.py
     """
-    from_file = _is_file(what)
-    if from_file:
+    if _is_file(what):
         documents = load(Path(what[0]))
     else:
-        made = command_run(name, framework, replicas, gpus, restarts, image, what)
-        documents = [made]
-        here = True
-    if here:
-        documents = [_with_local_mounts(document) if is_run(document) else document for document in documents]
-    if variables:
-        documents = [
-            _with_variables(document, variables) if is_run(document) else document for document in documents
-        ]
+        documents = [command_run(name, framework, replicas, gpus, restarts, image, what)]
+        mount_cwd = True
     runs = [document for document in documents if is_run(document)]
     if len(runs) != 1:
-        raise click.ClickException(
-            f"{what[0]}: holds {len(runs)} TrainingRuns; `argosy run` follows exactly one"
-        )
-    if name:
-        runs[0]["metadata"] = {**_metadata(runs[0]), "name": name}
+        raise click.ClickException(f"{what[0]}: has {len(runs)} TrainingRuns: must have exactly one")
+    documents = [
+        _prepare(document, name, variables, mount_cwd=mount_cwd) if is_run(document) else document
+        for document in documents
+    ]
     async with connect(kubeconfig, context) as client:
         if detach:
             submitted = await submit(client, documents, namespace)
@@ -110,7 +110,7 @@ def command_run(
     image: str,
     command: tuple[str, ...],
 ) -> Manifest:
-    """The TrainingRun that a command on the command line stands for."""
+    """Return the TrainingRun that runs a command."""
     container: Manifest = {"name": "main", "image": image, "command": list(command)}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
@@ -134,7 +134,7 @@ def command_run(
 
 
 def name_for(command: tuple[str, ...]) -> str:
-    """A name that reminds of the command, with a suffix that keeps it apart from the last one."""
+    """Return a job name made from the command, with a random suffix."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     word = Path(scripts[0] if scripts else command[0]).stem.lower()
     plain = re.sub(r"[^a-z0-9]+", "-", word).strip("-")[:20].strip("-")
@@ -142,24 +142,24 @@ def name_for(command: tuple[str, ...]) -> str:
 
 
 async def _submit_and_follow(client: Client, documents: list[Manifest], namespace: str) -> int:
-    """The exit code. Interrupted, or refused by the operator, it takes away what it submitted."""
+    """Return the exit code. If the user interrupts, or the operator rejects the job, delete it."""
     with _catch_interrupts() as interrupted:
-        submitted = await submit(client, documents, namespace)  # not cut short: what it made must be known
+        submitted = await submit(client, documents, namespace)  # never interrupted: its name must be known
         follower = Follower(client, *submitted, Printer(), stop_if_rejected=True)
         outcome = await _unless_interrupted(interrupted, follower.outcome())
         if outcome == "Failed":
             click.echo(await _next_steps(client, submitted))
         if outcome in _EXIT_CODES:
             return _EXIT_CODES[outcome]
-        word = "refused" if outcome == "Refused" else "interrupted"
-        click.echo(f"{word}: deleting {submitted.name} …", err=True)
+        reason = "rejected" if outcome == "Rejected" else "interrupted"
+        click.echo(f"{reason}: deleting {submitted.name} …", err=True)
         interrupted.clear()
         await _delete_run(client, submitted, interrupted)
-    return 1 if outcome == "Refused" else 130
+    return 1 if outcome == "Rejected" else 130
 
 
 async def _next_steps(client: Client, run: Submitted) -> str:
-    """Return where to read what the pods of a failed run printed, if any are kept, and why it failed."""
+    """Return the commands that show the output of a failed job, if its pods are kept, and its history."""
     pods = (await client.list(Pod, run.namespace, labels=pod_selector(run.name))).items
     kept = any(pod.metadata.deletion_timestamp is None for pod in pods)
     output = f"`{_command('logs', run)}` shows its output, " if kept else ""
@@ -171,23 +171,23 @@ def _command(command: str, run: Submitted, *options: str) -> str:
 
 
 async def _delete_run(client: Client, submitted: Submitted, interrupted: asyncio.Event) -> None:
-    """Delete the run and wait until it is gone; say what is left if that is interrupted or cannot be."""
-    why = "interrupted again"
+    """Delete the job and wait until it is gone; report what may be left if that fails or is interrupted."""
+    problem = "interrupted again"
     try:
         if await _unless_interrupted(interrupted, remove(client, *submitted)):
             return
     except ApiError as error:
-        why = error.message
+        problem = error.message
     click.echo(
-        f"{why}: {submitted.name} and its pods may still be there; "
-        f"`{_command('rm', submitted)}` removes them",
+        f"{problem}: {submitted.name} and its pods may still exist; "
+        f"`{_command('rm', submitted)}` deletes them",
         err=True,
     )
 
 
 @contextlib.contextmanager
 def _catch_interrupts() -> Iterator[asyncio.Event]:
-    """An event that is set when the user wants to stop, in place of the sudden end."""
+    """Yield an event that is set by SIGINT and SIGTERM, which otherwise end the process."""
     loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupted.set)
@@ -201,41 +201,44 @@ def _catch_interrupts() -> Iterator[asyncio.Event]:
 async def _unless_interrupted(
     interrupted: asyncio.Event, work: Coroutine[object, object, Result]
 ) -> Result | None:
-    """What the work gives, or None when the user interrupted first."""
-    working, waiting = asyncio.create_task(work), asyncio.create_task(interrupted.wait())
+    """Return the result of the work, or None if the user interrupts first."""
+    work_task, interrupt_task = asyncio.create_task(work), asyncio.create_task(interrupted.wait())
     try:
-        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
+        await asyncio.wait((work_task, interrupt_task), return_when=asyncio.FIRST_COMPLETED)
+        return work_task.result() if work_task.done() else None
     finally:
-        for task in (working, waiting):
+        for task in (work_task, interrupt_task):
             task.cancel()
-        await asyncio.gather(working, waiting, return_exceptions=True)
+        await asyncio.gather(work_task, interrupt_task, return_exceptions=True)
 
 
 def _is_file(what: tuple[str, ...]) -> bool:
-    """A single word that names a file or ends like one; a command may come with or without its `--`."""
+    """Return True for `-` or a single YAML or JSON file; everything else is a command, also without `--`."""
     first = what[0]
     return len(what) == 1 and (first == "-" or first.endswith((".yaml", ".yml", ".json")))
 
 
-def _with_local_mounts(document: Manifest) -> Manifest:
+def _prepare(run: Manifest, name: str | None, variables: tuple[str, ...], *, mount_cwd: bool) -> Manifest:
+    """Return the run with the name, the variables and the mounts of the command line."""
+    if mount_cwd:
+        run = _with_local_mounts(run)
+    if variables:
+        run = with_variables(run, dict(map(_parse_variable, variables)))
+    if name:
+        metadata = run.get("metadata")
+        run = {**run, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
+    return run
+
+
+def _with_local_mounts(run: Manifest) -> Manifest:
     prefix = Path(os.environ.get("VIRTUAL_ENV") or sys.prefix)
     python = prefix / "bin" / "python"
-    return mount_working_dir(
-        document, Path.cwd(), prefix, python if python.exists() else Path(sys.executable), os.environ
-    )
+    interpreter = python if python.exists() else Path(sys.executable)
+    return mount_working_dir(run, Path.cwd(), prefix, interpreter, os.environ)
 
 
-def _with_variables(document: Manifest, variables: tuple[str, ...]) -> Manifest:
-    pairs = {}
-    for variable in variables:
-        name, separator, value = variable.partition("=")
-        if not separator or not name:
-            raise click.BadParameter(f"{variable!r} is not NAME=VALUE", param_hint="--env")
-        pairs[name] = value
-    return with_variables(document, pairs)
-
-
-def _metadata(document: Manifest) -> Manifest:
-    metadata = document.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
+def _parse_variable(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.BadParameter(f"{text!r}: must be NAME=VALUE", param_hint="--env")
+    return name, value

@@ -1,4 +1,4 @@
-"""What `argosy operator` and `argosy observer` have in common: flags, the file of settings, how they run."""
+"""Options, configuration file and start of `argosy operator` and `argosy observer`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 import click
 
-if TYPE_CHECKING:  # loaded only when one of them runs
+if TYPE_CHECKING:  # imported only when one of them runs
     from argosy.operator.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class CommonOptions(TypedDict):
-    """The flags, by the names of the settings that they are."""
+    """Values of the options, by the names of the settings."""
 
     kubeconfig: Path | None
     context: str | None
@@ -31,58 +31,64 @@ class CommonOptions(TypedDict):
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = (
-    click.option("--kubeconfig", type=_FILE, help="The cluster; the pod's own by default."),
-    click.option("--context", help="A context of the kubeconfig."),
+    click.option(
+        "--kubeconfig",
+        type=_FILE,
+        help="Path of the kubeconfig file; default: the ServiceAccount of the pod.",
+    ),
+    click.option("--context", help="Context of the kubeconfig."),
     click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A file of settings, as AresOperator has it; flags win.",
+        help="Configuration file of AresOperator; options override it.",
     ),
     click.option(
         "--namespace",
         callback=lambda _context, _parameter, value: value or None,
-        help="Serve the jobs of this namespace only; those of all by default.",
+        help="Serve only jobs of this namespace; default: all.",
     ),
     click.option(
         "--operator-namespace",
         default="argosy-system",
         show_default=True,
-        help="Where the operator keeps its lease, keys and service.",
+        help="Namespace of the operator's Lease, Secrets and Service.",
     ),
     click.option(
         "--name",
         default="argosy-operator",
         show_default=True,
-        help="What the operator's lease and service are called.",
+        help="Name of the operator's Lease and Service.",
     ),
-    click.option("--endpoint", default="0.0.0.0:8443", show_default=True, help="Where pods are answered."),
+    click.option(
+        "--endpoint", default="0.0.0.0:8443", show_default=True, help="Host and port that pods connect to."
+    ),
     click.option(
         "--max-connections",
         type=click.IntRange(min=1),
         default=5000,
         show_default=True,
-        help="Connections to the endpoint at once.",
+        help="Maximum number of connections to the endpoint.",
     ),
     click.option(
         "--max-connections-per-address",
         type=click.IntRange(min=1),
         default=512,
         show_default=True,
-        help="Connections to the endpoint from one address.",
+        help="Maximum number of connections to the endpoint from one address.",
     ),
     click.option(
         "--metrics-bind-address",
         "metrics",
         default=":8080",
         show_default=True,
-        help="Where metrics are told; empty: nowhere.",
+        help="Host and port of /metrics; empty: off.",
     ),
     click.option(
         "--health-probe-bind-address",
         "probes",
         default=":8081",
         show_default=True,
-        help="Where probes are answered; empty: nowhere.",
+        help="Host and port of /healthz and /readyz; empty: off.",
     ),
     click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True),
     click.option(
@@ -95,13 +101,14 @@ _OPTIONS = (
 
 
 def server_options(command: Command) -> Command:
+    """Add the options that both commands have."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
-    """The settings as the file has them; a file that is wrong is told, and nothing starts."""
+    """Return the settings with those of the configuration file; an invalid file is an error."""
     from argosy.operator.ares_config import ConfigError, configured, read
 
     if file is None:
@@ -113,6 +120,7 @@ def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
 
 
 def run_operator(settings: "Settings") -> None:
+    """Run the operator or the observer until it is stopped."""
     from argosy.engine.entries import KubeconfigError
     from argosy.engine.loop import run as run_loop
     from argosy.engine.loop import use_batch_scheduling

@@ -1,4 +1,4 @@
-"""Puts documents into a cluster and takes runs out of it again."""
+"""Creates a job with the objects that it needs, and deletes jobs."""
 
 import asyncio
 from typing import NamedTuple
@@ -24,20 +24,20 @@ class Submitted(NamedTuple):
 
 
 async def submit(client: Client, documents: list[Manifest], namespace: str) -> Submitted:
-    """Apply what the run needs, in order, then create the run; an existing run is not touched.
+    """Apply the other documents in their order, then create the run; an existing run is not changed.
 
-    The run comes last, so that a mistake in another document leaves no run behind.
+    The run comes last, so that an error in another document leaves no run behind.
     """
-    placed = [(_target(document, namespace), document) for document in documents]
-    (run, run_document), *others = sorted(placed, key=lambda one: not is_run(one[1]))
-    for place, document in others:
-        await _apply(client, document, place.namespace)
+    targets = [(_target(document, namespace), document) for document in documents]
+    (run, run_document), *others = sorted(targets, key=lambda target: not is_run(target[1]))
+    for target, document in others:
+        await _apply(client, document, target.namespace)
     await _create(client, run_document, run)
     return run
 
 
 async def remove(client: Client, namespace: str, name: str, kind: Kind = TrainingRun) -> bool:
-    """Delete a job and wait until it and its pods are gone; True, when they are."""
+    """Delete a job, wait until it and its pods are gone, and return True."""
     try:
         await client.delete(kind, name, namespace, propagation="Foreground")
     except NotFound:
@@ -69,11 +69,11 @@ async def _create(client: Client, document: Manifest, run: Submitted) -> None:
         await client.create(TrainingRun, document, run.namespace)
     except AlreadyExists as error:
         raise click.ClickException(
-            f"a run {run.name} is there already; `argosy rm {run.name}` removes it, "
-            "`--name` names this one otherwise"
+            f"TrainingRun {run.name} already exists; `argosy rm {run.name}` deletes it, "
+            "`--name` gives this one another name"
         ) from error
     except Invalid as error:
-        raise click.ClickException(f"refused: {error.message}") from error
+        raise click.ClickException(f"rejected: {error.message}") from error
     except BadRequest as error:
         await _raise_if_unknown_fields(client, document, error)
         raise
@@ -86,18 +86,18 @@ async def _raise_if_unknown_fields(client: Client, document: Manifest, error: Ap
 
 
 async def _resource(client: Client, document: Manifest) -> Resource:
-    """Where a document's kind lives, asked from the API server's discovery."""
+    """Return the resource of a document's kind, from the API server's discovery."""
     api_version, kind = str(document["apiVersion"]), str(document["kind"])
     group, _, version = api_version.rpartition("/")
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
-        found = msgspec.json.decode(await client.request("GET", root), type=_ResourceList)
+        discovered = msgspec.json.decode(await client.request("GET", root), type=_ResourceList)
     except NotFound as error:
-        raise click.ClickException(f"the cluster does not know {api_version}") from error
-    for resource in found.resources:
+        raise click.ClickException(f"{kind}: this cluster does not serve {api_version}") from error
+    for resource in discovered.resources:
         if resource.kind == kind and "/" not in resource.name:
             return Resource(group, version, kind, resource.name, resource.namespaced)
-    raise click.ClickException(f"the cluster does not know {kind} in {api_version}")
+    raise click.ClickException(f"{kind}: this cluster does not serve this kind in {api_version}")
 
 
 class _ResourceEntry(msgspec.Struct):
@@ -111,10 +111,11 @@ class _ResourceList(msgspec.Struct):
 
 
 def _target(document: Manifest, namespace: str) -> Submitted:
-    given = document.get("metadata")
-    metadata = given if isinstance(given, dict) else {}
+    """Return namespace and name of a document; its own namespace wins over that of the command line."""
+    value = document.get("metadata")
+    metadata = value if isinstance(value, dict) else {}
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        raise click.ClickException("metadata.name: every document needs one")
-    own = metadata.get("namespace")
-    return Submitted(own if isinstance(own, str) and own else namespace, name)
+        raise click.ClickException(f"{document['kind']}: metadata.name: must be set")
+    declared = metadata.get("namespace")
+    return Submitted(declared if isinstance(declared, str) and declared else namespace, name)

@@ -1,17 +1,17 @@
-"""Small pieces of text: columns, ages, commands to type."""
+"""Formats tables, ages and commands."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as aligned columns, three spaces apart; the last column is not padded."""
+    """Return rows as aligned columns, three spaces apart; the last column is not padded."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     return "\n".join("   ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def age(span: timedelta) -> str:
-    """A span as people say it: the largest unit, and the next one while that matters."""
+    """Return a duration as kubectl prints ages: `45s`, `3m20s`, `5h`, `4d`."""
     seconds = max(0, int(span.total_seconds()))
     if seconds < 120:
         return f"{seconds}s"
@@ -26,6 +26,6 @@ def age(span: timedelta) -> str:
 
 
 def command_line(command: str, namespace: str, name: str, *options: str) -> str:
-    """Return an `argosy` command for one job, ready to be typed: `argosy logs -n team -f mnist`."""
-    where = () if namespace == "default" else ("-n", namespace)
-    return " ".join(("argosy", command, *where, *options, name))
+    """Return the command line for one job: `argosy logs -n team -f mnist`."""
+    scope = () if namespace == "default" else ("-n", namespace)
+    return " ".join(("argosy", command, *scope, *options, name))
