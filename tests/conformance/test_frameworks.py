@@ -1,4 +1,4 @@
-"""The samples of the conformance kit as real runs: pods find each other, fail, come back the same, end."""
+"""The samples of the conformance kit as real jobs: pods reach each other, fail, restart and succeed."""
 
 import pytest
 

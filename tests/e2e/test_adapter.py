@@ -65,7 +65,9 @@ def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlan
 
 def test_it_conforms_on_real_pods_and_a_run_of_it_goes_round(plane: ControlPlane) -> None:
     said = plane.argosy("conformance", "framework", "ring", "--live", timeout=150).stdout.splitlines()
-    wanted = "ok    three in a ring: pods find each other, come back the same, and the run ends well"
+    wanted = (
+        "ok    three in a ring: pods reach each other, restart with the same values, and the job succeeds"
+    )
     assert said[-2:] == [wanted, "ring conforms"]
     out = plane.argosy("run", "--mount-cwd", examples.ADAPTER, timeout=150).stdout
     assert "rank 0 got 3 back: the ring is closed" in out

@@ -95,5 +95,5 @@ def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlan
 
 def test_live_conformance_runs_from_the_wheel(plane: ControlPlane) -> None:
     said = plane.argosy("conformance", "framework", "jax", "--live", timeout=240).stdout.splitlines()
-    wanted = "ok    workers: pods find each other, come back the same, and the run ends well"
+    wanted = "ok    workers: pods reach each other, restart with the same values, and the job succeeds"
     assert said[-2:] == [wanted, "jax conforms"]

@@ -126,45 +126,55 @@ class Crashes(Likeness):
 FAULTS: dict[str, tuple[type[Likeness], Sample, str, str]] = {
     "ranks from 1": (CountsFromOne, SAMPLE, "ranks are unique and dense", "are [1, 2, 3], not [0, 1, 2]"),
     "a rank twice": (GivesTwoTheSame, SAMPLE, "ranks are unique and dense", "are [0, 0, 1], not [0, 1, 2]"),
-    "no rank at all": (TellsNobody, SAMPLE, "ranks are unique and dense", "worker-0 is told no rank"),
+    "no rank at all": (TellsNobody, SAMPLE, "ranks are unique and dense", "worker-0 gets no rank"),
     "no number of ranks": (
         TellsNobody,
         SAMPLE,
         "the world size is the number of ranks",
-        "worker-2 is told no number of ranks",
+        "worker-2 gets no world size",
     ),
     "a world of one": (
         WrongWorld,
         SAMPLE,
         "the world size is the number of ranks",
-        "worker-0 is told 1 ranks, not 3",
+        "worker-0 gets world size 1, not 3",
     ),
     "an address of nobody": (
         NamesNobody,
         SAMPLE,
         "every address can be resolved",
-        "no pod of the job can be found as job-worker-3.job-worker.ns.svc.cluster.local",
+        "job-worker-3.job-worker.ns.svc.cluster.local is not the address of a pod of the job",
     ),
-    "no service": (ForgetsTheService, SAMPLE, "every address can be resolved", "services lacks worker"),
+    "no service": (
+        ForgetsTheService,
+        SAMPLE,
+        "every address can be resolved",
+        "services must contain worker",
+    ),
     "short names without a search": (
         ShortNames,
         SAMPLE,
         "every address can be resolved",
-        "no pod of the job can be found as job-worker-0",
+        "job-worker-0 is not the address of a pod of the job",
     ),
-    "a memory": (Remembers, SAMPLE, "pods find the same after a restart", "another instance"),
+    "a memory": (Remembers, SAMPLE, "pods get the same values after a restart", "another instance"),
     "a stale world": (
         TakesItLive,
         ELASTIC,
-        "a change of size is consistent",
-        "worker-0 would have to be told other ranks while it runs",
+        "a resize leaves no pod with outdated values",
+        "worker-0 would need another rank or world size while it runs",
     ),
-    "no success": (NeverSucceeds, SAMPLE, "success and failure are deduced", "says not when"),
-    "an option for anything": (TakesAnyOption, SAMPLE, "bad options are refused", "option extra: "),
+    "no success": (
+        NeverSucceeds,
+        SAMPLE,
+        "success and failure of the job follow from its roles",
+        "must set succeeded_when",
+    ),
+    "an option for anything": (TakesAnyOption, SAMPLE, "invalid options are rejected", "option extra: "),
     "a sample that is refused": (
         RefusesItsSample,
         SAMPLE,
-        "the sample is accepted, and all that is asked for can be given",
+        "the sample is valid",
         "spec: no",
     ),
     "a crash": (Crashes, SAMPLE, "ranks are unique and dense", "KeyError: 'port'"),
@@ -179,8 +189,8 @@ def test_a_fault_is_found(kind: type[Likeness], sample: Sample, check: str, want
 
 
 NOTHING = {
-    "pytorch: elastic": {"pods are told no ranks", "pods are told no number of ranks"},
-    "mpi: ompi": {"pods are told no ranks"},
+    "pytorch: elastic": {"pods get no rank", "pods get no world size"},
+    "mpi: ompi": {"pods get no rank"},
     "tensorflow: parameter servers": set(),
     "jax: workers": set(),
 }
@@ -190,7 +200,7 @@ NOTHING = {
 def test_where_there_is_nothing_to_check_it_is_said(case: str) -> None:
     name, title = case.split(": ")
     sample = next(one for one in BUILT_IN[name] if one.title == title)
-    assert {one.nothing for one in findings(installed()[name], (sample,)) if one.nothing} == NOTHING[case]
+    assert {one.skipped for one in findings(installed()[name], (sample,)) if one.skipped} == NOTHING[case]
 
 
 class DoublesAHost(Mpi):
@@ -204,7 +214,7 @@ class DoublesAHost(Mpi):
 
 def test_a_host_that_is_named_twice_is_found() -> None:
     found = [one.problem for one in findings(DoublesAHost(), BUILT_IN["mpi"][:1]) if one.problem]
-    assert "launcher-0 is told 1 ranks, not 2" in found
+    assert "launcher-0 gets world size 1, not 2" in found
 
 
 def test_every_check_finds_something() -> None:

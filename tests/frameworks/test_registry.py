@@ -102,7 +102,7 @@ BROKEN: dict[str, tuple[Careless, str]] = {
     "options that take anything": (IgnoresTypingErrors(), "forbid_unknown_fields"),
     "rules about roles that are not there": (SpeaksOfOthers(), r"\['chief'\]"),
     "a workload that is refused": (FindsProblems(), "spec: wrong"),
-    "policies left open": (LeavesPoliciesOpen(), "leaves no policy open"),
+    "policies left open": (LeavesPoliciesOpen(), "must set a policy"),
 }
 
 

@@ -84,8 +84,8 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
         results = chain(results, _live_findings(entry.framework, samples, kubeconfig))
     for finding in results:
         failed += bool(finding.problem)
-        detail = finding.problem or finding.nothing
-        mark = "FAIL" if finding.problem else "-   " if finding.nothing else "ok  "
+        detail = finding.problem or finding.skipped
+        mark = "FAIL" if finding.problem else "-   " if finding.skipped else "ok  "
         click.echo(f"{mark}  {finding.sample}: {finding.check}" + (f": {detail}" if detail else ""))
     if failed:
         raise click.ClickException(f"{name} does not conform: {failed} checks failed")

@@ -1,5 +1,4 @@
-"""The kit by which adapters of frameworks are tested: `argosy conformance framework NAME [--live]`.
+"""The conformance kit for framework adapters: `argosy conformance framework NAME [--live]`.
 
-It is part of the package, for users test their own adapters with it. It needs nothing that the package itself
-does not need.
+Users test their own adapters with it, so it is part of the package and needs no development dependencies.
 """

@@ -1,7 +1,6 @@
-"""What every adapter must be, whatever its framework: `check_framework(MyFramework(), workload)`.
+"""Checks what Argosy relies on for every adapter: `check_framework(MyFramework(), workload)`.
 
-It checks what the rest of Argosy relies on: an adapter is pure, complete, and speaks only of roles that
-exist.
+An adapter must be pure, must set all defaults, and must refer only to roles that exist.
 """
 
 import json
@@ -14,15 +13,15 @@ from argosy.frameworks.base import Framework
 from argosy.workload.model import Workload
 
 MAX_VARIABLE_CHARS = 100_000
-"""Near the most that a process can be given in one variable."""
+"""Linux limits one environment variable to 128 KiB."""
 MAX_FILES_CHARS = 200_000
-"""Near the most that a pod can carry in its annotations."""
+"""Kubernetes limits the annotations of an object to 256 KiB."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class NonConformance(Exception):  # noqa: N818 - it reads as what it is
-    """An adapter, or a run of it, breaks a rule; the text says which and how."""
+class NonConformance(Exception):  # noqa: N818 - not an error of this program
+    """An adapter, or a job of it, violates a rule; the message says which and how."""
 
 
 def require(condition: bool, problem: str) -> None:
@@ -32,18 +31,18 @@ def require(condition: bool, problem: str) -> None:
 
 
 def check_framework(framework: Framework, workload: Workload) -> None:
-    """Raise NonConformance with what is wrong. The workload must be one that the adapter accepts."""
-    require(bool(framework.name), "an adapter has a name")
+    """Raise NonConformance if the adapter violates a rule. The workload must be valid for the adapter."""
+    require(bool(framework.name), "name: must be set")
     msgspec.convert(dict(workload.options), framework.Options)
     _check_options(framework)
     complete = framework.defaults(workload)
-    require(framework.defaults(complete) == complete, "defaults fill in what is missing, once")
+    require(framework.defaults(complete) == complete, "defaults() must be idempotent")
     problems = [str(problem) for problem in framework.check(complete)]
-    require(not problems, f"check() finds {problems}")
+    require(not problems, f"check() rejects the sample: {problems}")
     _check_rules(framework, complete)
     for role in complete.roles.values():
-        require(role.policy is not None, f"{role.name}: defaults() leaves no policy open")
-        require(role.depends_on is not None, f"{role.name}: defaults() leaves no dependencies open")
+        require(role.policy is not None, f"{role.name}: defaults() must set a policy")
+        require(role.depends_on is not None, f"{role.name}: defaults() must set depends_on")
         for index in range(role.replicas):
             _check_injection(framework, complete, role.name, index)
 
@@ -54,7 +53,7 @@ def _check_options(framework: Framework) -> None:
     except msgspec.ValidationError:
         return
     raise NonConformance(
-        "Options must be declared with forbid_unknown_fields: a typing error is not to be ignored"
+        "Options must be declared with forbid_unknown_fields, so that typing errors are reported"
     )
 
 
@@ -63,27 +62,38 @@ def _check_rules(framework: Framework, workload: Workload) -> None:
     named = {name for names in (*rules.succeeded_when, *rules.failed_when) for name in names}
     named |= {*rules.services, *rules.exec_from, *rules.exec_into, *rules.ssh_among}
     unknown = named - set(workload.roles)
-    require(not unknown, f"rules() speaks of roles that do not exist: {sorted(unknown)}")
-    require(all((*rules.succeeded_when, *rules.failed_when)), "an empty list of roles would be true at once")
+    require(not unknown, f"rules() refers to unknown roles: {sorted(unknown)}")
+    require(
+        all((*rules.succeeded_when, *rules.failed_when)),
+        "rules(): an empty list of roles would end the job at once",
+    )
 
 
 def _check_injection(framework: Framework, workload: Workload, name: str, index: int) -> None:
     role = workload.roles[name]
     ruled = replace(workload, rules=framework.rules(workload))
     injection = framework.inject(ruled, role, index)
-    place = f"{name}-{index}"
+    replica = f"{name}-{index}"
     again = framework.inject(ruled, role, index)
-    require(injection == again, f"{place}: inject() is a function of its arguments")
+    require(injection == again, f"{replica}: inject() must depend only on its arguments")
     for variable, value in injection.env.items():
         valid = _VARIABLE.fullmatch(variable) is not None
-        require(valid, f"{place}: {variable!r} is no name for a variable")
-        require(isinstance(value, str), f"{place}: {variable} is not a string")
-        require(len(value) < MAX_VARIABLE_CHARS, f"{place}: {variable} is longer than a process can be given")
-    require(injection.forced <= set(injection.env), f"{place}: forces variables that it does not set")
-    require(all(path.startswith("/") for path in injection.files), f"{place}: paths of files are absolute")
+        require(valid, f"{replica}: {variable!r} is not a valid variable name")
+        require(isinstance(value, str), f"{replica}: {variable} must be a string")
+        require(
+            len(value) < MAX_VARIABLE_CHARS,
+            f"{replica}: {variable} is longer than {MAX_VARIABLE_CHARS} characters",
+        )
+    require(injection.forced <= set(injection.env), f"{replica}: overrides variables that it does not set")
+    require(
+        all(path.startswith("/") for path in injection.files), f"{replica}: paths of files must be absolute"
+    )
     size = len(json.dumps(dict(injection.files)))
-    require(size < MAX_FILES_CHARS, f"{place}: files are larger than a pod can carry")
-    require({wait.role for wait in injection.waits} <= set(workload.roles), f"{place}: waits for nobody")
+    require(size < MAX_FILES_CHARS, f"{replica}: files are larger than {MAX_FILES_CHARS} characters")
+    require(
+        {wait.role for wait in injection.waits} <= set(workload.roles),
+        f"{replica}: waits for an unknown role",
+    )
     if injection.remote_exec:
-        require(name in ruled.rules.exec_from, f"{place}: remote exec needs the role in rules().exec_from")
-        require(bool(ruled.rules.exec_into), f"{place}: remote exec needs roles in rules().exec_into")
+        require(name in ruled.rules.exec_from, f"{replica}: remote exec needs the role in rules().exec_from")
+        require(bool(ruled.rules.exec_into), f"{replica}: remote exec needs roles in rules().exec_into")

@@ -1,7 +1,7 @@
-"""The conformance kit for framework adapters: `argosy conformance framework NAME`, or `findings` in a test.
+"""Checks a framework adapter without running pods: `argosy conformance framework NAME`.
 
-An adapter is pure, so nearly all that its pods will see can be looked at without running any. Each check is
-a sentence that holds for every sample, or else the problems that were found.
+An adapter is pure, so nearly everything that its pods will see can be computed. Tests call `findings`. The
+key of each check is a sentence that must be true for every sample.
 """
 
 import re
@@ -22,26 +22,28 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-_NO_OPTION_IS_LIKE_THIS = ({"no": "such"}, ["no such"])
+_INVALID_OPTION_VALUES = ({"no": "such"}, ["no such"])
 _TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Finding(Struct, frozen=True):
-    """One check of one sample; without a problem it holds, or there is nothing to hold it to."""
+    """The result of one check of one sample; it passed if it has no problem."""
 
     check: str
     sample: str
     problem: str = ""
-    nothing: str = ""
-    """Why there is nothing to check."""
+    skipped: str = ""
+    """Why the check does not apply to the sample."""
 
 
-class NothingToCheck(Exception):  # noqa: N818 - it reads as what it is
-    """The sample does not tell what the check is about."""
+class NotApplicable(Exception):  # noqa: N818 - not an error
+    """The check does not apply to the sample."""
 
 
 class Case(Struct, frozen=True):
+    """An adapter with one of its samples."""
+
     framework: Framework
     sample: Sample
 
@@ -50,12 +52,12 @@ class Case(Struct, frozen=True):
         return self.sized({})
 
     def sized(self, changes: Mapping[str, int]) -> Workload:
-        """The sample as a workload with the framework's defaults and rules, some of its roles resized."""
+        """Return the sample as a complete workload, with some of its roles resized."""
         roles = {
             name: Role(name, changes.get(name, size), _TEMPLATE, elastic=self._elastic(name))
             for name, size in self.sample.roles.items()
         }
-        plain = Workload(
+        workload = Workload(
             kind="TrainingRun",
             api_version="argosy.dev/v1alpha1",
             namespace="ns",
@@ -66,15 +68,15 @@ class Case(Struct, frozen=True):
             roles=roles,
             options=self.sample.options,
         )
-        complete = self.framework.defaults(plain)
+        complete = self.framework.defaults(workload)
         return replace(complete, rules=self.framework.rules(complete))
 
     def injections(self, job: Workload) -> dict[tuple[str, int], Injection]:
-        """What every pod is given, by its place."""
+        """Return the injection of every pod, by role and index."""
         return {
-            (name, index): self.framework.inject(job, one, index)
-            for name, one in job.roles.items()
-            for index in range(one.replicas)
+            (name, index): self.framework.inject(job, role, index)
+            for name, role in job.roles.items()
+            for index in range(role.replicas)
         }
 
     def _elastic(self, name: str) -> Elastic | None:
@@ -86,20 +88,20 @@ Check = Callable[[Case], Iterator[str]]
 
 
 def findings(framework: Framework, samples: tuple[Sample, ...]) -> Iterator[Finding]:
-    """Every check of every sample; a check that breaks down is a problem of the adapter."""
+    """Yield the results of all checks of all samples; an exception is a problem of the adapter."""
     for sample in samples:
         for sentence, check in CHECKS.items():
             try:
                 problems = list(check(Case(framework, sample)))
-            except NothingToCheck as error:
-                yield Finding(sentence, sample.title, nothing=str(error))
+            except NotApplicable as error:
+                yield Finding(sentence, sample.title, skipped=str(error))
                 continue
             except Exception as error:  # an adapter may fail in any way
                 problems = [f"{type(error).__name__}: {error}"]
-            yield from (Finding(sentence, sample.title, one) for one in problems or [""])
+            yield from (Finding(sentence, sample.title, problem) for problem in problems or [""])
 
 
-def _accepted(case: Case) -> Iterator[str]:
+def _valid_sample(case: Case) -> Iterator[str]:
     try:
         check_framework(case.framework, case.job)
     except NonConformance as error:
@@ -112,16 +114,16 @@ def _dense_ranks(case: Case) -> Iterator[str]:
 
 def _rank_problems(case: Case, job: Workload) -> Iterator[str]:
     sample, rankings = case.sample, _rankings(case, job)
-    told = {place: ranking.rank for place, ranking in rankings.items() if place[0] in sample.ranked}
-    if not sample.rank and all(rank is None for rank in told.values()):
-        raise NothingToCheck("pods are told no ranks")
-    wanted = [number * sample.slots for number in range(len(told))]
-    for (name, index), rank in told.items():
+    by_replica = {replica: rank.rank for replica, rank in rankings.items() if replica[0] in sample.ranked}
+    if not sample.rank and all(rank is None for rank in by_replica.values()):
+        raise NotApplicable("pods get no rank")
+    expected = [number * sample.slots for number in range(len(by_replica))]
+    for (name, index), rank in by_replica.items():
         if rank is None:
-            yield f"{name}-{index} is told no rank that is a number"
-    ranks = sorted(rank for rank in told.values() if rank is not None)
-    if ranks != wanted:
-        yield f"ranks are {ranks}, not {wanted}"
+            yield f"{name}-{index} gets no rank"
+    ranks = sorted(rank for rank in by_replica.values() if rank is not None)
+    if ranks != expected:
+        yield f"ranks are {ranks}, not {expected}"
 
 
 def _world_size(case: Case) -> Iterator[str]:
@@ -131,18 +133,18 @@ def _world_size(case: Case) -> Iterator[str]:
 def _world_problems(case: Case, job: Workload) -> Iterator[str]:
     sample, rankings = case.sample, _rankings(case, job)
     if not sample.world and all(ranking.world is None for ranking in rankings.values()):
-        raise NothingToCheck("pods are told no number of ranks")
-    wanted = sum(job.roles[name].replicas for name in sample.ranked) * sample.slots
+        raise NotApplicable("pods get no world size")
+    expected = sum(job.roles[name].replicas for name in sample.ranked) * sample.slots
     for (name, index), ranking in rankings.items():
         if ranking.world is None and sample.world and name in sample.ranked:
-            yield f"{name}-{index} is told no number of ranks"
-        elif ranking.world not in (None, wanted):
-            yield f"{name}-{index} is told {ranking.world} ranks, not {wanted}"
+            yield f"{name}-{index} gets no world size"
+        elif ranking.world not in (None, expected):
+            yield f"{name}-{index} gets world size {ranking.world}, not {expected}"
 
 
 def _rankings(case: Case, job: Workload) -> dict[tuple[str, int], Ranking]:
     read = case.sample.ranking or partial(_by_variables, case.sample)
-    return {place: read(injection) for place, injection in case.injections(job).items()}
+    return {replica: read(injection) for replica, injection in case.injections(job).items()}
 
 
 def _by_variables(sample: Sample, injection: Injection) -> Ranking:
@@ -154,7 +156,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _addresses(case: Case) -> Iterator[str]:
-    """Every word that looks like a host of this job is one, and can be resolved where it is read."""
+    """Check that every host name of the job in variables and files resolves in the pod that reads it."""
     job = case.job
     served = {name for name in job.roles if name in job.rules.services}
     full = {address: name for name, addresses in job.addresses.items() for address in addresses}
@@ -171,9 +173,9 @@ def _addresses(case: Case) -> Iterator[str]:
         for word in _hosts(job, injection):
             owner = full.get(word) or short.get(word)
             if owner is None:
-                yield f"{name}-{index}: no pod of the job can be found as {word}"
+                yield f"{name}-{index}: {word} is not the address of a pod of the job"
             elif owner not in served:
-                yield f"{name}-{index}: {word} is in no service; rules().services lacks {owner}"
+                yield f"{name}-{index}: {word} has no service: rules().services must contain {owner}"
 
 
 def _hosts(job: Workload, injection: Injection) -> Iterator[str]:
@@ -183,51 +185,51 @@ def _hosts(job: Workload, injection: Injection) -> Iterator[str]:
                 yield word
 
 
-def _stable(case: Case) -> Iterator[str]:
-    """A pod that is started again, perhaps by another operator, finds what its predecessor found."""
+def _same_after_restart(case: Case) -> Iterator[str]:
+    """Check that a replacement pod gets the same as its predecessor, also from another operator process."""
     again = Case(type(case.framework)(), case.sample)
     if again.injections(replace(again.job, generation=7)) != case.injections(case.job):
-        yield "another instance of the adapter gives pods something else"
+        yield "another instance of the adapter injects something else"
 
 
 def _resized(case: Case) -> Iterator[str]:
-    """After a change of size, either all start anew and agree, or those that stay were told nothing stale."""
+    """Check that after a resize all pods restart and agree, or running pods have no outdated values."""
     for name, size in case.sample.roles.items():
         larger = case.sized({name: size + 1})
         if list(case.framework.check(larger)):
-            continue  # a role that there is one of
-        with suppress(NothingToCheck):
+            continue  # a role that cannot be scaled
+        with suppress(NotApplicable):
             yield from _rank_problems(case, larger)
-        with suppress(NothingToCheck):
+        with suppress(NotApplicable):
             yield from _world_problems(case, larger)
         if larger.rules.resize is Resize.LIVE and name in case.sample.elastic:
-            yield from _stale(case, larger)
+            yield from _outdated(case, larger)
 
 
-def _stale(case: Case, larger: Workload) -> Iterator[str]:
+def _outdated(case: Case, larger: Workload) -> Iterator[str]:
     after = _rankings(case, larger)
-    for place, before in _rankings(case, case.job).items():
-        if before != after[place]:
-            yield f"{place[0]}-{place[1]} would have to be told other ranks while it runs"
+    for replica, before in _rankings(case, case.job).items():
+        if before != after[replica]:
+            yield f"{replica[0]}-{replica[1]} would need another rank or world size while it runs"
 
 
-def _deduced(case: Case) -> Iterator[str]:
+def _terminal_phases(case: Case) -> Iterator[str]:
     job = case.job
     rules = job.rules
     if not rules.succeeded_when or not rules.failed_when:
-        yield "rules() says not when the job has succeeded, or not when it has failed"
+        yield "rules() must set succeeded_when and failed_when"
     for names in rules.succeeded_when:
-        if _ending(job, dict.fromkeys(names, "Succeeded")) is not Phase.SUCCEEDED:
+        if _terminal_phase(job, dict.fromkeys(names, "Succeeded")) is not Phase.SUCCEEDED:
             yield f"the job does not succeed when {' and '.join(names)} have"
     for names in rules.failed_when:
-        if _ending(job, dict.fromkeys(names, "Failed")) is not Phase.FAILED:
+        if _terminal_phase(job, dict.fromkeys(names, "Failed")) is not Phase.FAILED:
             yield f"the job does not fail when {' and '.join(names)} have"
-    if _ending(job, {}) is not None:
-        yield "the job ends though all its pods run"
+    if _terminal_phase(job, {}) is not None:
+        yield "the job ends while all its pods run"
 
 
-def _ending(job: Workload, outcomes: Mapping[str, str]) -> Phase | None:
-    """How a job ends some of whose roles have ended so, while the others run."""
+def _terminal_phase(job: Workload, outcomes: Mapping[str, str]) -> Phase | None:
+    """Return the terminal phase of a job whose roles have these outcomes and otherwise run; None if none."""
     pods = tuple(
         ObservedPod(
             name=f"job-{name}-{index}",
@@ -237,33 +239,33 @@ def _ending(job: Workload, outcomes: Mapping[str, str]) -> Phase | None:
             phase=outcomes.get(name, "Running"),
             created=_NOW,
         )
-        for name, one in job.roles.items()
-        for index in range(one.replicas)
+        for name, role in job.roles.items()
+        for index in range(role.replicas)
     )
-    roles = {name: RoleRecord(phase=Phase.RUNNING, size=one.replicas) for name, one in job.roles.items()}
+    roles = {name: RoleRecord(phase=Phase.RUNNING, size=role.replicas) for name, role in job.roles.items()}
     before = Record(phase=Phase.RUNNING, attempt=1, roles=roles)
     record = phases.judged(job, before, Observed(pods=pods), _NOW)
-    found = phases.ending(job, record)
-    return found.phase if found else None
+    result = phases.ending(job, record)
+    return result.phase if result else None
 
 
-def _bad_options(case: Case) -> Iterator[str]:
+def _invalid_options(case: Case) -> Iterator[str]:
     framework = case.framework
-    kinds = {one.encode_name for one in fields(framework.Options)}
-    for name in (*kinds, "noSuchOption"):
-        for value in _NO_OPTION_IS_LIKE_THIS:
+    names = {field.encode_name for field in fields(framework.Options)}
+    for name in (*names, "noSuchOption"):
+        for value in _INVALID_OPTION_VALUES:
             if not option_problems(framework.name, {name: value}, framework.Options, "spec.options"):
-                yield f"option {name}: {value} is taken"
+                yield f"option {name}: the invalid value {value} is accepted"
                 break
 
 
 CHECKS: Mapping[str, Check] = {
-    "the sample is accepted, and all that is asked for can be given": _accepted,
+    "the sample is valid": _valid_sample,
     "ranks are unique and dense": _dense_ranks,
     "the world size is the number of ranks": _world_size,
     "every address can be resolved": _addresses,
-    "pods find the same after a restart": _stable,
-    "a change of size is consistent": _resized,
-    "success and failure are deduced": _deduced,
-    "bad options are refused": _bad_options,
+    "pods get the same values after a restart": _same_after_restart,
+    "a resize leaves no pod with outdated values": _resized,
+    "success and failure of the job follow from its roles": _terminal_phases,
+    "invalid options are rejected": _invalid_options,
 }

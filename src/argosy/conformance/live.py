@@ -1,7 +1,4 @@
-"""The conformance kit on real pods: `argosy conformance framework NAME --live`, on any cluster.
-
-The kit without it looks at what an adapter answers; this looks at what pods see of that.
-"""
+"""Checks a framework adapter with real pods: `argosy conformance framework NAME --live`, on any cluster."""
 
 import json
 
@@ -12,12 +9,12 @@ from argosy.conformance.probe import ProbedRun, Variables
 from argosy.frameworks.base import Framework, Sample
 from argosy.workload.model import Scope
 
-LIVE_CHECK = "pods find each other, come back the same, and the run ends well"
-_DIFFER_AFTER_RESTART = ("ARGOSY_ATTEMPT", "FOUND")
+LIVE_CHECK = "pods reach each other, restart with the same values, and the job succeeds"
+_CHANGES_AT_RESTART = ("ARGOSY_ATTEMPT", "ADDRESSES")
 
 
 def check_live(namespace: Namespace, framework: Framework, sample: Sample) -> None:
-    """Run the sample, let one pod fail, then let the run succeed; raise NonConformance with what is wrong."""
+    """Run the sample, let one pod fail, then let the job succeed; raise NonConformance on any difference."""
     rules = Case(framework, sample).job.rules
     run = ProbedRun(namespace, framework.name, sample)
     run.start()
@@ -28,20 +25,24 @@ def check_live(namespace: Namespace, framework: Framework, sample: Sample) -> No
         replaced = _fail_one(run, list(sample.roles)[-1], rules.restart_scope)
         again = run.variables()
         for host in first:
-            require(_stable(again[host]) == _stable(first[host]), f"{host} was told something else")
-        # Pods that stayed looked up the others before, when some of those had other addresses.
+            require(
+                _without_changing(again[host]) == _without_changing(first[host]),
+                f"{host} has other variables after the restart",
+            )
+        # Pods that were not replaced looked up the others when some of those had other addresses.
         _check_addresses(run, {host: again[host] for host in replaced})
         for role in rules.succeeded_when[0]:
             run.end(role, 0)
         status = namespace.wait_for_phase(run.name, "Succeeded", "Failed")
-        ended = (status["phase"], status["restarts"])
-        require(ended == ("Succeeded", 1), f"{ended[0]} after {ended[1]} restarts: {status.get('message')}")
+        phase, restarts = status["phase"], status["restarts"]
+        message = f"phase {phase} after {restarts} restarts: {status.get('message')}"
+        require((phase, restarts) == ("Succeeded", 1), message)
     finally:
         namespace.kubectl("delete", "tr", run.name, code=None)
 
 
 def _fail_one(run: ProbedRun, role: str, scope: Scope) -> list[str]:
-    """Let the first pod of a role fail; return the hosts of all pods that were replaced for it."""
+    """Let the first pod of a role fail; return the host names of all pods that are replaced."""
     before = run.pods()
     run.end(role, 3, 0)
     replaced = list(before) if scope is Scope.JOB else [f"{run.name}-{role}-0"]
@@ -50,26 +51,26 @@ def _fail_one(run: ProbedRun, role: str, scope: Scope) -> list[str]:
 
 
 def _check_addresses(run: ProbedRun, variables: dict[str, Variables]) -> None:
-    """Check that every name that a pod looked up led to a pod of the run, and to the right one."""
+    """Check that every host name that a pod looked up resolved to the right pod."""
     addresses = {host: address for host, (_, address) in run.pods().items()}
-    for reader, given in variables.items():
-        for name, address in json.loads(given["FOUND"]).items():
+    for reader, environment in variables.items():
+        for name, address in json.loads(environment["ADDRESSES"]).items():
             host = name.split(".")[0]
-            wanted = [addresses[host]] if host in addresses else list(addresses.values())
-            require(address in wanted, f"{reader} finds {name} at {address}, not at {wanted}")
+            expected = [addresses[host]] if host in addresses else list(addresses.values())
+            require(address in expected, f"{reader}: {name} resolves to {address}, not to {expected}")
 
 
 def _check_ranks(sample: Sample, variables: dict[str, Variables]) -> None:
-    ranked = [given for given in variables.values() if given["ARGOSY_ROLE"] in sample.ranked]
+    ranked = [values for values in variables.values() if values["ARGOSY_ROLE"] in sample.ranked]
     if sample.rank:
-        ranks = sorted(int(given[sample.rank]) for given in ranked)
-        wanted = [number * sample.slots for number in range(len(ranked))]
-        require(ranks == wanted, f"ranks are {ranks}, not {wanted}")
+        ranks = sorted(int(values[sample.rank]) for values in ranked)
+        expected = [number * sample.slots for number in range(len(ranked))]
+        require(ranks == expected, f"ranks are {ranks}, not {expected}")
     if sample.world:
-        worlds = {int(given[sample.world]) for given in ranked}
+        worlds = {int(values[sample.world]) for values in ranked}
         size = len(ranked) * sample.slots
         require(worlds == {size}, f"world sizes are {sorted(worlds)}, not {size}")
 
 
-def _stable(variables: Variables) -> Variables:
-    return {name: value for name, value in variables.items() if name not in _DIFFER_AFTER_RESTART}
+def _without_changing(variables: Variables) -> Variables:
+    return {name: value for name, value in variables.items() if name not in _CHANGES_AT_RESTART}

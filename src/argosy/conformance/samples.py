@@ -1,4 +1,4 @@
-"""Jobs that the built-in adapters are held to by the conformance kit; one from elsewhere brings its own."""
+"""Sample jobs of the built-in adapters for the conformance kit; other adapters declare their own."""
 
 import json
 import re
@@ -12,16 +12,16 @@ from argosy.frameworks.tensorflow import CLUSTER
 
 
 def _in_config(injection: Injection) -> Ranking:
-    """A place in TensorFlow's cluster, which lists its roles as it ranks them; the evaluator has none."""
+    """Return the rank in TensorFlow's cluster, by its order of roles; the evaluator has none."""
     config = json.loads(injection.env.get("TF_CONFIG", "{}"))
     task, cluster = config.get("task", {}), config.get("cluster", {})
     members = [(name, index) for name in CLUSTER for index in range(len(cluster.get(name, ())))]
-    place = (task.get("type"), task.get("index"))
-    return Ranking(members.index(place) if place in members else None, len(members) or None)
+    member = (task.get("type"), task.get("index"))
+    return Ranking(members.index(member) if member in members else None, len(members) or None)
 
 
 def _in_host_file(injection: Injection) -> Ranking:
-    """The slots of all hosts, which mpirun makes ranks of; a host that is there twice counts once."""
+    """Return the world size of mpirun: the slots of all hosts; a duplicate host counts once."""
     lines = re.findall(r"^(\S+?)(?: slots=|:)(\d+)$", injection.files.get(HOST_FILE, ""), re.MULTILINE)
     slots = {host: int(number) for host, number in lines}
     return Ranking(world=sum(slots.values()) or None)
@@ -47,7 +47,7 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
             ranked=("leadworker", "worker", "launcher"),
         ),
         _ranked(
-            title="without one",
+            title="without a leader",
             roles={"scheduler": 1, "worker": 2, "launcher": 1},
             ranked=("worker", "launcher"),
         ),
@@ -58,8 +58,8 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
         ),
     ),
     "deepspeed": (
-        _ranked(title="each pod by itself", roles={"worker": 3}),
-        _ranked(title="four a pod", roles={"worker": 2}, options={"procsPerNode": 4}, slots=4),
+        _ranked(title="one process per pod", roles={"worker": 3}),
+        _ranked(title="four processes per pod", roles={"worker": 2}, options={"procsPerNode": 4}, slots=4),
         _launched(title="from a launcher"),
     ),
     "horovod": (
@@ -74,13 +74,13 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
     "pytorch": (
         _ranked(title="static", roles={"worker": 3}),
         _ranked(title="with a master", roles={"master": 1, "worker": 2}, ranked=("master", "worker")),
-        _ranked(title="four a pod", roles={"worker": 2}, options={"procsPerNode": 4}, slots=4),
+        _ranked(title="four processes per pod", roles={"worker": 2}, options={"procsPerNode": 4}, slots=4),
         Sample(title="elastic", roles={"worker": 2}, elastic={"worker": (1, 4)}),
     ),
-    "standalone": (Sample(title="a sweep", roles={"worker": 3}),),
+    "standalone": (Sample(title="independent pods", roles={"worker": 3}),),
     "tensorflow": (
         _clustered(
-            title="workers that train as one",
+            title="synchronous workers",
             roles={"chief": 1, "worker": 2, "evaluator": 1},
             ranked=("chief", "worker"),
         ),
@@ -96,6 +96,6 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
 
 
 def samples_of(framework: Framework) -> tuple[Sample, ...]:
-    """Those that the adapter declares, or ours if it is built in; none if nobody has any."""
+    """Return the samples that the adapter declares, or those of a built-in adapter; empty if it has none."""
     declared: tuple[Sample, ...] = getattr(framework, "samples", ())
     return declared or BUILT_IN.get(framework.name, ())
