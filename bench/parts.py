@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.kinds.catalog import OURS
+from argosy.kinds.catalog import CUSTOM_RESOURCES
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.labels import OPERATOR_NAMESPACE
@@ -127,7 +127,7 @@ def _until(condition: Callable[[], bool], what: str, pause: float = 0.02) -> Non
 
 async def install(client: Client) -> None:
     """What the operator finds in a cluster: its kinds, served, and its namespace."""
-    for kind in OURS:
+    for kind in CUSTOM_RESOURCES:
         await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
     await client.apply(Namespace, {"metadata": {"name": OPERATOR_NAMESPACE}}, force=True)
     await until(lambda: _served(client), "the server serves our kinds")

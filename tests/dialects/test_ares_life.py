@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.labels import LAST_APPLIED, UNDO
+from argosy.kinds.labels import LAST_APPLIED, REMOVAL_PATCH
 from argosy.kinds.meta import Condition
-from argosy.kinds.pod_groups import GroupStatus
+from argosy.kinds.pod_groups import PodGroupStatus
 from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
@@ -29,7 +29,7 @@ def gang(**run: object) -> AresJob:
 def group(phase: str, **conditions: str) -> ObservedGroup:
     """Volcano's group in this phase, with conditions that are true and their reasons."""
     true = [Condition(kind, "True", reason) for kind, reason in conditions.items()]
-    return GROUP.read(GroupStatus(phase, true))
+    return GROUP.read(PodGroupStatus(phase, true))
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -127,7 +127,7 @@ def test_the_group_carries_the_jobs_annotations() -> None:
     assert isinstance(metadata, dict)
     annotations = metadata["annotations"]
     assert annotations["a"] == "1" and LAST_APPLIED not in annotations
-    undo = json.loads(annotations[UNDO])
+    undo = json.loads(annotations[REMOVAL_PATCH])
     assert undo["metadata"] == {"annotations": {"a": None}}
     assert undo["spec"]["minResources"] == {"cpu": None}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from argosy.dialects.base import read_record
-from argosy.kinds.aresjob import AresJob, AresJobKind
+from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import schema_of
 from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -103,7 +103,7 @@ def _edited(stage: Played, spec: Spec) -> Played:
 
 
 def _fits(stage: Played) -> None:
-    invariants.check_status(AresJobKind, stage.status)
+    invariants.check_status(AresJobCrd, stage.status)
     assert stage.phase in ("Pending", "Starting", "Running", "Succeeded", "Failed")
     assert all(event.message for event in stage.events)
 
@@ -127,5 +127,5 @@ def _all(workload: Workload) -> Iterator[ObservedPod]:
 
 def test_a_definition_knows_types_only() -> None:
     """Values are judged by the operator: what users could always store is stored."""
-    text = msgspec.json.encode(schema_of(AresJobKind)).decode()
+    text = msgspec.json.encode(schema_of(AresJobCrd)).decode()
     assert not any(f'"{word}":' in text for word in ("enum", "pattern", "minimum", "minItems", "minLength"))

@@ -4,22 +4,22 @@ from typing import Annotated, ClassVar, Literal
 import pytest
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.catalog import OURS
+from argosy.kinds.catalog import CUSTOM_RESOURCES
 from argosy.kinds.crd import LARGEST, CrdError, crd_for, dump, file_name, schema_of
-from argosy.kinds.crd_options import Defined, Rule
+from argosy.kinds.crd_options import CustomResource, Rule
 
 FOLDER = Path(__file__).parents[2] / "charts/argosy/files/crds"
 
 
-@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.resource.kind)
-def test_the_committed_definition_is_up_to_date(kind: type[Defined]) -> None:
+@pytest.mark.parametrize("kind", CUSTOM_RESOURCES, ids=lambda kind: kind.resource.kind)
+def test_the_committed_definition_is_up_to_date(kind: type[CustomResource]) -> None:
     committed = (FOLDER / file_name(kind)).read_text()
     assert committed == dump(crd_for(kind)), "run: python -m argosy.kinds.crd charts/argosy/files/crds"
     assert len(committed) < LARGEST
 
 
 def test_no_definition_is_left_over() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {file_name(kind) for kind in OURS}
+    assert {path.name for path in FOLDER.iterdir()} == {file_name(kind) for kind in CUSTOM_RESOURCES}
 
 
 class Leaf(Struct):

@@ -1,24 +1,24 @@
 import pytest
 
-from argosy.kinds.messages import LONGEST_COMPLAINT, LONGEST_TEXT, together, unknown_name
+from argosy.kinds.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS, join_messages, unknown_name
 
 COMPLAINTS = {
     "one": (["a: wrong"], "a: wrong"),
     "several, in their order": (["b: wrong", "a: wrong"], "b: wrong; a: wrong"),
     "one that was made twice": (["a: wrong", "b: wrong", "a: wrong"], "a: wrong; b: wrong"),
-    "one without end": (["x" * 100_000], "x" * LONGEST_COMPLAINT + "…"),
+    "one without end": (["x" * 100_000], "x" * MAX_MESSAGE_CHARS + "…"),
 }
 
 
 @pytest.mark.parametrize(("complaints", "want"), COMPLAINTS.values(), ids=COMPLAINTS.keys())
 def test_complaints_in_one_text(complaints: list[str], want: str) -> None:
-    assert together(complaints) == want
+    assert join_messages(complaints) == want
 
 
 def test_more_than_a_status_has_room_for_are_counted() -> None:
-    text = together(f"spec.roles.r{number}: wrong" for number in range(5_000))
+    text = join_messages(f"spec.roles.r{number}: wrong" for number in range(5_000))
     assert text.startswith("spec.roles.r0: wrong; spec.roles.r1: wrong; ")
-    assert len(text) < LONGEST_TEXT + 100
+    assert len(text) < MAX_TEXT_CHARS + 100
     told = text.count("wrong")
     assert text.endswith(f"; and {5_000 - told} more")
 

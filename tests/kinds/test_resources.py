@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from argosy.kinds.resources import amount, pod_requests, pod_usage
+from argosy.kinds.resources import parse_resource, pod_requests, pod_usage
 from argosy.local.controllers.kinds import Pod, PodSpec
 
 QUANTITIES = {
@@ -23,7 +23,7 @@ QUANTITIES = {
 @pytest.mark.parametrize("case", QUANTITIES.values(), ids=QUANTITIES)
 def test_quantities_become_whole_numbers(case: tuple[str, str, int]) -> None:
     name, text, want = case
-    assert amount(name, text) == want
+    assert parse_resource(name, text) == want
 
 
 def _container(cpu: str, always: bool = False) -> dict[str, object]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.kinds.template import known_fields, template_misfits
+from argosy.kinds.template import known_fields, template_errors
 
 Json = dict[str, object]
 
@@ -132,11 +132,11 @@ WRONG: dict[str, tuple[Json, str, str]] = {
 
 @pytest.mark.parametrize(("template", "path", "want"), WRONG.values(), ids=WRONG.keys())
 def test_wrong(template: Json, path: str, want: str) -> None:
-    assert template_misfits(template, "t") == [(path, want)]
+    assert template_errors(template, "t") == [(path, want)]
 
 
 def test_every_misfit_is_told() -> None:
-    found = template_misfits(container(command="a", args="b"), "t")
+    found = template_errors(container(command="a", args="b"), "t")
     assert [path for path, _ in found] == [f"{CONTAINER}.command", f"{CONTAINER}.args"]
 
 
@@ -154,7 +154,7 @@ RIGHT: dict[str, Json] = {
 
 @pytest.mark.parametrize("template", RIGHT.values(), ids=RIGHT.keys())
 def test_right(template: Json) -> None:
-    assert template_misfits(template, "t") == []
+    assert template_errors(template, "t") == []
 
 
 def test_the_table_is_what_its_script_writes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.kinds.catalog import OURS
+from argosy.kinds.catalog import CUSTOM_RESOURCES
 from argosy.kinds.crd import crd_for
 from tests.support.differential import Caller, get, patch, post
 from tests.support.field_paths import Json, dig
@@ -35,7 +35,7 @@ def run(name: str = "mnist", **spec: Json) -> dict[str, Json]:
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
     server: Server = request.getfixturevalue(request.param)
     with Caller(server) as caller:
-        for kind in OURS:
+        for kind in CUSTOM_RESOURCES:
             body: Json = copy.deepcopy(crd_for(kind))
             answer = caller.send(post(CRDS, body))
             assert answer.code in (201, 409), answer.body

@@ -7,10 +7,10 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.catalog import OURS
+from argosy.kinds.catalog import CUSTOM_RESOURCES
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
-from argosy.kinds.pod_groups import VolcanoGroup
+from argosy.kinds.pod_groups import VolcanoPodGroup
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.operator_harness import Scene, until_served
 from tests.support.servers import Server
@@ -19,8 +19,8 @@ from tests.support.servers import Server
 @pytest.fixture
 async def scene(api: Server, namespace: str) -> AsyncIterator[Scene]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
-        for kind in OURS:
+        for kind in CUSTOM_RESOURCES:
             await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
-        for served in (TrainingRun, AresJob, VolcanoGroup):
+        for served in (TrainingRun, AresJob, VolcanoPodGroup):
             await until_served(client, served, namespace)
         yield Scene(client, api, namespace)

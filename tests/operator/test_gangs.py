@@ -13,8 +13,8 @@ import msgspec
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.kinds.kubernetes import CustomResourceDefinition, Node, Pod
-from argosy.kinds.labels import UNDO
-from argosy.kinds.pod_groups import CoschedulingGroup
+from argosy.kinds.labels import REMOVAL_PATCH
+from argosy.kinds.pod_groups import CoschedulingPodGroup
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.builders import RunBuilder, pod_template, run
 from tests.support.operator_harness import Scene
@@ -50,12 +50,12 @@ async def defined(client: Client, group: str, version: str, kind: str, plural: s
 
 
 def coscheduling(client: Client) -> AbstractAsyncContextManager[None]:
-    resource = CoschedulingGroup.resource
+    resource = CoschedulingPodGroup.resource
     return defined(client, resource.group, resource.version, resource.kind, resource.plural)
 
 
 async def group_of(scene: Scene) -> Json:
-    path = CoschedulingGroup.resource.path("mnist", scene.namespace)
+    path = CoschedulingPodGroup.resource.path("mnist", scene.namespace)
     return msgspec.json.decode(await scene.client.request("GET", path), type=Json)
 
 
@@ -89,7 +89,7 @@ async def test_the_group_is_kept_in_step_with_the_job(scene: Scene) -> None:
         await scene.apply(run().role("worker", 3).gang())
         await scene.until_pods(*WORKERS)
         await scene.client.patch(
-            CoschedulingGroup, "mnist", {"metadata": {"annotations": {"theirs": "1"}}}, scene.namespace
+            CoschedulingPodGroup, "mnist", {"metadata": {"annotations": {"theirs": "1"}}}, scene.namespace
         )
         noted: Json = {"metadata": {"annotations": {"team": "a", "note": "b"}}}
         await scene.client.patch(TrainingRun, "mnist", noted, scene.namespace)
@@ -105,7 +105,7 @@ async def test_the_group_is_kept_in_step_with_the_job(scene: Scene) -> None:
         await scene.until("one is gone", lambda: carried(team="a", theirs="1"))
         group = await group_of(scene)
         assert cast("Json", group["spec"])["minMember"] == 2
-        assert UNDO in cast("dict[str, Json]", group["metadata"])["annotations"]
+        assert REMOVAL_PATCH in cast("dict[str, Json]", group["metadata"])["annotations"]
 
 
 async def test_kueues_pods_carry_its_labels(scene: Scene) -> None:

@@ -16,8 +16,8 @@ from argosy.kinds.kubernetes import CustomResourceDefinition, Lease, Secret
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.endpoint_credentials import SECRET
 from argosy.operator.main import LEASE
-from argosy.wire.client import Answer
 from argosy.wire.client import Client as WireClient
+from argosy.wire.client import Response
 from argosy.wire.origin import Origin
 from tests.support.builders import run
 from tests.support.operator_harness import Scene, shown_at
@@ -69,13 +69,13 @@ async def metrics(port: int) -> str:
     return (await ask(port, "/metrics")).body.decode()
 
 
-async def ask(port: int, path: str) -> Answer:
+async def ask(port: int, path: str) -> Response:
     """What the operator's health server says; status 0 while it does not listen."""
     client = WireClient(Origin.from_url(f"http://127.0.0.1:{port}"))
     try:
         return await client.send("GET", path, {})
     except ConnectionError:
-        return Answer(0, {}, b"")
+        return Response(0, {}, b"")
     finally:
         await client.close()
 

@@ -14,7 +14,7 @@ from argosy.operator.bounds import EndpointMetrics
 from argosy.operator.job_metrics import JobMetrics
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
-from argosy.wire.places import Refusal
+from argosy.wire.places import RejectReason
 from argosy.workload.model import Phase
 from argosy.workload.restart_causes import Why
 from tests.support.builders import run
@@ -38,7 +38,7 @@ VALUES: dict[str, set[str]] = {
     "kind": set(KINDS.split()),
     "verb": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
     "outcome": {"done", "failed"},
-    "reason": {*get_args(Refusal), "unknown-job", "webhook-busy", "webhook-slow", "too-large"},
+    "reason": {*get_args(RejectReason), "unknown-job", "webhook-busy", "webhook-slow", "too-large"},
 }
 
 

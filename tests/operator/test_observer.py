@@ -25,8 +25,8 @@ from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.endpoint_credentials import make_trust
 from argosy.operator.job_views import MAX_UNKNOWN_WAITS, JobReading, Readings
 from argosy.reconcile.caches import Caches
-from argosy.wire.client import Answer
 from argosy.wire.client import Client as HttpClient
+from argosy.wire.client import Response
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 from argosy.workload.model import Phase
@@ -77,7 +77,7 @@ class Scene:
         status = PodStatus(phase="Running", pod_ip=f"10.0.0.{index}", host_ip="10.9.9.9")
         self.caches.pods.put(Pod(meta, PodSpec(host_network=host), status))
 
-    async def get(self, path: str, *, auth: str = "none", **headers: str) -> Answer:
+    async def get(self, path: str, *, auth: str = "none", **headers: str) -> Response:
         client = HttpClient(Origin.from_url(f"https://localhost:{self.ports[auth]}"))
         context = ssl.create_default_context(cadata=self.trust.authority)
         named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.kinds.kubernetes import AddressedService, Pod, PodStatus, ServiceSpec
+from argosy.kinds.kubernetes import Pod, PodStatus, ServiceSpec, ServiceWithIP
 from argosy.kinds.meta import ObjectMeta
 from argosy.operator.observer_locator import Observers, Whereabouts
 from argosy.reconcile.render_context import ObserverAddress
@@ -64,7 +64,7 @@ async def test_where_to_ask(case: Case) -> None:
     client = Client(Connection(server="https://127.0.0.1:1"))
     found = Whereabouts(client, OPERATOR, "argosy-operator.argosy-system", case.observers)
     if found.services is not None and case.cluster_ip:
-        found.services.put(AddressedService(_meta("service", 1), ServiceSpec(case.cluster_ip)))
+        found.services.put(ServiceWithIP(_meta("service", 1), ServiceSpec(case.cluster_ip)))
     for number, host in enumerate(case.hosts):
         assert found.pods is not None
         found.pods.put(Pod(_meta(f"observer-{number}", number + 1), status=PodStatus(host_ip=host)))

@@ -4,11 +4,11 @@ import asyncio
 import json
 
 from argosy.engine.dynamic import dynamic
-from argosy.kinds.aresjob import AresJob, AresJobKind
+from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.operator.observer_locator import Observers
-from argosy.wire.client import Answer, Client
+from argosy.wire.client import Client, Response
 from argosy.wire.origin import Origin
 from tests.support.aresjobs import job
 from tests.support.operator_harness import Scene, until_served
@@ -22,7 +22,7 @@ ARES: dict[str, object] = {
 }
 
 
-async def ask(port: int, path: str, **headers: str) -> Answer | None:
+async def ask(port: int, path: str, **headers: str) -> Response | None:
     """None while nobody listens."""
     client = Client(Origin.from_url(f"http://127.0.0.1:{port}"))
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -36,7 +36,7 @@ async def ask(port: int, path: str, **headers: str) -> Answer | None:
 
 async def test_an_observer_is_ready_when_it_knows_all_and_ends_with_an_answer(scene: Scene) -> None:
     """ready only when synced; drains on SIGTERM; in plain HTTP for clients of the original"""
-    await scene.client.apply(CustomResourceDefinition, crd_for(AresJobKind), force=True)
+    await scene.client.apply(CustomResourceDefinition, crd_for(AresJobCrd), force=True)
     await until_served(scene.client, Stored, scene.namespace)
     body = {"metadata": {"name": "job"}, "spec": job(roles={"worker": {}}).spec}
     await scene.client.create(Stored, body, scene.namespace)

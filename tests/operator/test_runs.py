@@ -5,7 +5,7 @@ import pytest
 
 from argosy.engine.client import PatchType
 from argosy.kinds.kubernetes import Namespace, Pod, Service
-from argosy.kinds.pod_groups import VolcanoGroup
+from argosy.kinds.pod_groups import VolcanoPodGroup
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.builders import pod_template, run
 from tests.support.operator_harness import Scene
@@ -100,7 +100,9 @@ async def test_a_gang_gets_its_group_before_its_pods(scene: Scene) -> None:
         await scene.until("the run waits in its queue", queued)
         assert not await scene.pods()
         let_in = {"status": {"phase": "Inqueue"}}
-        group = await scene.client.patch(VolcanoGroup, "mnist", let_in, scene.namespace, subresource="status")
+        group = await scene.client.patch(
+            VolcanoPodGroup, "mnist", let_in, scene.namespace, subresource="status"
+        )
         assert group.metadata.controller is not None
         pods = await scene.until_pods(*WORKERS)
         assert pods["mnist-worker-0"].metadata.annotations["scheduling.k8s.io/group-name"] == "mnist"

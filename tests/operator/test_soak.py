@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.kinds.catalog import OURS
+from argosy.kinds.catalog import CUSTOM_RESOURCES
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, ServiceAccount
 from argosy.kinds.labels import MANAGED_BY, MANAGER, OPERATOR_NAMESPACE
@@ -60,7 +60,7 @@ async def process(*command: str, until: str = "") -> AsyncIterator[None]:
 
 
 async def prepare(client: Client) -> None:
-    for kind in OURS:
+    for kind in CUSTOM_RESOURCES:
         await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
     await client.apply(Namespace, {"metadata": {"name": OPERATOR_NAMESPACE}}, force=True)
     await client.apply(ServiceAccount, {"metadata": {"name": "default"}}, "default", force=True)

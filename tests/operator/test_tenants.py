@@ -9,7 +9,7 @@ import pytest
 from argosy.engine.dynamic import dynamic
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Namespace, Pod, Role, RoleBinding, Service, ServiceAccount
-from argosy.kinds.pod_groups import VolcanoGroup
+from argosy.kinds.pod_groups import VolcanoPodGroup
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.builders import pod_template, run
 from tests.support.operator_harness import Scene
@@ -66,7 +66,7 @@ async def forge(victim: Scene, namespace: str) -> None:
     binding: Json = {"metadata": metadata("mpi-launcher"), "roleRef": reference, "subjects": []}
     await victim.client.create(RoleBinding, binding, namespace)
     group: Json = {"metadata": metadata("mpi"), "spec": {"minMember": 1}}
-    await victim.client.create(VolcanoGroup, group, namespace)
+    await victim.client.create(VolcanoPodGroup, group, namespace)
 
 
 async def pods_to_exec_into(victim: Scene) -> set[str]:

@@ -14,7 +14,7 @@ from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import Invalid
 from argosy.engine.kubeconfig import Connection
 from argosy.install.chart import Chart, folder
-from argosy.kinds.aresjob import AresJob, AresJobKind
+from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.meta import Json
@@ -51,7 +51,7 @@ async def scene(real_apiserver: Server) -> AsyncIterator[tuple[Scene, int]]:
     port, namespace = free_port(), f"asked-{secrets.token_hex(4)}"
     async with Client(Connection.from_kubeconfig(real_apiserver.kubeconfig)) as client:
         await client.create(Namespace, {"metadata": {"name": namespace}})
-        await client.apply(CustomResourceDefinition, crd_for(AresJobKind), force=True)
+        await client.apply(CustomResourceDefinition, crd_for(AresJobCrd), force=True)
         await until_served(client, Stored, namespace)
         made = configurations(port, namespace)
         for one in made:

@@ -107,5 +107,5 @@ GARBLED_UNDO = {
 
 @pytest.mark.parametrize("undo", GARBLED_UNDO.values(), ids=GARBLED_UNDO.keys())
 def test_an_undo_annotation_that_somebody_has_garbled_is_ignored(undo: str) -> None:
-    existing = ObjectMeta(annotations={labels.UNDO: undo})
+    existing = ObjectMeta(annotations={labels.REMOVAL_PATCH: undo})
     assert update_patch(existing, {"spec": {"minMember": 2}}) == {"spec": {"minMember": 2}}

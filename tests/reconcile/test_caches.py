@@ -18,7 +18,7 @@ from argosy.kinds.kubernetes import (
     ServiceAccount,
 )
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
-from argosy.kinds.pod_groups import VolcanoGroup
+from argosy.kinds.pod_groups import VolcanoPodGroup
 from argosy.operator.job_views import JobReading, Readings
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.job_state import JobState
@@ -140,11 +140,11 @@ def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
 
 def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_seen(caches: Caches) -> None:
     caches.pods.put(pod("a", phase="Pending"))
-    caches.pod_groups.put(VolcanoGroup(meta("group")))
+    caches.pod_groups.put(VolcanoPodGroup(meta("group")))
     before = caches.observe(JOB, JobState(uid="job"))
     forged = meta("forged", namespace="other")
     caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
-    for kind in (Service, ServiceAccount, Role, RoleBinding, VolcanoGroup):
+    for kind in (Service, ServiceAccount, Role, RoleBinding, VolcanoPodGroup):
         caches.put(kind(forged))
     assert caches.observe(JOB, JobState(uid="job")) == before
     (other,) = (one for one in caches.pods if one.metadata.name == "b")

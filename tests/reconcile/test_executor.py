@@ -24,7 +24,7 @@ from argosy.engine.errors import (
 from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Secret
-from argosy.kinds.messages import LONGEST_COMPLAINT
+from argosy.kinds.messages import MAX_MESSAGE_CHARS
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
@@ -207,7 +207,7 @@ CASES = {
         CREATE,
         answer=Invalid(422, "Invalid", "x" * 1_000_000),
         want_result=Result.INVALID,
-        want_message="x" * LONGEST_COMPLAINT + "…",
+        want_message="x" * MAX_MESSAGE_CHARS + "…",
     ),
     "no answer": Case(
         CREATE,

@@ -10,7 +10,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.kinds.volcano import PodGroupKind
+from argosy.kinds.volcano import VolcanoPodGroupCrd
 from tests.support.faults import define
 from tests.support.killable_apiserver import HurtServer
 from tests.support.operator_harness import Scene
@@ -22,7 +22,7 @@ async def scene(hurt: HurtServer) -> AsyncIterator[Scene]:
     hurt.start()  # whatever the test before has killed
     async with Client(Connection.from_kubeconfig(hurt.server.kubeconfig)) as client:
         await define(client, crd_for(TrainingRun))
-        await client.apply(CustomResourceDefinition, crd_for(PodGroupKind), force=True)
+        await client.apply(CustomResourceDefinition, crd_for(VolcanoPodGroupCrd), force=True)
         namespace = f"t{secrets.token_hex(4)}"
         await client.create(Namespace, {"metadata": {"name": namespace}})
         await client.create(ServiceAccount, {"metadata": {"name": "default"}}, namespace)

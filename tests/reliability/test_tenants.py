@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.catalog import OURS
+from argosy.kinds.catalog import CUSTOM_RESOURCES
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, ServiceAccount
 from argosy.kinds.labels import OPERATOR_NAMESPACE
@@ -92,7 +92,7 @@ class Operator(msgspec.Struct, frozen=True):
 @pytest.fixture
 async def client(own_apiserver: Server) -> AsyncIterator[Client]:
     async with Client(Connection.from_kubeconfig(own_apiserver.kubeconfig)) as client:
-        for kind in OURS:
+        for kind in CUSTOM_RESOURCES:
             await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
         for namespace in (OPERATOR_NAMESPACE, HONEST, HOSTILE):
             await client.apply(Namespace, {"metadata": {"name": namespace}}, force=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from argosy.engine.credentials import Credentials, FixedCredentials
 from argosy.engine.kubeconfig import Connection
-from argosy.wire.messages import Answer, Request, Response
+from argosy.wire.messages import HandlerResult, Request, Response
 from argosy.wire.server import Server
 
 Json = dict[str, object]
@@ -82,7 +82,7 @@ class FakeServer:
         """Cut the next event of a watch in half, and end the line and the watch there."""
         self.bookmark_every = bookmark_every
         self.tokens = tokens
-        self.exec_handler: Callable[[Request], Awaitable[Answer]] | None = None
+        self.exec_handler: Callable[[Request], Awaitable[HandlerResult]] | None = None
         self.log_chunks: list[bytes] = []
         self.logs_by_uid: dict[tuple[str, str], list[bytes]] | None = None
         """Logs by uid and run, as only Argosy's own server has them; None for a server that does not."""
@@ -155,7 +155,7 @@ class FakeServer:
             if sending is not None:
                 sending.cancel()
 
-    async def _handle(self, request: Request) -> Answer:
+    async def _handle(self, request: Request) -> HandlerResult:
         seen = Seen(
             request.method,
             request.path,

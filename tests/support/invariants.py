@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from argosy.kinds.crd import crd_for
-from argosy.kinds.crd_options import Defined
+from argosy.kinds.crd_options import CustomResource
 from argosy.local.schema.crd.definition import CrdInfo, parse_crd
 from argosy.local.schema.crd.prune_default import prune
 from argosy.local.schema.crd.validate import validate_status
@@ -78,7 +78,7 @@ def check_pods(workload: Workload, inject: Inject) -> None:
             assert msgspec.json.decode(sent)["spec"]["containers"]
 
 
-def check_status(kind: type[Defined], status: Struct) -> None:
+def check_status(kind: type[CustomResource], status: Struct) -> None:
     """It comes back as it was written, passes the kind's definition, and nothing of it is dropped."""
     raw = msgspec.json.encode(status)
     assert msgspec.json.decode(raw, type=type(status)) == status
@@ -90,7 +90,7 @@ def check_status(kind: type[Defined], status: Struct) -> None:
 
 
 @cache
-def _schema(kind: type[Defined]) -> Schema:
+def _schema(kind: type[CustomResource]) -> Schema:
     defined = parse_crd(crd_for(kind))
     assert isinstance(defined, CrdInfo)
     return defined.versions[0].schema

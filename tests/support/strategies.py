@@ -11,7 +11,7 @@ from typing import cast
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from argosy.kinds.crd_options import PRESERVE
+from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS
 from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome, Result
 from tests.support.workloads import NOW
@@ -68,7 +68,7 @@ def _object(schema: Mapping[str, object], known: Known) -> Strategy:
     required = cast("list[str]", schema.get("required", []))
     parts = {name: written(one, known, name) for name, one in properties.items()}
     must = {name: parts.pop(name) for name in required if name in parts}
-    if schema.get(PRESERVE):
+    if schema.get(PRESERVE_UNKNOWN_FIELDS):
         parts["unheardOf"] = st.sampled_from(WRONG)
     return st.fixed_dictionaries(must, optional=parts).map(lambda found: found)
 

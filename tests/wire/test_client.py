@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from argosy.wire.client import Answer, Client
+from argosy.wire.client import Client, Response
 from argosy.wire.connection import READ_BUFFER, Connection
-from argosy.wire.errors import CutOffError, GarbledError
+from argosy.wire.errors import IncompleteResponseError, ProtocolError
 from argosy.wire.origin import Origin
 from tests.support.waiting import eventually
 
@@ -136,7 +136,7 @@ def always(data: bytes) -> Script:
     return play
 
 
-def get(client: Client, timeout: float | None = 5) -> Awaitable[Answer]:
+def get(client: Client, timeout: float | None = 5) -> Awaitable[Response]:
     return client.send("GET", "/", {}, timeout=timeout)
 
 
@@ -343,11 +343,11 @@ async def test_a_read_is_sent_again_once_only() -> None:
 
 
 BROKEN = {
-    "cut in its head": (b"HTTP/1.1 200 O", CutOffError),
-    "cut in its body": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi", CutOffError),
-    "not HTTP": (b"SSH-2.0\r\n", GarbledError),
-    "endless in its head": (b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 200_000, GarbledError),
-    "endless in its body": (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), GarbledError),
+    "cut in its head": (b"HTTP/1.1 200 O", IncompleteResponseError),
+    "cut in its body": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi", IncompleteResponseError),
+    "not HTTP": (b"SSH-2.0\r\n", ProtocolError),
+    "endless in its head": (b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 200_000, ProtocolError),
+    "endless in its body": (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), ProtocolError),
 }
 
 
@@ -475,7 +475,7 @@ async def test_a_stream_gives_what_came_before_it_broke() -> None:
 
     async with scripted(play) as (_, client), client.stream("GET", "/", {}) as stream:
         got = b""
-        with pytest.raises(CutOffError):
+        with pytest.raises(IncompleteResponseError):
             while True:
                 got += await stream.chunk()
         assert got == b"onet"
@@ -523,7 +523,7 @@ async def test_what_is_left_of_a_stream_can_be_read_in_one_piece_within_a_limit(
         async with client.stream("GET", "/", {}) as stream:
             assert await stream.read(2) == b"hi"
         async with client.stream("GET", "/", {}) as stream:
-            with pytest.raises(GarbledError):
+            with pytest.raises(ProtocolError):
                 await stream.read(1)
         assert (await get(client)).body == b"hi"
         assert len(server.peers) == 2

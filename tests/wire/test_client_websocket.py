@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from argosy.wire.client import Client
-from argosy.wire.errors import GarbledError, RefusedError
+from argosy.wire.errors import ProtocolError, WebSocketHandshakeError
 from argosy.wire.origin import Origin
 from argosy.wire.websocket import accept_key
 
@@ -83,7 +83,7 @@ async def test_a_refusal_keeps_what_the_server_says() -> None:
         writer.write(b"HTTP/1.1 403 Forbidden\r\nRetry-After: 3\r\nContent-Length: 11\r\n\r\nnot for you")
 
     async with served(handler) as client:
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(WebSocketHandshakeError) as caught:
             async with client.websocket("/", {}):
                 pass
     refused = caught.value
@@ -109,7 +109,7 @@ async def test_a_handshake_fails_that_is_answered(sentence: str) -> None:
                 raise ConnectionResetError
 
     async with served(handler) as client:
-        with pytest.raises(GarbledError):
+        with pytest.raises(ProtocolError):
             async with client.websocket("/", {}, ("v5",), timeout=60):
                 pass
 

@@ -14,8 +14,8 @@ import uvloop
 from argosy.local.apiserver.pki import ensure_pki
 from argosy.wire.listener import Listener
 from argosy.wire.messages import Handler, Request, Response
-from argosy.wire.places import ConnectionLimits, Refusal
-from argosy.wire.request_head import Limits
+from argosy.wire.places import ConnectionLimits, RejectReason
+from argosy.wire.request_head import RequestLimits
 from argosy.wire.server import Server
 from tests.support.waiting import eventually
 
@@ -110,12 +110,12 @@ async def serving(
     bounds: ConnectionLimits,
     *,
     handler: Handler = ok,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     pki: Path | None = None,
 ) -> AsyncIterator[Site]:
     refused: Counter[str] = Counter()
 
-    def count(why: Refusal) -> None:
+    def count(why: RejectReason) -> None:
         refused[why] += 1
 
     server = Server(handler, limits=limits, bounds=bounds, on_refused=count)
@@ -189,7 +189,7 @@ async def test_idle_connections_are_closed_and_those_that_wait_for_an_answer_are
             await release.wait()
         return Response(b"here")
 
-    limits = Limits(idle_seconds=0.1, head_seconds=0.1)
+    limits = RequestLimits(idle_seconds=0.1, head_seconds=0.1)
     async with serving(
         ConnectionLimits(total=9, per_address=9), handler=handler, limits=limits, pki=transport
     ) as site:
@@ -280,7 +280,7 @@ async def test_a_unix_socket_is_bounded_in_all(tmp_path: Path) -> None:
 
 @on_both_loops
 async def test_requests_that_pile_up_behind_another_are_refused() -> None:
-    limits = Limits(max_pipelined=2, read_bytes=4096)
+    limits = RequestLimits(max_pipelined=2, read_bytes=4096)
     async with serving(ConnectionLimits(total=9, per_address=9), limits=limits) as site:
         client = await site.connect()
         client.writer.write(GET * 1000)

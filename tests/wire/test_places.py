@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from argosy.wire.places import ConnectionLimits, Place, Places, Refusal
+from argosy.wire.places import ConnectionLimiter, ConnectionLimits, ConnectionSlot, RejectReason
 
 LIMITS = ConnectionLimits(total=6, per_address=4)
 
@@ -13,10 +13,10 @@ class Hall:
     """Places whose connections note when they are dropped."""
 
     def __init__(self, limits: ConnectionLimits = LIMITS) -> None:
-        self.refused: list[Refusal] = []
+        self.refused: list[RejectReason] = []
         self.dropped: list[str] = []
-        self.places = Places(limits, self.refused.append)
-        self.held: list[Place] = []
+        self.places = ConnectionLimiter(limits, self.refused.append)
+        self.held: list[ConnectionSlot] = []
 
     def connect(self, address: str) -> bool:
         number = sum(place.address == address for place in self.held)

@@ -9,7 +9,7 @@ import uvloop
 from argosy.wire.client import Client
 from argosy.wire.messages import Request, Response
 from argosy.wire.origin import Origin
-from argosy.wire.read_buffer import SIZE, RoomyProtocol
+from argosy.wire.read_buffer import SIZE, SharedBufferProtocol
 from argosy.wire.server import Server
 
 LARGE = SIZE * 2 + 1
@@ -42,7 +42,7 @@ def test_bodies_that_come_in_pieces_at_the_same_time_stay_apart(loop: object) ->
 
 def test_every_thread_has_room_of_its_own() -> None:
     def room() -> tuple[memoryview, memoryview]:
-        return RoomyProtocol().get_buffer(-1), RoomyProtocol().get_buffer(-1)
+        return SharedBufferProtocol().get_buffer(-1), SharedBufferProtocol().get_buffer(-1)
 
     here, again = room()
     with ThreadPoolExecutor(1) as elsewhere:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy.wire.errors import CutOffError, GarbledError
-from argosy.wire.response import LARGEST_HEAD, AnswerReader
+from argosy.wire.errors import IncompleteResponseError, ProtocolError
+from argosy.wire.response import LARGEST_HEAD, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -59,8 +59,8 @@ WHOLE = {
 }
 
 
-def read(case: Case, *cuts: int) -> AnswerReader:
-    answer = AnswerReader(bodiless=case.bodiless)
+def read(case: Case, *cuts: int) -> ResponseParser:
+    answer = ResponseParser(bodiless=case.bodiless)
     places = [0, *sorted(cuts), len(case.data)]
     for start, stop in pairwise(places):
         if start != stop:
@@ -72,7 +72,7 @@ def read(case: Case, *cuts: int) -> AnswerReader:
     return answer
 
 
-def check(case: Case, answer: AnswerReader) -> None:
+def check(case: Case, answer: ResponseParser) -> None:
     assert (answer.done, answer.status, answer.keep_alive) == (True, case.status, case.keep_alive)
     assert answer.take() == case.body
     assert "x-sum" not in answer.headers
@@ -109,9 +109,9 @@ CUT_SHORT = {
 
 @pytest.mark.parametrize("sentence", CUT_SHORT)
 def test_an_answer_that_ends_too_early_is_cut_off(sentence: str) -> None:
-    answer = AnswerReader()
+    answer = ResponseParser()
     answer.feed(CUT_SHORT[sentence])
-    with pytest.raises(CutOffError):
+    with pytest.raises(IncompleteResponseError):
         answer.end()
     assert not answer.done
 
@@ -130,8 +130,8 @@ GARBLED = {
 
 @pytest.mark.parametrize("sentence", GARBLED)
 def test_what_is_not_http_is_garbled(sentence: str) -> None:
-    answer = AnswerReader()
-    with pytest.raises(GarbledError):
+    answer = ResponseParser()
+    with pytest.raises(ProtocolError):
         answer.feed(GARBLED[sentence])
     assert not answer.done
 
@@ -149,15 +149,15 @@ ENDLESS = {
 @pytest.mark.parametrize("sentence", ENDLESS)
 def test_nothing_but_the_body_may_go_on_for_ever(sentence: str) -> None:
     begin, more = ENDLESS[sentence]
-    answer = AnswerReader()
+    answer = ResponseParser()
     answer.feed(begin) if begin else None
-    with pytest.raises(GarbledError, match="without any body"):
+    with pytest.raises(ProtocolError, match="without any body"):
         for _ in range(2 * LARGEST_HEAD // len(more)):
             answer.feed(more)
 
 
 def test_a_long_body_may_go_on() -> None:
-    answer = AnswerReader()
+    answer = ResponseParser()
     answer.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n")
     for _ in range(2 * LARGEST_HEAD // 100):
         answer.feed(b"64\r\n" + b"x" * 100 + b"\r\n")
@@ -167,12 +167,12 @@ def test_a_long_body_may_go_on() -> None:
 @pytest.mark.parametrize("size", [10, 11])
 def test_a_body_beyond_the_limit_is_garbled(size: int) -> None:
     data = OK + b"Content-Length: %d\r\n\r\n" % size + b"x" * size
-    answer = AnswerReader(limit=10)
+    answer = ResponseParser(limit=10)
     if size == 10:
         answer.feed(data)
         assert answer.done
     else:
-        with pytest.raises(GarbledError, match="larger than 10"):
+        with pytest.raises(ProtocolError, match="larger than 10"):
             answer.feed(data)
         assert not answer.done
 
@@ -190,7 +190,7 @@ EXCESS = {
 @pytest.mark.parametrize("sentence", EXCESS)
 def test_what_comes_after_an_answer_spoils_the_connection_and_not_the_answer(sentence: str) -> None:
     case = EXCESS[sentence]
-    answer = AnswerReader(bodiless=case.bodiless)
+    answer = ResponseParser(bodiless=case.bodiless)
     answer.feed(case.data)
     assert answer.done
     assert answer.take() == case.body
@@ -198,7 +198,7 @@ def test_what_comes_after_an_answer_spoils_the_connection_and_not_the_answer(sen
 
 
 def test_headers_are_found_in_any_case_and_repeated_ones_joined() -> None:
-    answer = AnswerReader()
+    answer = ResponseParser()
     answer.feed(OK + b"Retry-After: 5\r\nWARNING: a\r\nwarning: b\r\nX-Empty:\r\n\r\n")
     headers = answer.headers
     assert headers["retry-after"] == headers["RETRY-AFTER"] == "5"
@@ -211,6 +211,6 @@ def test_headers_are_found_in_any_case_and_repeated_ones_joined() -> None:
 
 def test_an_upgrade_keeps_what_came_after_it() -> None:
     head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    answer = AnswerReader(upgrade=True)
+    answer = ResponseParser(upgrade=True)
     answer.feed(head + b"\x81\x02hi")
     assert (answer.done, answer.status, answer.rest) == (True, 101, b"\x81\x02hi")

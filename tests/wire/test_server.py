@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.local.apiserver.pki import ensure_pki
-from argosy.wire.messages import Answer, Request, Response, Upgrade
-from argosy.wire.request_head import Limits
+from argosy.wire.messages import HandlerResult, Request, Response, Upgrade
+from argosy.wire.request_head import RequestLimits
 from argosy.wire.server import Server
 from argosy.wire.websocket import WebSocket
 
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[Request], Awaitable[HandlerResult]]
 HOST = b"Host: here\r\n"
 
 
@@ -82,7 +82,7 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(handler: Handler, limits: Limits | None = None) -> AsyncIterator[Site]:
+async def serving(handler: Handler, limits: RequestLimits | None = None) -> AsyncIterator[Site]:
     server = Server(handler, limits=limits)
     site = Site(server, await server.listen_tcp("127.0.0.1", 0))
     try:
@@ -638,7 +638,7 @@ async def test_a_stream_that_fails_does_not_look_whole(caplog: pytest.LogCapture
     assert "the stream of GET /a failed" in caplog.text
 
 
-IMPATIENT = Limits(head_seconds=0.2, body_seconds=0.2, idle_seconds=0.2)
+IMPATIENT = RequestLimits(head_seconds=0.2, body_seconds=0.2, idle_seconds=0.2)
 SLOW = {
     "a client that says nothing": b"",
     "a client that stops in its head": b"GET / HTTP/1.1\r\nHost: h",
@@ -659,7 +659,7 @@ async def test_a_client_that_does_not_go_on_is_dropped(sentence: str) -> None:
 
 
 async def test_a_client_that_sends_a_byte_now_and_then_is_dropped() -> None:
-    async with serving(echo, Limits(head_seconds=0.3)) as site:
+    async with serving(echo, RequestLimits(head_seconds=0.3)) as site:
         wire = await site.connect()
         with pytest.raises(ConnectionError):
             for byte in b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 100:
@@ -668,7 +668,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_dropped() -> None:
 
 
 async def test_a_connection_nobody_uses_is_closed() -> None:
-    async with serving(echo, Limits(idle_seconds=0.2, head_seconds=1.0)) as site:
+    async with serving(echo, RequestLimits(idle_seconds=0.2, head_seconds=1.0)) as site:
         wire = await site.connect()
         await wire.send(ORDINARY["a plain GET"][0])
         assert (await wire.answer())[0] == 200

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from argosy.wire.errors import CutOffError
+from argosy.wire.errors import ProxyError
 from argosy.wire.socks import open_tunnel
 
 GRANTED = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x1f\x90"
@@ -82,15 +82,15 @@ REFUSALS: dict[str, tuple[list[bytes], str]] = {
 @pytest.mark.parametrize("sentence", REFUSALS)
 async def test_a_proxy_that_answers(sentence: str) -> None:
     answers, want = REFUSALS[sentence]
-    with pytest.raises(CutOffError, match=want):
+    with pytest.raises(ProxyError, match=want):
         await converse(answers)
 
 
 async def test_a_login_that_is_refused_is_said() -> None:
-    with pytest.raises(CutOffError, match="refused the user name or password"):
+    with pytest.raises(ProxyError, match="refused the user name or password"):
         await converse([b"\x05\x02", b"\x01\x01"], login=("me", "wrong"))
 
 
 async def test_a_name_that_is_too_long_for_socks5_is_said() -> None:
-    with pytest.raises(CutOffError, match="255 bytes"):
+    with pytest.raises(ProxyError, match="255 bytes"):
         await converse([b"\x05\x00"], host="a" * 256)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from argosy.kinds.pod_groups import GroupStatus
+from argosy.kinds.pod_groups import PodGroupStatus
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.gang_schedulers.registry import AUTO, BACKENDS, CHOICES, NONE, candidates
 from argosy.workload.model import Gang
@@ -126,7 +126,7 @@ READINGS = {
 @pytest.mark.parametrize("case", READINGS.values(), ids=READINGS.keys())
 def test_what_the_scheduler_tells(case: Case) -> None:
     group = BACKENDS[case.backend].group
-    assert group and group.read(msgspec.convert(case.status, GroupStatus)) == case.want
+    assert group and group.read(msgspec.convert(case.status, PodGroupStatus)) == case.want
 
 
 def test_choices() -> None:

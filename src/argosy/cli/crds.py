@@ -11,9 +11,9 @@ def crds() -> None:
     \b
     argosy crds | kubectl apply --server-side -f -
     """
-    from argosy.kinds.catalog import OURS
+    from argosy.kinds.catalog import CUSTOM_RESOURCES
     from argosy.kinds.crd import crd_for
-    from argosy.kinds.volcano import PodGroupKind
+    from argosy.kinds.volcano import VolcanoPodGroupCrd
 
-    definitions = [crd_for(kind) for kind in OURS if kind is not PodGroupKind]
+    definitions = [crd_for(kind) for kind in CUSTOM_RESOURCES if kind is not VolcanoPodGroupCrd]
     click.echo(yaml.safe_dump_all(definitions, sort_keys=False), nl=False)

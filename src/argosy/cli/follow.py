@@ -17,7 +17,7 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.objects import version_of
-from argosy.kinds.dns_names import LABEL_LENGTH
+from argosy.kinds.dns_names import MAX_LABEL_CHARS
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus
 from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.kinds.meta import ObjectMeta
@@ -209,7 +209,7 @@ def pod_selector(job: str) -> str:
 
     A job whose name is too long for a label is invalid and has no pods; its selector matches nothing.
     """
-    return f"{JOB}={job}" if len(job) <= LABEL_LENGTH else f"{JOB},!{JOB}"
+    return f"{JOB}={job}" if len(job) <= MAX_LABEL_CHARS else f"{JOB},!{JOB}"
 
 
 def replica_label(labels: Mapping[str, str], container: str = "") -> str:

@@ -18,7 +18,7 @@ from argosy.engine.errors import Unavailable, error_from_response
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.tls import TlsContexts
 from argosy.wire import client as wire
-from argosy.wire.errors import RefusedError
+from argosy.wire.errors import WebSocketHandshakeError
 from argosy.wire.origin import Origin
 from argosy.wire.websocket import WebSocket
 
@@ -130,7 +130,7 @@ class HttpTransport:
                         timeout=request.timeout,
                     )
                 )
-            except RefusedError as refused:
+            except WebSocketHandshakeError as refused:
                 raise error_from_response(refused.status, refused.headers, refused.body) from refused
             except OSError as error:
                 raise self._unavailable(request, error) from error

@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 from msgspec import Struct, inspect
 
-from argosy.kinds.messages import closest, shown
+from argosy.kinds.messages import closest, quote_value
 from argosy.workload import messages
 from argosy.workload.model import Json, Problem
 
@@ -52,7 +52,9 @@ def _value_problems(path: str, value: object, kind: object) -> Iterator[Problem]
         problems = (
             list(_struct_problems("this", value, inner, path)) if inner and isinstance(value, dict) else []
         )
-        yield from problems or [Problem(path, f"{shown(value)} is not possible; must be {possible(kind)}")]
+        yield from problems or [
+            Problem(path, f"{quote_value(value)} is not possible; must be {possible(kind)}")
+        ]
 
 
 def possible(kind: object) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.crd_options import PRESERVE, Column, Definition, Rule
+from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, PrinterColumn, Rule
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.restart_status import RestartStatus
@@ -21,13 +21,15 @@ FINALIZER = f"{GROUP}/ares-finalizer"
 """Put on jobs by the original; taken away wherever it is seen."""
 GROUP_LABEL, JOB_LABEL = f"{GROUP}/group-name", f"{GROUP}/job-name"
 ROLE_LABEL, INDEX_LABEL = f"{GROUP}/replica-type", f"{GROUP}/replica-index"
-HANDED_ON = tuple(
+PROPAGATED_ANNOTATIONS = tuple(
     f"{GROUP}/{name}"
     for name in ("ares-queue", "preemptable", "job-priority", "monopolize-nodes", "level-queue-id")
 )
 """Annotations of a job that its labels, its pods and its group follow."""
 
-Template = Annotated[dict[str, object], Meta(extra_json_schema={"type": "object", PRESERVE: True})]
+Template = Annotated[
+    dict[str, object], Meta(extra_json_schema={"type": "object", PRESERVE_UNKNOWN_FIELDS: True})
+]
 Resources = Annotated[dict[str, int | str], Meta(max_length=64)]
 
 
@@ -263,17 +265,17 @@ _STARTED = "has(oldSelf.status) && has(oldSelf.status.startTime)"
 _ROLES = "has(self.spec.roleSpecs) && has(oldSelf.spec.roleSpecs)"
 
 
-class AresJobKind(Struct, frozen=True):
+class AresJobCrd(Struct, frozen=True):
     """A distributed training job of several roles."""
 
     resource: ClassVar[Resource] = AresJob.resource
-    definition: ClassVar[Definition] = Definition(
+    crd_options: ClassVar[CrdOptions] = CrdOptions(
         short_names=("aj",),
         columns=(
-            Column("Namespace", ".metadata.namespace"),
-            Column("Framework", ".spec.frameworkType"),
-            Column("Phase", ".status.phase"),
-            Column("Age", ".metadata.creationTimestamp", "date"),
+            PrinterColumn("Namespace", ".metadata.namespace"),
+            PrinterColumn("Framework", ".spec.frameworkType"),
+            PrinterColumn("Phase", ".status.phase"),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
         ),
     )
     rules: ClassVar[tuple[Rule, ...]] = (

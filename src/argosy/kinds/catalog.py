@@ -1,8 +1,8 @@
 """The kinds of which Argosy brings the definition, and where the written definitions are."""
 
-from argosy.kinds.aresjob import AresJobKind
-from argosy.kinds.crd_options import Defined
+from argosy.kinds.aresjob import AresJobCrd
+from argosy.kinds.crd_options import CustomResource
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.kinds.volcano import PodGroupKind
+from argosy.kinds.volcano import VolcanoPodGroupCrd
 
-OURS: tuple[type[Defined], ...] = (TrainingRun, AresJobKind, PodGroupKind)
+CUSTOM_RESOURCES: tuple[type[CustomResource], ...] = (TrainingRun, AresJobCrd, VolcanoPodGroupCrd)

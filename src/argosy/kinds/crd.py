@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Struct
 from msgspec import inspect as types
 
-from argosy.kinds.catalog import OURS
-from argosy.kinds.crd_options import PRESERVE, Column, Defined, Rule
+from argosy.kinds.catalog import CUSTOM_RESOURCES
+from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CustomResource, PrinterColumn, Rule
 from argosy.kinds.meta import ObjectMeta
 
 Schema = dict[str, object]
@@ -36,9 +36,9 @@ class CrdError(Exception):
     """A struct says something that a CRD cannot."""
 
 
-def crd_for(kind: type[Defined]) -> dict[str, object]:
+def crd_for(kind: type[CustomResource]) -> dict[str, object]:
     """The CustomResourceDefinition of a kind, as a JSON object."""
-    resource, definition = kind.resource, kind.definition
+    resource, definition = kind.resource, kind.crd_options
     names: dict[str, object] = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
@@ -80,7 +80,7 @@ def dump(crd: Mapping[str, object]) -> str:
     return yaml.dump(dict(crd), Dumper=Plain, sort_keys=False, width=110, allow_unicode=True)
 
 
-def file_name(kind: type[Defined]) -> str:
+def file_name(kind: type[CustomResource]) -> str:
     return f"{kind.resource.group}_{kind.resource.plural}.yaml"
 
 
@@ -89,8 +89,8 @@ def schema_of(kind: type) -> Schema:
     return _Walker().schema(types.type_info(kind), kind.__name__)
 
 
-def _version(kind: type[Defined]) -> Schema:
-    definition = kind.definition
+def _version(kind: type[CustomResource]) -> Schema:
+    definition = kind.crd_options
     schema = schema_of(kind)
     properties = schema["properties"]
     assert isinstance(properties, dict)
@@ -118,7 +118,7 @@ def _version(kind: type[Defined]) -> Schema:
     return version
 
 
-def _column(column: Column) -> Schema:
+def _column(column: PrinterColumn) -> Schema:
     one: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
     if column.description:
         one["description"] = column.description
@@ -177,7 +177,7 @@ class _Walker:
             schema["required"] = required
         schema["properties"] = properties
         if getattr(node.cls, "preserve", False):
-            schema[PRESERVE] = True
+            schema[PRESERVE_UNKNOWN_FIELDS] = True
         rules: Sequence[Rule] = getattr(node.cls, "rules", ())
         if rules:
             schema["x-kubernetes-validations"] = [_rule(rule) for rule in rules]
@@ -206,7 +206,7 @@ class _Walker:
         if not isinstance(key, types.StrType):
             raise CrdError(f"{path}: keys of a map must be strings")
         if _anything(node.value_type):
-            return {"type": "object", PRESERVE: True}
+            return {"type": "object", PRESERVE_UNKNOWN_FIELDS: True}
         return {
             "type": "object",
             **_bounds(node, {"min_length": "minProperties", "max_length": "maxProperties"}),
@@ -315,7 +315,7 @@ def main(arguments: Sequence[str]) -> None:
     """Write the definition of every kind of ours into a folder."""
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in OURS:
+    for kind in CUSTOM_RESOURCES:
         (folder / file_name(kind)).write_text(dump(crd_for(kind)))
 
 

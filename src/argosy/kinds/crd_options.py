@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from argosy.kinds.resource import Resource
 
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
+PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
 
 
 class Rule(Struct, frozen=True):
@@ -21,7 +21,7 @@ class Rule(Struct, frozen=True):
     field_path: str = ""
 
 
-class Column(Struct, frozen=True):
+class PrinterColumn(Struct, frozen=True):
     name: str
     path: str
     type: str = "string"
@@ -35,18 +35,18 @@ class Scale(Struct, frozen=True):
     selector_path: str = ""
 
 
-class Definition(Struct, frozen=True):
+class CrdOptions(Struct, frozen=True):
     """What a CRD has beside its schema."""
 
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     scale: Scale | None = None
     status: bool = True
 
 
-class Defined(Protocol):
+class CustomResource(Protocol):
     """A kind of ours: a struct with its place in the API and its definition."""
 
     resource: ClassVar[Resource]
-    definition: ClassVar[Definition]
+    crd_options: ClassVar[CrdOptions]

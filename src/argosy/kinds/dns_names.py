@@ -2,9 +2,9 @@
 
 import re
 
-from argosy.kinds.messages import shortened
+from argosy.kinds.messages import truncate
 
-LABEL_LENGTH = 63
+MAX_LABEL_CHARS = 63
 """Host names, label values, services."""
 NAME_LENGTH = 253
 """Most object names."""
@@ -16,24 +16,24 @@ _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _LETTER_FIRST = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
-def label_problem(name: str) -> str | None:
+def dns_label_error(name: str) -> str | None:
     """Why `name` is no DNS label (RFC 1123)."""
     return _problem(name, _LABEL, "lower-case letters, digits and '-', with a letter or digit at both ends")
 
 
-def service_problem(name: str) -> str | None:
+def service_name_error(name: str) -> str | None:
     """Why `name` cannot be the name of a service (RFC 1035)."""
     return _problem(name, _LETTER_FIRST, "lower-case letters, digits and '-', with a letter first")
 
 
 def is_label_value(text: str) -> bool:
-    return len(text) <= LABEL_LENGTH and _VALUE.fullmatch(text) is not None
+    return len(text) <= MAX_LABEL_CHARS and _VALUE.fullmatch(text) is not None
 
 
 def _problem(name: str, form: re.Pattern[str], words: str) -> str | None:
-    if len(name) > LABEL_LENGTH:
-        over, begin = len(name) - LABEL_LENGTH, shortened(name, _SHOWN)
-        return f"{begin!r} has {len(name)} characters, {over} more than the {LABEL_LENGTH} possible"
+    if len(name) > MAX_LABEL_CHARS:
+        over, begin = len(name) - MAX_LABEL_CHARS, truncate(name, _SHOWN)
+        return f"{begin!r} has {len(name)} characters, {over} more than the {MAX_LABEL_CHARS} possible"
     if not form.fullmatch(name):
         return f"{name!r} may only have {words}"
     return None

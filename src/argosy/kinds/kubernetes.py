@@ -108,7 +108,7 @@ class ServiceSpec(Struct):
     cluster_ip: str = field(default="", name="clusterIP")
 
 
-class AddressedService(Struct):
+class ServiceWithIP(Struct):
     """A Service with its address. The other is asked for as metadata alone, which there are many of."""
 
     resource: ClassVar[Resource] = Service.resource

@@ -31,10 +31,10 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 POD_GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
 """Kueue's labels, and the annotation with the number of pods that it waits for."""
-HELPER = "argosy"
+HELPER_CONTAINER = "argosy"
 """The init container in which pods wait for others, or get what remote exec needs."""
 
-INITIALIZER = "initializer"
+INITIALIZER_CONTAINER = "initializer"
 """The same in AresJobs."""
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -42,7 +42,7 @@ HOSTNAME = "kubernetes.io/hostname"
 OPERATOR_NAMESPACE = "argosy-system"
 """Where the operator keeps what is its own: Lease, keys, the Service that pods reach it by."""
 
-NODE_NOTES = f"{DOMAIN}/node-notes"
+NODE_LIMITATIONS = f"{DOMAIN}/node-limitations"
 """Annotation on local nodes: what their pods have to do without, and why."""
 
 UID = f"{DOMAIN}/uid"
@@ -51,7 +51,7 @@ UID = f"{DOMAIN}/uid"
 DIGEST = f"{DOMAIN}/digest"
 """Annotation on children that are kept up to date: what their body was made from."""
 
-UNDO = f"{DOMAIN}/undo"
+REMOVAL_PATCH = f"{DOMAIN}/removal-patch"
 """Annotation on groups: the merge patch that takes away all that we wrote, for what is wanted no longer."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

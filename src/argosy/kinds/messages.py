@@ -10,19 +10,19 @@ from collections.abc import Iterable
 
 APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
 """Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
-LONGEST = 60
-LONGEST_COMPLAINT = 1_000
-LONGEST_TEXT = 12_000
+MAX_VALUE_CHARS = 60
+MAX_MESSAGE_CHARS = 1_000
+MAX_TEXT_CHARS = 12_000
 """Characters, beyond which only the number of complaints is told."""
 
 
-def shown(value: object) -> str:
+def quote_value(value: object) -> str:
     """The value as it would stand in JSON, and no more of it than a message has room for."""
     text = json.dumps(value, ensure_ascii=False)
-    return shortened(text)
+    return truncate(text)
 
 
-def shortened(text: str, most: int = LONGEST) -> str:
+def truncate(text: str, most: int = MAX_VALUE_CHARS) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
@@ -30,7 +30,7 @@ def unknown_name(noun: str, name: str, known: Iterable[str]) -> str:
     """Return `unknown framework "pytroch"; did you mean "pytorch"? (known frameworks: custom, pytorch)`."""
     names = sorted(known)
     listed = f" (known {noun}s: {', '.join(names)})" if names else ""
-    return f"unknown {noun} {shown(name)}{did_you_mean(name, names)}{listed}"
+    return f"unknown {noun} {quote_value(name)}{did_you_mean(name, names)}{listed}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -46,12 +46,12 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return exact[nearest[0]] if nearest else None
 
 
-def together(complaints: Iterable[str]) -> str:
+def join_messages(complaints: Iterable[str]) -> str:
     """All in one text, each once, in their order."""
-    short = [shortened(one, LONGEST_COMPLAINT) for one in dict.fromkeys(complaints)]
+    short = [truncate(one, MAX_MESSAGE_CHARS) for one in dict.fromkeys(complaints)]
     length = 0
     for number, one in enumerate(short):
         length += len(one) + 2
-        if length > LONGEST_TEXT:
+        if length > MAX_TEXT_CHARS:
             return "; ".join([*short[:number], f"and {len(short) - number} more"])
     return "; ".join(short)

@@ -82,7 +82,7 @@ class TaintLike(Protocol):
 Taint = TypeVar("Taint", bound=TaintLike)
 
 
-def node_accepted(
+def node_matches(
     selector: Mapping[str, str], affinity: NodeAffinity | None, name: str, labels: Mapping[str, str]
 ) -> bool:
     """Whether a nodeSelector and required node affinity accept a node of this name and these labels."""
@@ -97,8 +97,8 @@ def node_term_matches(term: NodeSelectorTerm, name: str, labels: Mapping[str, st
     """An empty term matches no node, as Kubernetes has it."""
     if not term.match_expressions and not term.match_fields:
         return False
-    return all(holds(expression, labels) for expression in term.match_expressions) and all(
-        holds(expression, {"metadata.name": name}) for expression in term.match_fields
+    return all(matches(expression, labels) for expression in term.match_expressions) and all(
+        matches(expression, {"metadata.name": name}) for expression in term.match_fields
     )
 
 
@@ -122,7 +122,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration], *eff
     return None
 
 
-def holds(expression: Expression, labels: Mapping[str, str]) -> bool:
+def matches(expression: Expression, labels: Mapping[str, str]) -> bool:
     """Whether labels satisfy one requirement of a selector."""
     value = labels.get(expression.key)
     match expression.operator:

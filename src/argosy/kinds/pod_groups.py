@@ -12,37 +12,37 @@ from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.resource import Resource
 
 
-class GroupStatus(Struct, gc=False):
+class PodGroupStatus(Struct, gc=False):
     phase: str = ""
     conditions: list[Condition] = field(default_factory=list)
 
 
-class VolcanoGroup(Struct):
+class VolcanoPodGroup(Struct):
     """Volcano's, which the local control plane's scheduler knows too."""
 
     resource: ClassVar[Resource] = Resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 
     metadata: ObjectMeta
-    status: GroupStatus = field(default_factory=GroupStatus)
+    status: PodGroupStatus = field(default_factory=PodGroupStatus)
 
 
-class KubernetesGroup(Struct):
+class KubernetesPodGroup(Struct):
     """Kubernetes' own, behind the feature gates GenericWorkload and GangScheduling."""
 
     resource: ClassVar[Resource] = Resource("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 
     metadata: ObjectMeta
-    status: GroupStatus = field(default_factory=GroupStatus)
+    status: PodGroupStatus = field(default_factory=PodGroupStatus)
 
 
-class CoschedulingGroup(Struct):
+class CoschedulingPodGroup(Struct):
     """That of the coscheduling plugin among Kubernetes' scheduler-plugins."""
 
     resource: ClassVar[Resource] = Resource("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
 
     metadata: ObjectMeta
-    status: GroupStatus = field(default_factory=GroupStatus)
+    status: PodGroupStatus = field(default_factory=PodGroupStatus)
 
 
-Group = VolcanoGroup | KubernetesGroup | CoschedulingGroup
-GroupKind = type[VolcanoGroup] | type[KubernetesGroup] | type[CoschedulingGroup]
+PodGroup = VolcanoPodGroup | KubernetesPodGroup | CoschedulingPodGroup
+PodGroupType = type[VolcanoPodGroup] | type[KubernetesPodGroup] | type[CoschedulingPodGroup]

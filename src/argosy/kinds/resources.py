@@ -14,11 +14,11 @@ from typing import Protocol
 from argosy.kinds.node_matching import Container, Quantities, Requirements
 from argosy.kinds.quantity import parse_quantity
 
-Amounts = dict[str, int]
-Measure = Callable[[Container], Amounts]
+Resources = dict[str, int]
+Measure = Callable[[Container], Resources]
 
 
-class Asking(Protocol):
+class HasRequests(Protocol):
     """The part of a pod's spec that says how much it needs."""
 
     @property
@@ -36,54 +36,56 @@ DEFAULT_MEMORY = 200 * 1024 * 1024
 """What a container without requests is taken to use when nodes are compared, never when they are filtered."""
 
 
-def amounts(quantities: Quantities) -> Amounts:
-    return {name: amount(name, str(text)) for name, text in quantities.items()}
+def parse_resources(quantities: Quantities) -> Resources:
+    return {name: parse_resource(name, str(text)) for name, text in quantities.items()}
 
 
 @lru_cache(maxsize=4096)
-def amount(name: str, text: str) -> int:
+def parse_resource(name: str, text: str) -> int:
     """A quantity as a whole number: thousandths for cpu, units for the rest, rounded up."""
     value = parse_quantity(text) * (1000 if name == "cpu" else 1)
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
-def pod_requests(spec: Asking) -> Amounts:
+def pod_requests(spec: HasRequests) -> Resources:
     """What must be free on a node for this pod to fit."""
     return _pod_total(spec, container_requests)
 
 
-def pod_usage(spec: Asking) -> Amounts:
+def pod_usage(spec: HasRequests) -> Resources:
     """What the pod is taken to use when nodes are compared: like its requests, but never nothing."""
     return _pod_total(spec, _usage)
 
 
-def container_requests(container: Container) -> Amounts:
+def container_requests(container: Container) -> Resources:
     return _requests(container.resources)
 
 
-def add(total: Amounts, more: Mapping[str, int]) -> None:
+def add(total: Resources, more: Mapping[str, int]) -> None:
     for name, value in more.items():
         total[name] = total.get(name, 0) + value
 
 
-def subtract(total: Amounts, less: Mapping[str, int]) -> None:
+def subtract(total: Resources, less: Mapping[str, int]) -> None:
     for name, value in less.items():
         total[name] = total.get(name, 0) - value
 
 
-def missing(asked: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> list[str]:
-    """The names of the resources that are not free in the amount asked for."""
+def insufficient(
+    requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]
+) -> list[str]:
+    """Return the names of the resources of which less is free than requested."""
     return [
         name
-        for name, value in asked.items()
+        for name, value in requests.items()
         if value > 0 and value > allocatable.get(name, 0) - used.get(name, 0)
     ]
 
 
-def _pod_total(spec: Asking, of_container: Measure) -> Amounts:
+def _pod_total(spec: HasRequests, of_container: Measure) -> Resources:
     running = _sum(of_container(container) for container in spec.containers)
-    sidecars: Amounts = {}
-    peak: Amounts = {}
+    sidecars: Resources = {}
+    peak: Resources = {}
     for container in spec.init_containers:
         asked = of_container(container)
         if container.restart_policy == "Always":
@@ -96,27 +98,27 @@ def _pod_total(spec: Asking, of_container: Measure) -> Amounts:
     total = _larger(running, peak)
     if spec.resources is not None:
         total.update(_requests(spec.resources))
-    add(total, amounts(spec.overhead))
+    add(total, parse_resources(spec.overhead))
     return total
 
 
-def _requests(requirements: Requirements) -> Amounts:
+def _requests(requirements: Requirements) -> Resources:
     """Requests, with limits standing in for what is not requested (as the API server defaults them)."""
     if not requirements.limits:
-        return amounts(requirements.requests)
-    return amounts({**requirements.limits, **requirements.requests})
+        return parse_resources(requirements.requests)
+    return parse_resources({**requirements.limits, **requirements.requests})
 
 
-def _usage(container: Container) -> Amounts:
+def _usage(container: Container) -> Resources:
     return {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY} | container_requests(container)
 
 
-def _sum(parts: Iterable[Amounts]) -> Amounts:
-    total: Amounts = {}
+def _sum(parts: Iterable[Resources]) -> Resources:
+    total: Resources = {}
     for part in parts:
         add(total, part)
     return total
 
 
-def _larger(left: Amounts, right: Amounts) -> Amounts:
+def _larger(left: Resources, right: Resources) -> Resources:
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}

@@ -13,17 +13,17 @@ from importlib.resources import files
 
 import msgspec
 
-from argosy.kinds.messages import shown
+from argosy.kinds.messages import quote_value
 from argosy.kinds.quantity import parse_quantity
 
-Misfit = tuple[str, str]
+FieldError = tuple[str, str]
 """A path, and what is wrong there."""
 
 _STEP = re.compile(r"[^.\[\]]+")
 _BITS = {"integer32": 31, "integer64": 63}
 
 
-def template_misfits(template: Mapping[str, object], path: str) -> list[Misfit]:
+def template_errors(template: Mapping[str, object], path: str) -> list[FieldError]:
     """Every value of a pod template that is of the wrong type."""
     return list(_object(template, "PodTemplateSpec", path))
 
@@ -40,14 +40,14 @@ def known_fields(path: str) -> list[str]:
     return list(_table().get(kind, ()))
 
 
-def _object(value: Mapping[str, object], kind: str, path: str) -> Iterator[Misfit]:
+def _object(value: Mapping[str, object], kind: str, path: str) -> Iterator[FieldError]:
     fields = _table()[kind]
     for name, part in value.items():
         if part is not None and (wanted := fields.get(name)):
             yield from _value(part, wanted, f"{path}.{name}")
 
 
-def _value(value: object, wanted: str, path: str) -> Iterator[Misfit]:
+def _value(value: object, wanted: str, path: str) -> Iterator[FieldError]:
     if wanted[0] == "[":
         if isinstance(value, list):
             for index, part in enumerate(value):
@@ -66,7 +66,7 @@ def _value(value: object, wanted: str, path: str) -> Iterator[Misfit]:
             return
     elif _fits(value, wanted):
         return
-    yield path, f"{shown(value)} is not possible; must be {_words(value, wanted)}"
+    yield path, f"{quote_value(value)} is not possible; must be {_words(value, wanted)}"
 
 
 def _fits(value: object, wanted: str) -> bool:
@@ -99,14 +99,14 @@ def _is_quantity(value: object) -> bool:
 def _words(value: object, wanted: str) -> str:
     """What may stand there, and how to write what was probably meant."""
     if wanted[0] == "[":
-        hint = f"; write [{shown(value)}]" if _plain(value, wanted[1:-1]) else ""
+        hint = f"; write [{quote_value(value)}]" if _plain(value, wanted[1:-1]) else ""
         return f"a list{hint}"
     if wanted[0] == "{" or wanted in _table():
         return "a map"
     match wanted:
         case "text":
             quoted = isinstance(value, bool | int | float)
-            return f'text; write "{shown(value)}"' if quoted else "text"
+            return f'text; write "{quote_value(value)}"' if quoted else "text"
         case "boolean":
             return "true or false"
         case "quantity":

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct, field
 
 from argosy.kinds.cel import digits
-from argosy.kinds.crd_options import PRESERVE, Column, Definition, Rule, Scale
+from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, PrinterColumn, Rule, Scale
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource
@@ -24,7 +24,7 @@ Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 RoleName = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
 Count = Annotated[int, Meta(ge=0, le=99_999)]
 
-_OBJECT: dict[str, object] = {"type": "object", PRESERVE: True}
+_OBJECT: dict[str, object] = {"type": "object", PRESERVE_UNKNOWN_FIELDS: True}
 PodTemplate = Annotated[
     dict[str, object],
     Meta(
@@ -399,17 +399,17 @@ class TrainingRun(Struct, frozen=True):
     failed."""
 
     resource: ClassVar[Resource] = Resource("argosy.dev", "v1alpha1", "TrainingRun", "trainingruns")
-    definition: ClassVar[Definition] = Definition(
+    crd_options: ClassVar[CrdOptions] = CrdOptions(
         short_names=("tr",),
         categories=("all", "argosy"),
         columns=(
-            Column("Framework", ".spec.framework"),
-            Column("Phase", ".status.phase"),
-            Column("Workers", ".status.workers"),
-            Column("Attempt", ".status.attempt", "integer"),
-            Column("Reason", ".status.reason"),
-            Column("Age", ".metadata.creationTimestamp", "date"),
-            Column("Message", ".status.message", priority=1),
+            PrinterColumn("Framework", ".spec.framework"),
+            PrinterColumn("Phase", ".status.phase"),
+            PrinterColumn("Workers", ".status.workers"),
+            PrinterColumn("Attempt", ".status.attempt", "integer"),
+            PrinterColumn("Reason", ".status.reason"),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
+            PrinterColumn("Message", ".status.message", priority=1),
         ),
         scale=Scale(".spec.roles.worker.replicas", ".status.replicas", ".status.selector"),
     )

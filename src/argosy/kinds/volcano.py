@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.crd_options import Column, Definition
+from argosy.kinds.crd_options import CrdOptions, PrinterColumn
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.pod_groups import VolcanoGroup
+from argosy.kinds.pod_groups import VolcanoPodGroup
 from argosy.kinds.resource import Resource
 
 
@@ -25,7 +25,7 @@ class PodGroupCondition(Struct, frozen=True, rename="camel"):
     last_transition_time: datetime | None = None
 
 
-class PodGroupKindSpec(Struct, frozen=True, rename="camel"):
+class VolcanoPodGroupSpec(Struct, frozen=True, rename="camel"):
     """What the group needs to be placed."""
 
     min_member: Annotated[int, Meta(ge=0, le=100_000)] = 0
@@ -40,7 +40,7 @@ class PodGroupKindSpec(Struct, frozen=True, rename="camel"):
     """Queue that the group waits in."""
 
 
-class PodGroupKindStatus(Struct, frozen=True, rename="camel"):
+class VolcanoPodGroupStatus(Struct, frozen=True, rename="camel"):
     """Where the group is."""
 
     phase: Literal["", "Pending", "Inqueue", "Running", "Unknown", "Completed"] = ""
@@ -51,21 +51,21 @@ class PodGroupKindStatus(Struct, frozen=True, rename="camel"):
     conditions: Annotated[list[PodGroupCondition], Meta(max_length=64)] = field(default_factory=list)
 
 
-class PodGroupKind(Struct, frozen=True):
+class VolcanoPodGroupCrd(Struct, frozen=True):
     """Pods that are placed all together or not at all."""
 
-    resource: ClassVar[Resource] = VolcanoGroup.resource
-    definition: ClassVar[Definition] = Definition(
+    resource: ClassVar[Resource] = VolcanoPodGroup.resource
+    crd_options: ClassVar[CrdOptions] = CrdOptions(
         short_names=("pg", "podgroup-v1beta1"),
         columns=(
-            Column("STATUS", ".status.phase"),
-            Column("minMember", ".spec.minMember", "integer"),
-            Column("RUNNINGS", ".status.running", "integer"),
-            Column("AGE", ".metadata.creationTimestamp", "date"),
-            Column("QUEUE", ".spec.queue", priority=1),
+            PrinterColumn("STATUS", ".status.phase"),
+            PrinterColumn("minMember", ".spec.minMember", "integer"),
+            PrinterColumn("RUNNINGS", ".status.running", "integer"),
+            PrinterColumn("AGE", ".metadata.creationTimestamp", "date"),
+            PrinterColumn("QUEUE", ".spec.queue", priority=1),
         ),
     )
 
     metadata: ObjectMeta
-    spec: PodGroupKindSpec
-    status: PodGroupKindStatus = PodGroupKindStatus()
+    spec: VolcanoPodGroupSpec
+    status: VolcanoPodGroupStatus = VolcanoPodGroupStatus()

@@ -6,7 +6,7 @@ Written with server-side apply, so that saying it again changes nothing and an u
 import asyncio
 
 from argosy.engine.client import Client
-from argosy.kinds.catalog import OURS
+from argosy.kinds.catalog import CUSTOM_RESOURCES
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.labels import OPERATOR_NAMESPACE
@@ -17,5 +17,5 @@ async def install(client: Client) -> None:
     namespace = {"metadata": {"name": OPERATOR_NAMESPACE}}
     await asyncio.gather(
         client.apply(Namespace, namespace, force=True),
-        *(client.apply(CustomResourceDefinition, crd_for(kind), force=True) for kind in OURS),
+        *(client.apply(CustomResourceDefinition, crd_for(kind), force=True) for kind in CUSTOM_RESOURCES),
     )

@@ -11,7 +11,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Node
-from argosy.kinds.labels import NODE_NOTES
+from argosy.kinds.labels import NODE_LIMITATIONS
 from argosy.local.bootstrap import install
 from argosy.local.cluster import ClusterError
 from argosy.local.processes import Run, read_run
@@ -111,7 +111,7 @@ async def _nodes(client: Client) -> list[NodeLine]:
         NodeLine(
             node.metadata.name,
             any(c.type == "Ready" and c.status == "True" for c in node.status.conditions),
-            node.metadata.annotations.get(NODE_NOTES, ""),
+            node.metadata.annotations.get(NODE_LIMITATIONS, ""),
         )
         for node in listed.items
     ]

@@ -11,14 +11,14 @@ from typing import Final, Literal, TypeAlias
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from argosy.engine.logs import Logger
-from argosy.wire.places import ConnectionLimits, Refusal
-from argosy.wire.request_head import Limits
+from argosy.wire.places import ConnectionLimits, RejectReason
+from argosy.wire.request_head import RequestLimits
 
 log = Logger(__name__)
 
 KIB: Final = 1024
 
-REQUEST_LIMITS: Final = Limits(
+REQUEST_LIMITS: Final = RequestLimits(
     head_bytes=8 * KIB,
     head_lines=64,
     head_seconds=10.0,
@@ -34,7 +34,7 @@ PROBE_CONNECTIONS: Final = ConnectionLimits(total=256, per_address=64)
 RESERVED_FILES: Final = 512
 """Open files that are not connections to the endpoint."""
 
-Reason: TypeAlias = Refusal | Literal["unknown-job", "webhook-busy", "webhook-slow", "too-large"]
+Reason: TypeAlias = RejectReason | Literal["unknown-job", "webhook-busy", "webhook-slow", "too-large"]
 OnRefused: TypeAlias = Callable[[Reason], None]
 
 

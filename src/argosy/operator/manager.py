@@ -20,7 +20,7 @@ from argosy.engine.gc_tuning import collect_and_freeze, refreeze_periodically
 from argosy.engine.logs import Logger
 from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import CustomResourceDefinition
-from argosy.kinds.pod_groups import Group, KubernetesGroup
+from argosy.kinds.pod_groups import KubernetesPodGroup, PodGroup
 from argosy.kinds.resource import Resource
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.job_views import Readings
@@ -34,7 +34,7 @@ log = Logger(__name__)
 
 DRAIN_SECONDS = 10.0
 
-BUILT_IN = frozenset({KubernetesGroup.resource.group})
+BUILT_IN = frozenset({KubernetesPodGroup.resource.group})
 """API groups of Kubernetes' own that may be switched off."""
 
 
@@ -190,7 +190,7 @@ class Serving:
         await self.caches.capacity.requested.wait()
         await self.caches.capacity.pods.run()
 
-    async def _tell_when_served(self, groups: Cache[Group]) -> None:
+    async def _tell_when_served(self, groups: Cache[PodGroup]) -> None:
         await groups.wait_synced()
         self.triggers.gangs()
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
-from argosy.kinds.kubernetes import AddressedService, Pod
+from argosy.kinds.kubernetes import Pod, ServiceWithIP
 from argosy.reconcile.render_context import ObserverAddress
 
 SERVICE, NAMESPACE = "ares-observer", "ares"
@@ -47,7 +47,7 @@ class Whereabouts:
         self._url = f"{observers.scheme}://{observers.service}" if observers else url
         self._tls = observers is None or observers.tokens
         self._node_port = observers.node_port if observers else 0
-        self.services: Cache[AddressedService] | None = None
+        self.services: Cache[ServiceWithIP] | None = None
         self.pods: Cache[Pod] | None = None
         name, _, rest = (observers.host if observers else service).partition(".")
         if observers and self._node_port:
@@ -55,12 +55,10 @@ class Whereabouts:
             self.pods = Cache(client, Pod, namespace=observers.namespace, labels=selector)
         elif name:
             namespace = rest.partition(".")[0]
-            self.services = Cache(
-                client, AddressedService, namespace=namespace, fields=f"metadata.name={name}"
-            )
+            self.services = Cache(client, ServiceWithIP, namespace=namespace, fields=f"metadata.name={name}")
 
     @property
-    def caches(self) -> "tuple[Cache[Pod] | Cache[AddressedService], ...]":
+    def caches(self) -> "tuple[Cache[Pod] | Cache[ServiceWithIP], ...]":
         return tuple(cache for cache in (self.services, self.pods) if cache is not None)
 
     def asked(self, host_network: bool) -> ObserverAddress:

@@ -17,7 +17,7 @@ from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.pod_groups import CoschedulingGroup, KubernetesGroup, VolcanoGroup
+from argosy.kinds.pod_groups import CoschedulingPodGroup, KubernetesPodGroup, VolcanoPodGroup
 from argosy.reconcile.capacity import CapacityTracker
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.losses import RecentLosses
@@ -104,7 +104,7 @@ class Caches:
                 self._own = True
                 self.pods.put(obj, metadata_only=metadata_only)
                 self._own = False
-            case VolcanoGroup() | KubernetesGroup() | CoschedulingGroup():
+            case VolcanoPodGroup() | KubernetesPodGroup() | CoschedulingPodGroup():
                 self.pod_groups.put(obj)
             case Service():
                 self.services.put(obj)

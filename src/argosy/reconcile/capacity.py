@@ -19,7 +19,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.meta import OwnerReference
 from argosy.kinds.resource import Resource
-from argosy.kinds.resources import Amounts, add, amounts, subtract
+from argosy.kinds.resources import Resources, add, parse_resources, subtract
 from argosy.workload.capacity import Alike, FreeNode, Needs, Room, needs_of, requests
 from argosy.workload.model import Workload
 
@@ -61,7 +61,7 @@ class CapacityTracker:
         )
         self.requested = asyncio.Event()
         """Set when a job first asks."""
-        self._used: dict[str, Amounts] = {}
+        self._used: dict[str, Resources] = {}
         self._unplaced: dict[str, Needs] = {}
         self._expected: dict[str, _Expected] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -89,7 +89,7 @@ class CapacityTracker:
         return min((one.until for one in self._expected.values()), default=None)
 
     def _free(self, node: Node) -> FreeNode:
-        free = amounts(dict(node.status.allocatable))
+        free = parse_resources(dict(node.status.allocatable))
         subtract(free, self._used.get(node.metadata.name, {}))
         meta, spec = node.metadata, node.spec
         return FreeNode(meta.name, free, meta.labels, tuple(spec.taints), spec.unschedulable)

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.pod_groups import GroupKind
+from argosy.kinds.pod_groups import PodGroupType
 from argosy.reconcile.render import Json, job_labels, owner_reference, role_labels, role_selector
 from argosy.reconcile.sshkeys import key_files
 from argosy.workload.gang_schedulers.registry import BACKENDS
 from argosy.workload.model import Workload
 from argosy.workload.plan import EnsureChild, EnsureKeys, EnsureService
 
-ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | GroupKind
+ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | PodGroupType
 
 CHILD_KINDS: Mapping[str, ChildKind] = {
     **{kind.resource.kind: kind for kind in (Service, ServiceAccount, Role, RoleBinding)},
@@ -67,7 +67,7 @@ def update_patch(existing: ObjectMeta, body: Json) -> Json:
 def _undo(existing: ObjectMeta) -> Mapping[str, object]:
     """Return what the object says an earlier body brought; nothing if somebody has garbled it."""
     try:
-        undo = json.loads(existing.annotations.get(labels.UNDO, "{}"))
+        undo = json.loads(existing.annotations.get(labels.REMOVAL_PATCH, "{}"))
     except (ValueError, RecursionError):
         return {}
     return undo if isinstance(undo, dict) else {}

@@ -28,7 +28,7 @@ from argosy.engine.errors import (
 from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetadata, Service, ServiceAccount
-from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
+from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.kinds.meta import ObjectMeta
 from argosy.reconcile import slow_start
 from argosy.reconcile.bodies import ByteBudget
@@ -356,7 +356,7 @@ class ActionExecutor:
         if result is Result.DONE:
             self.memory.clear_failure(kind, name)
             return result
-        message = shortened(message or _WHY[result].format(kind=kind, name=name), LONGEST_COMPLAINT)
+        message = truncate(message or _WHY[result].format(kind=kind, name=name), MAX_MESSAGE_CHARS)
         outcome = Outcome(kind, name, result, message, deed.role, index)
         if result in _REFUSALS and self.memory.outcomes.get((kind, name)) != outcome:
             self.deeds.append(replace(deed, refused=message))

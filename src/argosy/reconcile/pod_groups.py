@@ -12,7 +12,7 @@ from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.objects import Key
 from argosy.kinds import labels
-from argosy.kinds.pod_groups import Group
+from argosy.kinds.pod_groups import PodGroup
 from argosy.reconcile.owners import OWNER, owner_keys
 from argosy.workload.gang_schedulers.base import Backend
 from argosy.workload.gang_schedulers.registry import candidates
@@ -33,7 +33,7 @@ class PodGroups:
         self.waiting: set[WaitingJob] = set()
         """The jobs that wait for room, or for a back end to be served."""
         self._read = {one.group.child: one.group.read for one in self.backends if one.group}
-        self.caches: dict[str, Cache[Group]] = {
+        self.caches: dict[str, Cache[PodGroup]] = {
             one.group.child: Cache(
                 client,
                 one.group.kind,
@@ -67,33 +67,33 @@ class PodGroups:
             for child, one in self._of(owner)
         }
 
-    def put(self, group: Group) -> None:
+    def put(self, group: PodGroup) -> None:
         """Take in a group that the API returned."""
         for cache in self.caches.values():
             if cache.kind is type(group):
                 cache.put(group)
 
-    def on_change(self, listener: Callable[[Group], None]) -> None:
+    def on_change(self, listener: Callable[[PodGroup], None]) -> None:
         """Call for a group of which something else is told now, or that is gone."""
         for child, cache in self.caches.items():
             cache.subscribe(self._notify_if_changed(child, listener))
 
     def _notify_if_changed(
-        self, child: str, listener: Callable[[Group], None]
-    ) -> Callable[[Change[Group]], None]:
-        def changed(change: Change[Group]) -> None:
+        self, child: str, listener: Callable[[PodGroup], None]
+    ) -> Callable[[Change[PodGroup]], None]:
+        def changed(change: Change[PodGroup]) -> None:
             old, new = (self._observed(child, one) if one else None for one in (change.old, change.new))
             if (one := change.new or change.old) and old != new:
                 listener(one)
 
         return changed
 
-    def _observed(self, child: str, group: Group) -> ObservedGroup:
+    def _observed(self, child: str, group: PodGroup) -> ObservedGroup:
         meta = group.metadata
         marks = marks_of(meta.labels, meta.annotations, self.handed_on)
         return replace(self._read[child](group.status), uid=meta.uid, marks=marks)
 
-    def _of(self, owner: str) -> Iterable[tuple[str, Group]]:
+    def _of(self, owner: str) -> Iterable[tuple[str, PodGroup]]:
         for child, cache in self.caches.items():
             for one in cache.by(OWNER, owner):
                 if one.metadata.deletion_timestamp is None:

@@ -348,7 +348,7 @@ def _helpers(
     arguments = [word for number, step in enumerate(steps) for word in (["then"] if number else []) + step]
     _add_volumes(spec, helper_volumes(site))
     environment = _endpoint(site, workload, token)
-    return (helper_container(site, labels.HELPER, arguments, environment, mounts),)
+    return (helper_container(site, labels.HELPER_CONTAINER, arguments, environment, mounts),)
 
 
 def _endpoint(site: RenderContext, workload: Workload, token: str) -> dict[str, str]:

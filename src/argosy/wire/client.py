@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from argosy.wire.connection import Connection
 from argosy.wire.dial import dial
-from argosy.wire.errors import GarbledError, RefusedError
+from argosy.wire.errors import ProtocolError, WebSocketHandshakeError
 from argosy.wire.origin import Origin
 from argosy.wire.pool import Pool
-from argosy.wire.response import AnswerReader
+from argosy.wire.response import ResponseParser
 from argosy.wire.websocket import VERSION, WebSocket, accept_key
 
 LARGEST_ANSWER = 1 << 30
@@ -35,7 +35,7 @@ HEARTBEAT = 30.0
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 class Streamed:
     """An answer whose body is still coming. A reader that stops reading stops the peer."""
 
-    def __init__(self, connection: Connection, answer: AnswerReader) -> None:
+    def __init__(self, connection: Connection, answer: ResponseParser) -> None:
         self._connection = connection
         self._answer = answer
         self.status = answer.status
@@ -55,7 +55,7 @@ class Streamed:
         return await self._connection.chunk()
 
     async def read(self, limit: int = LARGEST_ANSWER) -> bytes:
-        """All that is left; `GarbledError` if that is more than the limit."""
+        """All that is left; `ProtocolError` if that is more than the limit."""
         self._answer.limit = limit
         self._answer.check_size()
         await self._connection.until_done()
@@ -87,7 +87,7 @@ class Client:
         context: ssl.SSLContext | None = None,
         timeout: float | None = None,
         limit: int = LARGEST_ANSWER,
-    ) -> Answer:
+    ) -> Response:
         """The whole answer. `timeout` is for all of it, connecting included."""
         request = self._encode(method, target, headers, body)
         deadline = _deadline(timeout)
@@ -96,7 +96,7 @@ class Client:
             reused = connection is not None
             if connection is None:
                 connection = await self._dial(context, deadline)
-            answer = AnswerReader(bodiless=method == "HEAD", limit=limit)
+            answer = ResponseParser(bodiless=method == "HEAD", limit=limit)
             try:
                 connection.begin(request, answer, whole=True, deadline=deadline)
                 await connection.until_done()
@@ -104,7 +104,7 @@ class Client:
                 if not (reused and self._may_repeat(method, answer)):
                     raise
             else:
-                return Answer(answer.status, answer.headers, answer.take())
+                return Response(answer.status, answer.headers, answer.take())
             finally:
                 self._pool.give(connection)
             connection = None
@@ -127,7 +127,7 @@ class Client:
             reused = connection is not None
             if connection is None:
                 connection = await self._dial(context, deadline)
-            answer = AnswerReader(bodiless=method == "HEAD")
+            answer = ResponseParser(bodiless=method == "HEAD")
             try:
                 connection.begin(request, answer, deadline=deadline)
                 try:
@@ -154,7 +154,7 @@ class Client:
         timeout: float | None = None,
         heartbeat: float = HEARTBEAT,
     ) -> AsyncIterator[WebSocket]:
-        """A WebSocket; `RefusedError`, with what the server says about it, when it does not want one."""
+        """Open a WebSocket; raises `WebSocketHandshakeError` if the server answers with anything but 101."""
         key = b64encode(os.urandom(16))
         asked = {
             **headers,
@@ -169,12 +169,12 @@ class Client:
         deadline = _deadline(timeout)
         connection = await self._dial(context, deadline)
         try:
-            answer = AnswerReader(upgrade=True, limit=LARGEST_REFUSAL)
+            answer = ResponseParser(upgrade=True, limit=LARGEST_REFUSAL)
             connection.begin(request, answer, deadline=deadline)
             await connection.until_headed()
             if answer.status != 101:
                 await connection.until_done()
-                raise RefusedError(answer.status, answer.headers, answer.take())
+                raise WebSocketHandshakeError(answer.status, answer.headers, answer.take())
             connection.disarm()
             chosen = _agreed(answer, key, subprotocols)
             socket = connection.hand_over(
@@ -202,7 +202,7 @@ class Client:
         self._pool.add(connection)
         return connection
 
-    def _may_repeat(self, method: str, answer: AnswerReader) -> bool:
+    def _may_repeat(self, method: str, answer: ResponseParser) -> bool:
         return method in REPEATABLE and not answer.began and not self._pool.closed
 
     def _encode(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
@@ -228,12 +228,12 @@ def _deadline(timeout: float | None) -> float | None:
     return None if timeout is None else asyncio.get_running_loop().time() + timeout
 
 
-def _agreed(answer: AnswerReader, key: bytes, offered: Sequence[str]) -> str:
+def _agreed(answer: ResponseParser, key: bytes, offered: Sequence[str]) -> str:
     """The subprotocol that the server chose; empty for none."""
     headers = answer.headers
     if headers.get("Sec-WebSocket-Accept", "").encode() != accept_key(key):
-        raise GarbledError("the server did not understand the handshake of the WebSocket")
+        raise ProtocolError("the server did not understand the handshake of the WebSocket")
     chosen = headers.get("Sec-WebSocket-Protocol", "")
     if (chosen and chosen not in offered) or headers.get("Sec-WebSocket-Extensions"):
-        raise GarbledError(f"the server chose what was not offered: {chosen or 'an extension'}")
+        raise ProtocolError(f"the server chose what was not offered: {chosen or 'an extension'}")
     return chosen

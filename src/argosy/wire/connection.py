@@ -14,9 +14,9 @@ from contextlib import suppress
 from copy import copy
 from typing import TypeVar, cast
 
-from argosy.wire.errors import CutOffError
-from argosy.wire.read_buffer import RoomyProtocol, hand_over
-from argosy.wire.response import AnswerReader
+from argosy.wire.errors import IncompleteResponseError
+from argosy.wire.read_buffer import SharedBufferProtocol, hand_over
+from argosy.wire.response import ResponseParser
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -24,7 +24,7 @@ READ_BUFFER = 1 << 20
 """Bytes of a stream that wait for its reader before the peer has to."""
 
 
-class Connection(RoomyProtocol):
+class Connection(SharedBufferProtocol):
     """Made by `dial`, which gives it its transport."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
@@ -34,7 +34,7 @@ class Connection(RoomyProtocol):
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._answer: AnswerReader | None = None
+        self._answer: ResponseParser | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._whole = False
         self._paused = False
@@ -50,7 +50,7 @@ class Connection(RoomyProtocol):
         return self._transport
 
     def begin(
-        self, request: bytes, answer: AnswerReader, *, whole: bool = False, deadline: float | None = None
+        self, request: bytes, answer: ResponseParser, *, whole: bool = False, deadline: float | None = None
     ) -> None:
         """Send a request, head and body in one write. `whole`: nobody waits for less than the whole answer.
 
@@ -106,7 +106,7 @@ class Connection(RoomyProtocol):
         self._wake()
 
     def abort(self) -> None:
-        self.fail(CutOffError("the connection was given up"))
+        self.fail(IncompleteResponseError("the connection was given up"))
 
     def finished(self) -> bool:
         """The answer is whole, all of it was taken, and the connection may carry another."""
@@ -165,7 +165,7 @@ class Connection(RoomyProtocol):
         if self._answer is not None and self._farewell():
             try:
                 self._answer.end()
-            except CutOffError as error:
+            except IncompleteResponseError as error:
                 self.fail(error)
             self._wake()
 
@@ -173,7 +173,7 @@ class Connection(RoomyProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._remember(error or CutOffError("the connection was closed before the answer was whole"))
+        self._remember(error or IncompleteResponseError("connection closed before the response was complete"))
         self._wake()
         if not self._lost.done():
             self._lost.set_result(None)
@@ -203,7 +203,7 @@ class Connection(RoomyProtocol):
             self.fail(TimeoutError("no answer in time"))
 
     @property
-    def _current(self) -> AnswerReader:
+    def _current(self) -> ResponseParser:
         assert self._answer is not None
         return self._answer
 

@@ -14,9 +14,9 @@ from typing import TypeAlias, cast
 
 from argosy.wire import socks
 from argosy.wire.connection import Connection
-from argosy.wire.errors import CutOffError
+from argosy.wire.errors import ProxyError
 from argosy.wire.origin import Origin, Proxy
-from argosy.wire.response import AnswerReader
+from argosy.wire.response import ResponseParser
 
 CONNECT_TIMEOUT = 10.0
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -100,11 +100,11 @@ async def _tunnel(connection: Connection, origin: Origin, proxy: Proxy) -> None:
     head = f"CONNECT {host}:{origin.port} HTTP/1.1\r\nHost: {host}:{origin.port}\r\n"
     if proxy.authorization:
         head += f"Proxy-Authorization: {proxy.authorization}\r\n"
-    answer = AnswerReader(bodiless=True)
+    answer = ResponseParser(bodiless=True)
     connection.begin(head.encode() + b"\r\n", answer)
     await connection.until_headed()
     if answer.status // 100 != 2:
-        raise CutOffError(f"the proxy {proxy.host}:{proxy.port} answered CONNECT with {answer.status}")
+        raise ProxyError(f"the proxy {proxy.host}:{proxy.port} answered CONNECT with {answer.status}")
     connection.rest()
 
 

@@ -7,15 +7,19 @@ So whoever needs no more than "it did not work" catches `OSError`; what has run 
 from collections.abc import Mapping
 
 
-class CutOffError(ConnectionError):
+class IncompleteResponseError(ConnectionError):
     """The connection ended before the answer did."""
 
 
-class GarbledError(ConnectionError):
+class ProxyError(ConnectionError):
+    """The proxy refused to connect to the server, or does not speak the expected protocol."""
+
+
+class ProtocolError(ConnectionError):
     """What came is not HTTP, or more of it than anybody can mean."""
 
 
-class RefusedError(Exception):
+class WebSocketHandshakeError(Exception):
     """The server answered the handshake of a WebSocket with something else; what it says is kept."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:

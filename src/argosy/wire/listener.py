@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from argosy.wire.places import Place, Places, Refusal
+from argosy.wire.places import ConnectionLimiter, ConnectionSlot, RejectReason
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class _Arrival:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        self.place: Place | None = None
+        self.place: ConnectionSlot | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -50,7 +50,7 @@ class Listener:
     def __init__(
         self,
         listening: socket.socket,
-        places: Places,
+        places: ConnectionLimiter,
         make: Callable[[Callable[[], None]], BoundedProtocol],
         tls: ssl.SSLContext | None,
     ) -> None:
@@ -165,7 +165,7 @@ class Listener:
         finally:
             self._arrivals.discard(arrival)
 
-    def _drop(self, arrival: _Arrival, why: Refusal | None = None) -> None:
+    def _drop(self, arrival: _Arrival, why: RejectReason | None = None) -> None:
         if arrival.task is not None:
             arrival.task.cancel()
             return

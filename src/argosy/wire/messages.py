@@ -187,15 +187,15 @@ class Upgrade:
         self.converse = converse
 
 
-Answer: TypeAlias = Response | Upgrade
-Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
+HandlerResult: TypeAlias = Response | Upgrade
+Handler: TypeAlias = Callable[[Request], Awaitable[HandlerResult]]
 
 
 def text_response(status: int, text: str) -> Response:
     return Response(text.encode(), status, PLAIN)
 
 
-def refusal(status: int, why: str) -> Response:
+def error_response(status: int, why: str) -> Response:
     """What a client is told that did not send a request, unless the server has other words for it."""
     return text_response(status, f"{status} {HTTPStatus(status).phrase}: {why}\n")
 

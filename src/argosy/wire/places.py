@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Refusal: TypeAlias = Literal["total", "address", "displaced", "silent", "handshake"]
+RejectReason: TypeAlias = Literal["total", "address", "displaced", "silent", "handshake"]
 """Why a connection was refused or given up.
 
 total: all places are taken. address: its address has too many. displaced: it made room for another address.
@@ -30,7 +30,7 @@ class ConnectionLimits:
     """Time for a client to begin its handshake."""
 
 
-class Place:
+class ConnectionSlot:
     """The place of one connection; `drop` ends that connection."""
 
     __slots__ = ("address", "drop")
@@ -40,16 +40,16 @@ class Place:
         self.drop = drop
 
 
-class Places:
+class ConnectionLimiter:
     """Who has which of the places. Connections without an address (unix sockets) count in all only."""
 
-    def __init__(self, limits: ConnectionLimits, on_refused: Callable[[Refusal], None]) -> None:
+    def __init__(self, limits: ConnectionLimits, on_refused: Callable[[RejectReason], None]) -> None:
         self.limits = limits
         self.taken = 0
         self._on_refused = on_refused
-        self._by_address: dict[str, dict[Place, None]] = {}
+        self._by_address: dict[str, dict[ConnectionSlot, None]] = {}
 
-    def take(self, address: str, drop: Callable[[], None]) -> Place | None:
+    def take(self, address: str, drop: Callable[[], None]) -> ConnectionSlot | None:
         """Return a place for a new connection, or None if it is to be closed."""
         held = len(self._by_address.get(address, ()))
         if address and held >= self.limits.per_address:
@@ -58,12 +58,12 @@ class Places:
         if self.taken >= self.limits.total and not self._make_room(held):
             self._on_refused("total")
             return None
-        place = Place(address, drop)
+        place = ConnectionSlot(address, drop)
         self._by_address.setdefault(address, {})[place] = None
         self.taken += 1
         return place
 
-    def leave(self, place: Place, why: Refusal | None = None) -> None:
+    def leave(self, place: ConnectionSlot, why: RejectReason | None = None) -> None:
         """Give a place back. One that was given back before changes nothing."""
         places = self._by_address.get(place.address, {})
         if place not in places:

@@ -11,17 +11,17 @@ import threading
 SIZE = 1 << 18
 
 
-class RoomyProtocol(asyncio.BufferedProtocol):
+class SharedBufferProtocol(asyncio.BufferedProtocol):
     """A protocol whose `received` is called with a view that is good until it returns."""
 
     def __init__(self) -> None:
-        self._room = _of_this_thread()
+        self._buffer = _thread_buffer()
 
     def get_buffer(self, _hint: int) -> memoryview:
-        return self._room
+        return self._buffer
 
     def buffer_updated(self, size: int) -> None:
-        self.received(self._room[:size])
+        self.received(self._buffer[:size])
 
     def received(self, data: memoryview) -> None:
         """Take what came."""
@@ -35,13 +35,13 @@ def hand_over(transport: asyncio.Transport, heir: asyncio.BaseProtocol) -> None:
     transport.resume_reading()
 
 
-class _Rooms(threading.local):
+class _ThreadLocal(threading.local):
     def __init__(self) -> None:
-        self.room = memoryview(bytearray(SIZE))
+        self.buffer = memoryview(bytearray(SIZE))
 
 
-_ROOMS = _Rooms()
+_LOCAL = _ThreadLocal()
 
 
-def _of_this_thread() -> memoryview:
-    return _ROOMS.room
+def _thread_buffer() -> memoryview:
+    return _LOCAL.buffer

@@ -16,7 +16,7 @@ _ONCE = (b"host", b"content-length", b"transfer-encoding", b"sec-websocket-key")
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """How long and how much a server bears with a client."""
 
     head_bytes: int = 1 << 16
@@ -33,7 +33,7 @@ class Limits:
     with what was not read yet."""
 
 
-def read_head(parser: HttpRequestParser, url: bytes, headers: Headers, limits: Limits) -> Request:
+def read_head(parser: HttpRequestParser, url: bytes, headers: Headers, limits: RequestLimits) -> Request:
     """The request, with `keep_alive`, `streamable` and `wants_websocket` as its head says."""
     if len(headers) > limits.head_lines:
         raise HttpError(431, "the head has too many lines")

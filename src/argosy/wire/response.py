@@ -1,14 +1,14 @@
 """One answer, parsed as its bytes come; it knows nothing of sockets.
 
 A peer may send as much body as the reader allows, and not endlessly of anything else: heads, trailers,
-interim (1xx) answers and chunk extensions that go on without a byte of the body are a `GarbledError`.
+interim (1xx) answers and chunk extensions that go on without a byte of the body are a `ProtocolError`.
 """
 
 from collections.abc import Iterator, Mapping
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from argosy.wire.errors import CutOffError, GarbledError
+from argosy.wire.errors import IncompleteResponseError, ProtocolError
 
 LARGEST_HEAD = 1 << 18
 """Bytes that may come without any of the body among them."""
@@ -36,7 +36,7 @@ class Headers(Mapping[str, str]):
         return len({name.lower() for name, _ in self._raw})
 
 
-class AnswerReader:
+class ResponseParser:
     """`headed` once the head is there, `done` once all is; the body is in `parts` until it is taken."""
 
     __slots__ = (
@@ -93,7 +93,7 @@ class AnswerReader:
 
     def check_size(self) -> None:
         if self.limit is not None and self.size > self.limit:
-            raise GarbledError(f"the body is larger than {self.limit} bytes")
+            raise ProtocolError(f"the body is larger than {self.limit} bytes")
 
     def feed(self, data: bytes | memoryview) -> None:
         parser = self._parser
@@ -108,9 +108,9 @@ class AnswerReader:
             self.keep_alive = False
             if not self.done:
                 self._parser = None
-                if isinstance(error.__context__, GarbledError):
+                if isinstance(error.__context__, ProtocolError):
                     raise error.__context__ from None
-                raise GarbledError(f"the answer is not HTTP/1.1: {error}") from error
+                raise ProtocolError(f"the answer is not HTTP/1.1: {error}") from error
         if self.done:
             self._parser = None  # it refers back to us: a circle that would wait for the garbage collector
         else:
@@ -122,7 +122,7 @@ class AnswerReader:
             return
         self._parser = None
         if not self.headed or self._has_length():
-            raise CutOffError("the connection was closed before the answer was whole")
+            raise IncompleteResponseError("connection closed before the response was complete")
         self.done = True
 
     def _check(self, received: int) -> None:
@@ -131,7 +131,7 @@ class AnswerReader:
         else:
             self._overhead += received
             if self._overhead > LARGEST_HEAD:
-                raise GarbledError(f"more than {LARGEST_HEAD} bytes came without any body in them")
+                raise ProtocolError(f"more than {LARGEST_HEAD} bytes came without any body in them")
 
     def _has_length(self) -> bool:
         headers = self.headers
@@ -156,7 +156,7 @@ class AnswerReader:
         assert self._parser is not None
         status = self._parser.get_status_code()
         if status == 101 and not (self._upgrade and self._parser.should_upgrade()):
-            raise GarbledError("the answer switches to another protocol, unasked or without saying to which")
+            raise ProtocolError("the answer switches to another protocol, unasked or without saying to which")
         if status < 200 and status != 101:
             self._raw.clear()
             return

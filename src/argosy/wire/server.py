@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from argosy.wire.listener import BACKLOG, HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Listener, tcp_sockets
-from argosy.wire.messages import Handler, Response, refusal
-from argosy.wire.places import ConnectionLimits, Places, Refusal
-from argosy.wire.request_head import Limits
-from argosy.wire.server_connection import Service, Session
+from argosy.wire.messages import Handler, Response, error_response
+from argosy.wire.places import ConnectionLimiter, ConnectionLimits, RejectReason
+from argosy.wire.request_head import RequestLimits
+from argosy.wire.server_connection import ServerConnection, Service
 
 _LOOK_SECONDS = 0.005
 
@@ -28,16 +28,16 @@ class Server:
         self,
         handler: Handler,
         *,
-        limits: Limits | None = None,
-        refusal: Callable[[int, str], Response] = refusal,
+        limits: RequestLimits | None = None,
+        refusal: Callable[[int, str], Response] = error_response,
         bounds: ConnectionLimits | None = None,
-        on_refused: Callable[[Refusal], None] = lambda _why: None,
+        on_refused: Callable[[RejectReason], None] = lambda _why: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._limits = limits or Limits()
-        self._sessions: set[Session] = set()
+        self._limits = limits or RequestLimits()
+        self._sessions: set[ServerConnection] = set()
         self._service = Service(handler, refusal, self._limits, self._loop, self._sessions)
-        self._places = Places(bounds, on_refused) if bounds is not None else None
+        self._places = ConnectionLimiter(bounds, on_refused) if bounds is not None else None
         self._listeners: list[asyncio.Server | Listener] = []
         self._sweeping = self._loop.call_later(self._limits.head_seconds / 4, self._sweep)
 
@@ -101,8 +101,8 @@ class Server:
         while any(each.unsent for each in self._sessions) and self._loop.time() < until:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _session(self, when_lost: Callable[[], None] | None = None) -> Session:
-        return Session(self._service, when_lost)
+    def _session(self, when_lost: Callable[[], None] | None = None) -> ServerConnection:
+        return ServerConnection(self._service, when_lost)
 
     def _sweep(self) -> None:
         """Look for clients that took too long: cheaper than a timer for each, and as good."""

@@ -20,9 +20,9 @@ from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserU
 
 from argosy.wire.listener import BoundedProtocol
 from argosy.wire.messages import (
-    Answer,
     DisconnectedError,
     Handler,
+    HandlerResult,
     Headers,
     HttpError,
     Request,
@@ -33,8 +33,8 @@ from argosy.wire.messages import (
     head,
     text_response,
 )
-from argosy.wire.read_buffer import RoomyProtocol, hand_over
-from argosy.wire.request_head import Limits, read_head
+from argosy.wire.read_buffer import SharedBufferProtocol, hand_over
+from argosy.wire.request_head import RequestLimits, read_head
 from argosy.wire.websocket import WebSocket
 
 log = logging.getLogger(__name__)
@@ -55,17 +55,17 @@ class Service:
 
     handler: Handler
     refusal: Callable[[int, str], Response]
-    limits: Limits
+    limits: RequestLimits
     loop: asyncio.AbstractEventLoop
-    sessions: "set[Session]"
+    sessions: "set[ServerConnection]"
 
 
-class Session(RoomyProtocol, BoundedProtocol):
+class ServerConnection(SharedBufferProtocol, BoundedProtocol):
     """Made for each connection; `deadline` is when the server loses its patience, by the loop's clock."""
 
     def __init__(self, service: Service, when_lost: Callable[[], None] | None = None) -> None:
         super().__init__()
-        self._room = self._room[: service.limits.read_bytes]
+        self._buffer = self._buffer[: service.limits.read_bytes]
         self._when_lost = when_lost
         self.deadline = inf
         self.task: asyncio.Task[None] | None = None
@@ -303,7 +303,7 @@ class Session(RoomyProtocol, BoundedProtocol):
         if self._writable is not None:
             await self._drained()
 
-    async def _handled(self, request: Request) -> Answer:
+    async def _handled(self, request: Request) -> HandlerResult:
         try:
             return await self._service.handler(request)
         except HttpError as error:

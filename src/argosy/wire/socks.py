@@ -7,7 +7,7 @@ know the names inside it.
 import asyncio
 import socket
 
-from argosy.wire.errors import CutOffError
+from argosy.wire.errors import ProxyError
 
 VERSION, LOGIN_VERSION, CONNECT = 5, 1, 1
 NO_LOGIN, LOGIN, NO_METHOD = 0x00, 0x02, 0xFF
@@ -26,20 +26,20 @@ ERRORS = {
 
 
 async def open_tunnel(opened: socket.socket, host: str, port: int, login: tuple[str, str] | None) -> None:
-    """Make a connection to the proxy one to `host:port`; `CutOffError` says why the proxy would not."""
+    """Make a connection to the proxy one to `host:port`; `ProxyError` says why the proxy would not."""
     methods = bytes([NO_LOGIN] if login is None else [NO_LOGIN, LOGIN])
     await _send(opened, bytes([VERSION, len(methods)]) + methods)
     version, method = await _receive(opened, 2)
     if version != VERSION:
-        raise CutOffError("the proxy does not speak SOCKS5")
+        raise ProxyError("the proxy does not speak SOCKS5")
     if method == LOGIN and login is not None:
         await _log_in(opened, *login)
     elif method != NO_LOGIN:
-        raise CutOffError("the proxy wants a login that the proxy's URL does not give")
+        raise ProxyError("the proxy wants a login that the proxy's URL does not give")
     await _send(opened, bytes([VERSION, CONNECT, 0]) + _address(host) + port.to_bytes(2, "big"))
     _, code, _, kind = await _receive(opened, 4)
     if code:
-        raise CutOffError(f"the proxy cannot reach {host}:{port}: {ERRORS.get(code, f'error {code}')}")
+        raise ProxyError(f"the proxy cannot reach {host}:{port}: {ERRORS.get(code, f'error {code}')}")
     # The address that the proxy connected from, which nobody needs.
     length = (await _receive(opened, 1))[0] if kind == NAME else {IPV4: 4, IPV6: 16}.get(kind, 0)
     await _receive(opened, length + 2)
@@ -49,7 +49,7 @@ async def _log_in(opened: socket.socket, username: str, password: str) -> None:
     await _send(opened, bytes([LOGIN_VERSION]) + _counted(username) + _counted(password))
     _, status = await _receive(opened, 2)
     if status:
-        raise CutOffError("the proxy refused the user name or password")
+        raise ProxyError("the proxy refused the user name or password")
 
 
 def _address(host: str) -> bytes:
@@ -64,7 +64,7 @@ def _address(host: str) -> bytes:
 def _counted(text: str) -> bytes:
     encoded = text.encode()
     if len(encoded) > 255:
-        raise CutOffError("SOCKS5 takes host names, user names and passwords of at most 255 bytes")
+        raise ProxyError("SOCKS5 takes host names, user names and passwords of at most 255 bytes")
     return bytes([len(encoded)]) + encoded
 
 
@@ -78,6 +78,6 @@ async def _receive(opened: socket.socket, size: int) -> bytes:
     while len(data) < size:
         piece = await asyncio.get_running_loop().sock_recv(opened, size - len(data))
         if not piece:
-            raise CutOffError("the proxy closed the connection")
+            raise ProxyError("the proxy closed the connection")
         data += piece
     return data

@@ -17,7 +17,7 @@ from argosy.kinds.node_matching import (
     Quantities,
     Requirements,
     Toleration,
-    node_accepted,
+    node_matches,
     untolerated,
 )
 from argosy.kinds.resources import pod_requests
@@ -132,4 +132,4 @@ def _accepts(node: FreeNode, needs: Needs) -> bool:
     if untolerated(taints, needs.tolerations, "NoSchedule", "NoExecute"):
         return False
     affinity = needs.affinity.node_affinity if needs.affinity else None
-    return node_accepted(needs.node_selector, affinity, node.name, node.labels)
+    return node_matches(needs.node_selector, affinity, node.name, node.labels)

@@ -159,7 +159,7 @@ def _child(workload: Workload, group: Group) -> EnsureChild:
     own = {key: text for key, text in workload.annotations.items() if key not in apart}
     undo = {"metadata": {"annotations": dict.fromkeys(own)}, "spec": _nothing(spec)}
     digest = hashlib.sha256(json.dumps([own, spec], sort_keys=True).encode()).hexdigest()[:16]
-    annotations = {**own, **handed.annotations, labels.UNDO: json.dumps(undo, sort_keys=True)}
+    annotations = {**own, **handed.annotations, labels.REMOVAL_PATCH: json.dumps(undo, sort_keys=True)}
     metadata = {"annotations": annotations, "labels": dict(handed.labels)}
     return EnsureChild(group.child, workload.name, {"metadata": metadata, "spec": spec}, digest)
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import together
+from argosy.kinds.messages import join_messages
 from argosy.workload import cleanup, finish
 from argosy.workload.clock_skew import after
 from argosy.workload.model import Phase, Workload
@@ -95,6 +95,6 @@ def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
 
 def _told(outcomes: Sequence[Outcome]) -> str:
     wrong = [one for one in outcomes if one.result in _FOR_GOOD and one.kind in ("Pod", "Service")]
-    return together(
+    return join_messages(
         one.message if one.result is Result.MISTAKE else f"{one.name}: {one.message}" for one in wrong
     )

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from argosy.kinds.dns_names import is_label_value
-from argosy.kinds.messages import together
+from argosy.kinds.messages import join_messages
 
 Json = Mapping[str, object]
 """A JSON object as the API server sent it."""
@@ -355,4 +355,4 @@ class Problems(Struct, frozen=True):
     items: tuple[Problem, ...]
 
     def __str__(self) -> str:
-        return together(str(item) for item in self.items)
+        return join_messages(str(item) for item in self.items)

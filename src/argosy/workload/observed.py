@@ -326,7 +326,7 @@ def _first_ended(statuses: list[ContainerStatus]) -> Terminated | None:
 
 
 def _held(statuses: list[ContainerStatus]) -> bool:
-    ours = (one for one in statuses if one.name in (labels.HELPER, labels.INITIALIZER))
+    ours = (one for one in statuses if one.name in (labels.HELPER_CONTAINER, labels.INITIALIZER_CONTAINER))
     return any(one.state.terminated is None and not one.ready for one in ours)
 
 

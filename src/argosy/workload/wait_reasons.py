@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import together
+from argosy.kinds.messages import join_messages
 from argosy.workload import messages
 from argosy.workload.current_pods import all_present
 from argosy.workload.dependencies import reached
@@ -170,7 +170,7 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
 def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
     mistakes = [outcome.message for outcome in outcomes if outcome.result is Result.MISTAKE]
     if mistakes:
-        return INVALID_SPEC, together(mistakes)
+        return INVALID_SPEC, join_messages(mistakes)
     for result, word in _REFUSALS.items():
         for outcome in outcomes:
             if outcome.result is result:

@@ -11,7 +11,7 @@ from typing import Protocol
 import pytest
 
 from argosy.wire import server as wire
-from argosy.wire.messages import Answer, HttpError, Request, Response, Upgrade
+from argosy.wire.messages import HandlerResult, HttpError, Request, Response, Upgrade
 from argosy.wire.websocket import WebSocket
 from tests.support.servers import Server
 
@@ -23,7 +23,7 @@ class Kubectl(Protocol):
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0, seconds: float = 30) -> str: ...
 
 
-async def answer(request: Request) -> Answer:
+async def answer(request: Request) -> HandlerResult:
     match request.path.strip("/").split("/"):
         case ["containerLogs", _, _, "silent"]:
             raise HttpError(400, 'container "silent" in pod "p" is waiting to start')

@@ -23,7 +23,7 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.kinds.volcano import PodGroupKind
+from argosy.kinds.volcano import VolcanoPodGroupCrd
 from argosy.local.controllers.discovery import metadata_of
 from argosy.local.controllers.disruption.kinds import PodDisruptionBudget
 from argosy.local.controllers.job.backoff import Backoff
@@ -706,7 +706,7 @@ async def _look_twice(client: Client, namespace: str) -> None:
 
 async def _define_groups(client: Client) -> None:
     try:
-        await client.create(CustomResourceDefinition, crd_for(PodGroupKind))
+        await client.create(CustomResourceDefinition, crd_for(VolcanoPodGroupCrd))
     except AlreadyExists:
         return
 

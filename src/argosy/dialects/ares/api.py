@@ -14,7 +14,7 @@ from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.ares.spec_patch import propagated, spec_patch
 from argosy.dialects.ares.templates import bare
 from argosy.dialects.base import Adoption, JobApi, bare_workload
-from argosy.kinds.aresjob import HANDED_ON, AresJob
+from argosy.kinds.aresjob import PROPAGATED_ANNOTATIONS, AresJob
 from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, Cleanup, Limits, Ttl, Workload
 
 
@@ -32,7 +32,7 @@ def ares_job_api(
         adoption=Adoption(adoption.adopted_record, adoption.adopted_replica),
         compact_finished=_compact_finished,
         minimal_workload=minimal_workload,
-        propagated_annotations=HANDED_ON,
+        propagated_annotations=PROPAGATED_ANNOTATIONS,
         write_time_field="last_reconcile_time",
     )
 

@@ -74,7 +74,7 @@ def _initializer(workload: Workload, role: Role) -> Initializer | None:
     if folders:  # the only place of its own in which the container may write
         arguments += ["--hack-file", f"{folders[0]}/{RELEASED}"]
     return Initializer(
-        labels.INITIALIZER,
+        labels.INITIALIZER_CONTAINER,
         tuple(arguments),
         {"ARES_TOKEN": "$(ARGOSY_TOKEN)"},
         {"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},

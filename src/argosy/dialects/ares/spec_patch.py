@@ -6,7 +6,7 @@ of AresOperator, which waits for nothing here, is removed.
 
 from argosy.dialects.ares import spec, validation
 from argosy.dialects.ares.defaults import with_defaults
-from argosy.kinds.aresjob import FINALIZER, HANDED_ON, AresJob, AresJobSpec
+from argosy.kinds.aresjob import FINALIZER, PROPAGATED_ANNOTATIONS, AresJob, AresJobSpec
 from argosy.kinds.meta import ObjectMeta
 from argosy.workload.model import HandedOn, Json, Phase
 
@@ -31,7 +31,10 @@ def spec_patch(obj: AresJob) -> Json | None:
 def propagated(meta: ObjectMeta) -> HandedOn:
     """Return the annotations of a job that its pods and its pod group follow."""
     annotations = meta.annotations
-    return HandedOn(HANDED_ON, {key: annotations[key] for key in HANDED_ON if key in annotations})
+    return HandedOn(
+        PROPAGATED_ANNOTATIONS,
+        {key: annotations[key] for key in PROPAGATED_ANNOTATIONS if key in annotations},
+    )
 
 
 def _default_patch(obj: AresJob) -> Json:

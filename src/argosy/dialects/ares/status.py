@@ -13,7 +13,7 @@ from argosy.dialects.base import JobView
 from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
-from argosy.kinds.messages import LONGEST_COMPLAINT, shortened
+from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.workload.current_pods import present
 from argosy.workload.gang import PREEMPTED
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
@@ -159,4 +159,4 @@ def describe_failed_pod(pod: ObservedPod) -> str:
 
 
 def _indexes(numbers: Sequence[int]) -> str:
-    return shortened(",".join(map(str, numbers)), LONGEST_COMPLAINT)
+    return truncate(",".join(map(str, numbers)), MAX_MESSAGE_CHARS)

@@ -19,9 +19,9 @@ from argosy.dialects.ares.profiles import (
 from argosy.dialects.ares.templates import container_named, containers, init_containers, port_numbers
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
-from argosy.kinds.dns_names import label_problem, service_problem
-from argosy.kinds.messages import did_you_mean, shortened, shown
-from argosy.kinds.template import template_misfits
+from argosy.kinds.dns_names import dns_label_error, service_name_error
+from argosy.kinds.messages import did_you_mean, quote_value, truncate
+from argosy.kinds.template import template_errors
 from argosy.workload import dependencies, messages
 from argosy.workload.model import MOST_PODS, Cleanup, Dependency, Phase, Problem, Quorum, Restart
 
@@ -39,7 +39,7 @@ def problems(name: str, spec: AresJobSpec) -> list[Problem]:
         known = ", ".join(sorted(PROFILES))
         given = spec.framework_type or ""
         hint = did_you_mean(given, PROFILES)
-        said = f"unknown framework: {given or shown(given)}{hint} (known frameworks: {known})"
+        said = f"unknown framework: {given or quote_value(given)}{hint} (known frameworks: {known})"
         return [Problem("spec.frameworkType", said)]
     if not spec.role_specs:
         return [Problem("spec.roleSpecs", "there must be at least one role")]
@@ -66,16 +66,16 @@ def _roles(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
         if wanted and containers(role.template) and container_named(role.template, wanted) is None:
             said = f"there must be a container {wanted!r} for {spec.framework_type}"
             yield Problem(f"{path}.template.spec.containers", said)
-        if name in served and _ROLE.fullmatch(name) and (said := service_problem(f"{job}-{name}") or ""):
-            yield Problem("metadata.name", f"the name of the service of role {shortened(name)}, {said}")
+        if name in served and _ROLE.fullmatch(name) and (said := service_name_error(f"{job}-{name}") or ""):
+            yield Problem("metadata.name", f"the name of the service of role {truncate(name)}, {said}")
 
 
 def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
     replicas = role.replicas or 0
     if not 0 < replicas <= MOST_PODS:
         yield Problem(f"{path}.replicas", f"{replicas} is not possible; must be from 1 to {MOST_PODS}")
-    elif _ROLE.fullmatch(name) and (said := label_problem(f"{job}-{name}-{replicas - 1}") or ""):
-        yield Problem("metadata.name", f"the name of its last pod of role {shortened(name)}, {said}")
+    elif _ROLE.fullmatch(name) and (said := dns_label_error(f"{job}-{name}-{replicas - 1}") or ""):
+        yield Problem("metadata.name", f"the name of its last pod of role {truncate(name)}, {said}")
     yield from _one_of(role.restart_policy, _RESTARTS, f"{path}.restartPolicy")
     if role.controller not in (None, "", "Pod"):
         yield Problem(f"{path}.controller", f"controller {role.controller} is not supported; write Pod")
@@ -89,11 +89,12 @@ def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
 def _template(role: RoleSpec, path: str) -> Iterator[Problem]:
     if not containers(role.template):
         yield Problem(f"{path}.template.spec.containers", "there must be at least one container")
-    yield from (Problem(*misfit) for misfit in template_misfits(role.template or {}, f"{path}.template"))
+    yield from (Problem(*misfit) for misfit in template_errors(role.template or {}, f"{path}.template"))
     names = [one.get("name") for one in init_containers(role.template)]
-    if role.dependence is not None and labels.INITIALIZER in names:
-        said = f"{labels.INITIALIZER!r} is the name of the container that waits for other roles; take another"
-        yield Problem(f"{path}.template.spec.initContainers[{names.index(labels.INITIALIZER)}].name", said)
+    if role.dependence is not None and labels.INITIALIZER_CONTAINER in names:
+        name = labels.INITIALIZER_CONTAINER
+        said = f"{name!r} is the name of the container that waits for other roles; take another"
+        yield Problem(f"{path}.template.spec.initContainers[{names.index(name)}].name", said)
 
 
 def _waits(spec: AresJobSpec) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Finds what is wrong with a TrainingRun beyond what its CRD rejects already."""
 
-from argosy.kinds.dns_names import label_problem, service_problem
-from argosy.kinds.template import template_misfits
+from argosy.kinds.dns_names import dns_label_error, service_name_error
+from argosy.kinds.template import template_errors
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload import dependencies, elastic, messages
 from argosy.workload.model import MOST_PODS, Ladder, Problem, Role, Scope, Workload
@@ -22,15 +22,15 @@ def _problems_of_role(workload: Workload, name: str, role: Role) -> list[Problem
     path = f"spec.roles.{name}"
     largest = max(role.replicas, role.elastic.max if role.elastic else 0)
     problems: list[Problem] = []
-    if error := label_problem(name):
+    if error := dns_label_error(name):
         problems.append(Problem(path, f"the role's name {error}"))
-    elif error := label_problem(workload.hostname(name, largest - 1)):
+    elif error := dns_label_error(workload.hostname(name, largest - 1)):
         problems.append(Problem("metadata.name", f"the name of its last pod of role {name}, {error}"))
-    elif error := service_problem(workload.service(name)):
+    elif error := service_name_error(workload.service(name)):
         problems.append(Problem("metadata.name", f"the name of its service, {error}"))
     if not _containers(role):
         problems.append(Problem(f"{path}.template.spec.containers", "must have at least one container"))
-    problems += [Problem(*misfit) for misfit in template_misfits(role.template, f"{path}.template")]
+    problems += [Problem(*misfit) for misfit in template_errors(role.template, f"{path}.template")]
     return problems + elastic.problems(path, role.replicas, role.elastic)
 
 

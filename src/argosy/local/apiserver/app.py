@@ -36,7 +36,7 @@ from argosy.local.apiserver.unsupported import unserved
 from argosy.local.apiserver.update import update_object
 from argosy.local.apiserver.watch import Lines, watch_objects
 from argosy.wire import messages
-from argosy.wire.messages import Answer, DisconnectedError, Response, Upgrade
+from argosy.wire.messages import DisconnectedError, HandlerResult, Response, Upgrade
 
 _PLAIN = b"text/plain; charset=utf-8"
 Handler = Callable[[Call], Awaitable[Response]]
@@ -61,7 +61,7 @@ class App:
         self.ready = False
         self._log = logging.getLogger(__name__)
 
-    async def __call__(self, wire: messages.Request) -> Answer:
+    async def __call__(self, wire: messages.Request) -> HandlerResult:
         request = Request(wire)
         try:
             if wire.wants_websocket:

@@ -21,7 +21,7 @@ from argosy.local.apiserver.status import StatusError, bad_request, expired, int
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import parts, text
 from argosy.wire.client import Client, Streamed
-from argosy.wire.errors import RefusedError
+from argosy.wire.errors import WebSocketHandshakeError
 from argosy.wire.messages import Response, Upgrade
 from argosy.wire.origin import Origin
 from argosy.wire.websocket import WebSocket
@@ -135,7 +135,7 @@ async def pod_stream(call: Call) -> Upgrade:
         agent = await stack.enter_async_context(
             client.websocket(path, _credentials(call), offered, timeout=_CONNECT_SECONDS)
         )
-    except RefusedError as error:
+    except WebSocketHandshakeError as error:
         await stack.aclose()
         message = error.body[:_LARGEST_REFUSAL].decode(errors="replace").strip()
         raise StatusError(error.status, _REASONS.get(error.status, "Unknown"), message) from error

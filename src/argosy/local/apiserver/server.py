@@ -66,7 +66,7 @@ async def _told_to_stop() -> None:
 def _refusal(status: int, why: str) -> Response:
     """A method that nobody has ever heard of is refused like any other that is not allowed."""
     if status != 405:
-        return messages.refusal(status, why)
+        return messages.error_response(status, why)
     response = reply_error(method_not_allowed())
     response.headers = [(b"cache-control", b"no-cache, private")]
     return response

@@ -17,7 +17,7 @@ from argosy.local.node import pod_state, streams
 from argosy.local.node.log_reader import LogReader
 from argosy.local.node.logs import log_path, timestamp
 from argosy.local.node.shim_manager import alive
-from argosy.wire.messages import Answer, HttpError, Request, Response, Upgrade, text_response
+from argosy.wire.messages import HandlerResult, HttpError, Request, Response, Upgrade, text_response
 from argosy.wire.server import Server
 from argosy.wire.websocket import WebSocket
 
@@ -77,7 +77,7 @@ class _Handlers:
         self._lookup = lookup
         self._credentials = f"Bearer {token}".encode()
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> HandlerResult:
         if not hmac.compare_digest(request.headers.get(b"authorization", b""), self._credentials):
             raise HttpError(401, "Unauthorized")
         match request.method, request.path.strip("/").split("/"):

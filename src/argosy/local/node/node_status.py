@@ -19,7 +19,7 @@ from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import AlreadyExists, ApiError, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease, Node
-from argosy.kinds.labels import DOMAIN, NODE_NOTES
+from argosy.kinds.labels import DOMAIN, NODE_LIMITATIONS
 from argosy.kinds.meta import Json
 from argosy.local.node.settings import Settings
 
@@ -110,7 +110,7 @@ class Nodes:
             "metadata": {
                 "name": name,
                 "labels": self._labels(name),
-                "annotations": {NODE_NOTES: "; ".join(self._notes)},
+                "annotations": {NODE_LIMITATIONS: "; ".join(self._notes)},
             }
         }
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
-from argosy.kinds.resources import Amounts, add, amounts, missing
+from argosy.kinds.resources import Resources, add, insufficient, parse_resources
 from argosy.local.scheduler.gangs import Gang, Gangs
 from argosy.local.scheduler.node_heap import Fitting, Refusal
 from argosy.local.scheduler.outcome import Decision, GroupKey
@@ -74,18 +74,18 @@ def _preempt(
     preempting.end()
 
 
-def queueable(world: World, least: Amounts, *, overcommit: float = 1.2) -> bool:
+def queueable(world: World, least: Resources, *, overcommit: float = 1.2) -> bool:
     """Whether the cluster has a group's least resources; like Volcano, counts a little more than is free."""
-    free: Amounts = {}
+    free: Resources = {}
     for room in world.rooms.values():
         if not room.node.spec.unschedulable:
             add(free, {name: int(value * overcommit) for name, value in room.allocatable.items()})
             add(free, {name: -value for name, value in room.used.items()})
-    return not missing(least, {}, free)
+    return not insufficient(least, {}, free)
 
 
-def least_resources(quantities: Mapping[str, str | int | float]) -> Amounts:
-    return amounts({name.removeprefix("requests."): value for name, value in quantities.items()})
+def least_resources(quantities: Mapping[str, str | int | float]) -> Resources:
+    return parse_resources({name.removeprefix("requests."): value for name, value in quantities.items()})
 
 
 def _line(waiting: Iterable[PodFacts], gangs: Mapping[GroupKey, Gang]) -> list[Unit]:

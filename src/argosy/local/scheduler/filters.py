@@ -7,7 +7,7 @@ mean; only the resource rule names everything that is short.
 from collections import Counter
 
 from argosy.kinds.node_matching import untolerated
-from argosy.kinds.resources import missing
+from argosy.kinds.resources import insufficient
 from argosy.local.controllers.kinds import Taint
 from argosy.local.scheduler.interpod_affinity import Surroundings, surroundings
 from argosy.local.scheduler.node_affinity import node_wanted, ports_clash
@@ -27,7 +27,7 @@ def refusals(facts: PodFacts, room: Room, around: Surroundings | None) -> list[s
         return ["node(s) didn't match Pod's node affinity/selector"]
     if facts.ports and ports_clash(facts.ports, room.ports):
         return ["node(s) didn't have free ports for the requested pod ports"]
-    short = [f"Insufficient {name}" for name in missing(facts.requests, room.used, room.allocatable)]
+    short = [f"Insufficient {name}" for name in insufficient(facts.requests, room.used, room.allocatable)]
     if len(room.pods) >= room.allocatable.get("pods", 110):
         short.insert(0, "Too many pods")
     if short:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from argosy.kinds.resources import Amounts, add, missing
+from argosy.kinds.resources import Resources, add, insufficient
 from argosy.local.scheduler.interpod_affinity import depends_on_pods
 from argosy.local.scheduler.node_heap import Fitting, Refusal
 from argosy.local.scheduler.outcome import Decision, GangOutcome, GroupKey, Placed
@@ -122,14 +122,14 @@ def bulkiest_first(members: Sequence[PodFacts]) -> list[int]:
 
 
 def _total_fits(members: Sequence[PodFacts], world: World) -> bool:
-    asked: Amounts = {}
-    free: Amounts = {}
+    asked: Resources = {}
+    free: Resources = {}
     for facts in members:
         add(asked, facts.requests)
     for room in world.rooms.values():
         add(free, room.allocatable)
         add(free, {name: -value for name, value in room.used.items()})
-    return not missing(asked, {}, free)
+    return not insufficient(asked, {}, free)
 
 
 def _gang_message(gang: Gang, members: Sequence[PodFacts], trial: Trial) -> str:

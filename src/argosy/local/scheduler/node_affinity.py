@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from argosy.kinds.node_matching import ContainerPort, holds, node_accepted, node_term_matches
+from argosy.kinds.node_matching import ContainerPort, matches, node_matches, node_term_matches
 from argosy.local.controllers.kinds import LabelSelector, Pod
 
 
@@ -11,14 +11,14 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        holds(expression, labels) for expression in selector.match_expressions
+        matches(expression, labels) for expression in selector.match_expressions
     )
 
 
 def node_wanted(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
     """The pod's nodeSelector and required node affinity accept a node of this name and these labels."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    return node_accepted(pod.spec.node_selector, affinity, name, labels)
+    return node_matches(pod.spec.node_selector, affinity, name, labels)
 
 
 def node_preference(pod: Pod, name: str, labels: Mapping[str, str]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct, field
 
-from argosy.kinds.resources import Amounts, add, amounts, pod_requests, pod_usage, subtract
+from argosy.kinds.resources import Resources, add, parse_resources, pod_requests, pod_usage, subtract
 from argosy.local.controllers.informers import group_of
 from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.scheduler.affinity_terms import Term, Wishes, wishes
@@ -26,8 +26,8 @@ class PodFacts(Struct, frozen=True):
 
     pod: Pod
     priority: int
-    requests: Amounts
-    usage: Amounts
+    requests: Resources
+    usage: Resources
     ports: tuple[HostPort, ...]
     wishes: Wishes
     shape: bytes
@@ -65,9 +65,9 @@ class Room(Struct):
     """One node and what is taken of it."""
 
     node: Node
-    allocatable: Amounts
-    used: Amounts = field(default_factory=dict)
-    usage: Amounts = field(default_factory=dict)
+    allocatable: Resources
+    used: Resources = field(default_factory=dict)
+    usage: Resources = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)
     version: int = 0
     """Grows with every placement: what was worked out about an older version is stale."""
@@ -116,7 +116,7 @@ class World:
 
     def set_node(self, node: Node) -> None:
         name = node.metadata.name
-        allocatable = amounts(node.status.allocatable or node.status.capacity)
+        allocatable = parse_resources(node.status.allocatable or node.status.capacity)
         room = self.rooms.get(name)
         if room is not None:
             room.node, room.allocatable, room.version = node, allocatable, room.version + 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from argosy.kinds.meta import Condition
-from argosy.kinds.pod_groups import GroupKind, GroupStatus
+from argosy.kinds.pod_groups import PodGroupStatus, PodGroupType
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
 
@@ -37,9 +37,9 @@ def no_membership(workload: Workload, role: str) -> Membership:
 class Group(Struct, frozen=True):
     """The object that is made before the pods, named like the job."""
 
-    kind: GroupKind
+    kind: PodGroupType
     spec: Callable[[Workload], Json]
-    read: Callable[[GroupStatus], ObservedGroup]
+    read: Callable[[PodGroupStatus], ObservedGroup]
     fixed: bool = False
     """What it says cannot be changed: another takes its place while no pod depends on it."""
 
@@ -61,5 +61,5 @@ class Backend(Struct, frozen=True):
     """No pod is made before the group is let in; else the scheduler waits until it sees the pods."""
 
 
-def true_conditions(status: GroupStatus) -> Mapping[str, Condition]:
+def true_conditions(status: PodGroupStatus) -> Mapping[str, Condition]:
     return {one.type: one for one in status.conditions if one.status == "True"}

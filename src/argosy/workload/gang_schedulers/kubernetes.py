@@ -5,7 +5,7 @@ scheduler waits for as many pods as the group needs, so they are made at once. A
 changed; it has no queue.
 """
 
-from argosy.kinds.pod_groups import GroupStatus, KubernetesGroup
+from argosy.kinds.pod_groups import KubernetesPodGroup, PodGroupStatus
 from argosy.workload.gang_schedulers.base import Backend, Group, Membership, true_conditions
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
@@ -21,7 +21,7 @@ def spec(workload: Workload) -> Json:
     return wanted
 
 
-def read(status: GroupStatus) -> ObservedGroup:
+def read(status: PodGroupStatus) -> ObservedGroup:
     true = true_conditions(status)
     telling = next((one for one in status.conditions if one.type == "PodGroupScheduled"), None)
     return ObservedGroup(
@@ -42,6 +42,6 @@ KUBERNETES = Backend(
     name="kubernetes",
     needs="podgroups.scheduling.k8s.io",
     remedy="switch on the feature gates GenericWorkload and GangScheduling",
-    group=Group(KubernetesGroup, spec, read, fixed=True),
+    group=Group(KubernetesPodGroup, spec, read, fixed=True),
     membership=membership,
 )

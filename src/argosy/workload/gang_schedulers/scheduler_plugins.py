@@ -1,7 +1,7 @@
 """The PodGroup of the coscheduling plugin (kubernetes-sigs/scheduler-plugins), which pods name by a label."""
 
 from argosy.kinds import labels
-from argosy.kinds.pod_groups import CoschedulingGroup, GroupStatus
+from argosy.kinds.pod_groups import CoschedulingPodGroup, PodGroupStatus
 from argosy.workload.gang_schedulers.base import Backend, Group, Membership
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
@@ -20,7 +20,7 @@ def spec(workload: Workload) -> Json:
     return wanted
 
 
-def read(status: GroupStatus) -> ObservedGroup:
+def read(status: PodGroupStatus) -> ObservedGroup:
     return ObservedGroup(
         backend=SCHEDULER_PLUGINS.name, scheduled=status.phase in _PLACED, reason=status.phase
     )
@@ -35,6 +35,6 @@ SCHEDULER_PLUGINS = Backend(
     name="scheduler-plugins",
     needs="podgroups.scheduling.x-k8s.io",
     remedy="install scheduler-plugins",
-    group=Group(CoschedulingGroup, spec, read),
+    group=Group(CoschedulingPodGroup, spec, read),
     membership=membership,
 )

@@ -1,7 +1,7 @@
 """Volcano's PodGroup. Volcano lets a group in (phase Inqueue) before it looks at pods: those wait for it."""
 
 from argosy.kinds import labels
-from argosy.kinds.pod_groups import GroupStatus, VolcanoGroup
+from argosy.kinds.pod_groups import PodGroupStatus, VolcanoPodGroup
 from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Group, Membership, true_conditions
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
@@ -20,7 +20,7 @@ def spec(workload: Workload) -> Json:
     return {**wanted, "minResources": gang.min_resources} if gang.min_resources else wanted
 
 
-def read(status: GroupStatus) -> ObservedGroup:
+def read(status: PodGroupStatus) -> ObservedGroup:
     true = true_conditions(status)
     telling = true.get("Unschedulable") or true.get("Scheduled")
     return ObservedGroup(
@@ -38,7 +38,7 @@ def membership(workload: Workload, role: str) -> Membership:
     return Membership(annotations=named, scheduler=SCHEDULER)
 
 
-GROUP = Group(VolcanoGroup, spec, read)
+GROUP = Group(VolcanoPodGroup, spec, read)
 VOLCANO = Backend(
     name="volcano",
     needs="podgroups.scheduling.volcano.sh",
