@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import argosy.helper
-from argosy.operator.endpoint_credentials import make_trust
+from argosy.operator.endpoint_credentials import make_credentials
 from bench.figures import Figure
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
@@ -22,7 +22,7 @@ ROUNDS = 10
 
 
 def measure() -> Iterator[Figure]:
-    authority = make_trust(["localhost"], datetime.now(UTC)).authority
+    authority = make_credentials(["localhost"], datetime.now(UTC)).ca
     pod = {"ARGOSY_URL": NOWHERE, "ARGOSY_TOKEN": "t", "ARGOSY_NAMESPACE": "default", "ARGOSY_JOB": "job"}
     environment = {"PATH": os.environ["PATH"], **pod, "ARES_TOKEN": "t", "ARGOSY_CA": authority}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:

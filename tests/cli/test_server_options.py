@@ -13,7 +13,7 @@ from msgspec import Struct
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
 from argosy.cli.server_options import run_operator
-from argosy.operator.observer_locator import Observers
+from argosy.operator.observer_locator import ObserverService
 from argosy.operator.settings import Settings
 
 FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file, gang: {backend: auto}}}"
@@ -26,22 +26,22 @@ class Case(Struct):
 
 OPERATOR = {
     "no options: defaults": Case(
-        [], {"metrics": ":8080", "probes": ":8081", "namespace": None, "leader_elect": True}
+        [], {"metrics_address": ":8080", "probe_address": ":8081", "namespace": None, "leader_elect": True}
     ),
     "options of AresOperator: accepted": Case(
         [
             *("--metrics-bind-address", ":9080", "--health-probe-bind-address", ":9081"),
             *("--namespace", "team", "--leader-elect"),
         ],
-        {"metrics": ":9080", "probes": ":9081", "namespace": "team", "leader_elect": True},
+        {"metrics_address": ":9080", "probe_address": ":9081", "namespace": "team", "leader_elect": True},
     ),
     "empty namespace: all namespaces": Case(["--namespace", ""], {"namespace": None}),
     "configuration file without options: its values are used": Case(
         ["--config", FILE],
         {
             "cluster_domain": "from.file",
-            "observers": Observers(tokens=False),
-            "observer_tokens": False,
+            "observer_service": ObserverService(require_tokens=False),
+            "require_observer_tokens": False,
             "gang_backend": "auto",
         },
     ),
@@ -61,22 +61,22 @@ OPERATOR = {
     "no gang backend: volcano": Case([], {"gang_backend": "volcano"}),
 }
 OBSERVER = {
-    "no options: tokens required, no plain HTTP": Case([], {"observer_tokens": True, "plain_endpoint": ""}),
+    "no options: tokens required, no plain HTTP": Case(
+        [], {"require_observer_tokens": True, "http_endpoint": ""}
+    ),
     "--auth none: plain HTTP on port 80": Case(
-        ["--auth", "none"], {"observer_tokens": False, "plain_endpoint": ":80"}
+        ["--auth", "none"], {"require_observer_tokens": False, "http_endpoint": ":80"}
     ),
     "configuration file with auth none: plain HTTP on port 80": Case(
-        ["--config", FILE], {"observer_tokens": False, "plain_endpoint": ":80"}
+        ["--config", FILE], {"require_observer_tokens": False, "http_endpoint": ":80"}
     ),
     "configuration file with auth none and --auth token: token wins": Case(
-        ["--config", FILE, "--auth", "token"], {"observer_tokens": True}
+        ["--config", FILE, "--auth", "token"], {"require_observer_tokens": True}
     ),
-    "--port: plain HTTP on this port": Case(
-        ["--auth", "none", "--port", "8000"], {"plain_endpoint": ":8000"}
-    ),
+    "--port: plain HTTP on this port": Case(["--auth", "none", "--port", "8000"], {"http_endpoint": ":8000"}),
     "configuration file with a gang backend: ignored, no leader election, AresJobs only": Case(
         ["--config", FILE],
-        {"observing": True, "leader_elect": False, "apis": frozenset({"ares"}), "gang_backend": "none"},
+        {"observer_only": True, "leader_elect": False, "apis": frozenset({"ares"}), "gang_backend": "none"},
     ),
 }
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import argosy.helper
-from argosy.operator.endpoint_credentials import Trust, make_trust
+from argosy.operator.endpoint_credentials import EndpointCredentials, make_credentials
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 
@@ -74,18 +74,18 @@ def helper(environment: Mapping[str, str], *arguments: str) -> subprocess.Comple
 def test_wait_tells_its_progress_and_ends_when_the_phase_is_reached() -> None:
     states = iter(
         [
-            (200, {"reached": False, "state": "1", "message": "1 of 2 running"}),
+            (200, {"reached": False, "etag": "1", "message": "1 of 2 running"}),
             (503, {"message": "starting"}),
-            (200, {"reached": False, "state": "2", "message": "2 of 2 placed"}),
-            (200, {"reached": True, "state": "3", "message": ""}),
+            (200, {"reached": False, "etag": "2", "message": "2 of 2 placed"}),
+            (200, {"reached": True, "etag": "3", "message": ""}),
         ]
     )
-    seen: list[str] = []
+    etags: list[str] = []
 
     def answer(path: str, query: Mapping[str, str]) -> Answer:
         assert path == "/v1/jobs/default/mnist/roles/worker"
         assert query["phase"] == "Running"
-        seen.append(query.get("seen", ""))
+        etags.append(query.get("etag", ""))
         return next(states)
 
     with endpoint(answer) as environment:
@@ -97,11 +97,11 @@ def test_wait_tells_its_progress_and_ends_when_the_phase_is_reached() -> None:
         "argosy: role worker is Running",
     ]
     assert "503 starting" in result.stderr
-    assert seen == ["", "1", "1", "2"]
+    assert etags == ["", "1", "1", "2"]
 
 
 def test_wait_fails_clearly_when_the_phase_cannot_be_reached() -> None:
-    with endpoint(lambda *_: (200, {"hopeless": True, "message": "the job failed"})) as environment:
+    with endpoint(lambda *_: (200, {"unreachable": True, "message": "the job failed"})) as environment:
         result = helper(environment, "wait", "worker=Running")
     assert result.returncode == 1
     assert result.stderr == "argosy: role worker will not become Running: the job failed\n"
@@ -137,31 +137,35 @@ def test_the_token_follows_no_redirection() -> None:
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return make_trust(("localhost",), datetime.now(UTC))
+def trust() -> EndpointCredentials:
+    return make_credentials(("localhost",), datetime.now(UTC))
 
 
-def test_the_operator_is_believed_by_the_authority_of_the_pod(trust: Trust, tmp_path: Path) -> None:
+def test_the_operator_is_believed_by_the_authority_of_the_pod(
+    trust: EndpointCredentials, tmp_path: Path
+) -> None:
     with endpoint(lambda *_: (200, {"reached": True}), tls(trust, tmp_path)) as environment:
-        result = helper({**environment, "ARGOSY_CA": trust.authority}, "wait", "worker=Running")
+        result = helper({**environment, "ARGOSY_CA": trust.ca}, "wait", "worker=Running")
     assert result.returncode == 0, result.stderr
 
 
 STRANGERS = {
-    "another authority": {"ARGOSY_CA": make_trust(("localhost",), datetime.now(UTC)).authority},
+    "another authority": {"ARGOSY_CA": make_credentials(("localhost",), datetime.now(UTC)).ca},
     "the authorities of the system": {"ARGOSY_CA": ""},
 }
 
 
 @pytest.mark.parametrize("strange", STRANGERS.values(), ids=STRANGERS.keys())
-def test_a_stranger_is_not_told_the_token(trust: Trust, tmp_path: Path, strange: dict[str, str]) -> None:
+def test_a_stranger_is_not_told_the_token(
+    trust: EndpointCredentials, tmp_path: Path, strange: dict[str, str]
+) -> None:
     with endpoint(lambda *_: (200, {"reached": True}), tls(trust, tmp_path)) as environment:
         result = helper({**environment, **strange}, "wait", "worker=Running")
     assert result.returncode == 1
     assert "the operator's certificate is not signed by the CA of this pod" in result.stderr
 
 
-def tls(trust: Trust, folder: Path) -> ssl.SSLContext:
+def tls(trust: EndpointCredentials, folder: Path) -> ssl.SSLContext:
     certificate = folder / "certificate"
     certificate.write_text(trust.certificate_key + trust.certificate)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 import argosy.helper
 from argosy.helper import initializer as under_test
-from argosy.helper.initializer import host_file, reached
-from argosy.operator.endpoint_credentials import make_trust
+from argosy.helper.initializer import host_file, is_reached
+from argosy.operator.endpoint_credentials import make_credentials
 from tests.support.servers import free_port
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
@@ -217,12 +217,12 @@ def test_wrong_flags(flags: tuple[str, ...]) -> None:
 
 
 def test_a_later_phase_is_as_good() -> None:
-    assert reached("Running", "Starting")
-    assert reached("Succeeded", "Running")
-    assert not reached("Starting", "Running")
-    assert not reached("Failed", "Running")
-    assert not reached("Running", "Failed")
-    assert not reached("Running", "Succeeded")
+    assert is_reached("Running", "Starting")
+    assert is_reached("Succeeded", "Running")
+    assert not is_reached("Starting", "Running")
+    assert not is_reached("Failed", "Running")
+    assert not is_reached("Running", "Failed")
+    assert not is_reached("Running", "Succeeded")
 
 
 def test_an_observer_that_comes_late_is_waited_for() -> None:
@@ -290,7 +290,7 @@ def test_a_role_that_stays_failed_ends_the_wait_though_another_runs_and_nothing_
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """a depended role has been Failed for 60 s while another phase is wanted"""
-    monkeypatch.setattr(under_test, "PATIENCE", 0.3)
+    monkeypatch.setattr(under_test, "FAILED_ROLE_GRACE_SECONDS", 0.3)
     roles = {"a": {"phase": "Failed"}, "b": UP}
     with observer(lambda n: Told(roles, tag='"1"') if n == 1 else Told(b"", 304, tag='"1"')) as (port, asked):
         assert under_test.main([*asking(port), "--roles", "a,b", "--timeout", "20s"]) == 1
@@ -299,7 +299,7 @@ def test_a_role_that_stays_failed_ends_the_wait_though_another_runs_and_nothing_
 
 
 def test_a_role_that_comes_back_from_its_failure_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_test, "PATIENCE", 0.2)
+    monkeypatch.setattr(under_test, "FAILED_ROLE_GRACE_SECONDS", 0.2)
     phases = ["Failed", "Starting"] * 8
     with observer(lambda n: Told({"a": {"phase": phases[n]} if n < len(phases) else UP})) as (port, _):
         assert under_test.main([*asking(port), "--interval", "60ms", "--roles", "a"]) == 0
@@ -355,7 +355,7 @@ def test_it_ends_when_it_is_told_to() -> None:
 
 def test_by_address_the_authority_of_the_pod_is_enough(tmp_path: Path) -> None:
     """A node's address, or a Service's, stands in no certificate; who it is, the authority says."""
-    ours, others = (make_trust(["ares-observer"], datetime.now(UTC)) for _ in range(2))
+    ours, others = (make_credentials(["ares-observer"], datetime.now(UTC)) for _ in range(2))
     pem = tmp_path / "pem"
     pem.write_text(ours.certificate_key + ours.certificate)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -363,5 +363,5 @@ def test_by_address_the_authority_of_the_pod_is_enough(tmp_path: Path) -> None:
     with observer(lambda n: Told({"a": UP}), tls=tls) as (port, _):
         for uri in (f"https://127.0.0.1:{port}", f"nodePort://127.0.0.1:{port}"):
             flags = ("cache", "--key", "ns.job", "--cacheURI", uri, "--roles", "a", "--max-retries", "0")
-            assert initializer(*flags, ARGOSY_CA=ours.authority).returncode == 0
-            assert initializer(*flags, ARGOSY_CA=others.authority).returncode == 1
+            assert initializer(*flags, ARGOSY_CA=ours.ca).returncode == 0
+            assert initializer(*flags, ARGOSY_CA=others.ca).returncode == 1

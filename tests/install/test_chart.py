@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from argosy import __version__
-from argosy.install.chart import Chart, WrongValues, folder, kept, merged
+from argosy.install.chart import Chart, ValuesError, chart_folder, is_kept, merge_values
 from argosy.install.installation import KINDS
 from argosy.kinds.meta import Json
 from argosy.operator.settings import IMAGE
 from argosy.workload.gang_schedulers.registry import CHOICES
 
-CHART = Chart(folder())
+CHART = Chart(chart_folder())
 NAMESPACE = "argosy-system"
 RUNS = "trainingruns.argosy.dev"
 KINDS_OF_JOBS = ("aresjob", "trainingrun")
@@ -145,12 +145,12 @@ def test_the_schema_knows_the_defaults_and_lets_nothing_else_in() -> None:
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_values_are_refused_with_their_path(case: str) -> None:
     given, want = WRONG[case]
-    with pytest.raises(WrongValues, match=want):
+    with pytest.raises(ValuesError, match=want):
         CHART.values(given)
 
 
 def test_chart_package_and_image_are_of_one_version() -> None:
-    assert (CHART.about.version, CHART.about.app_version) == (__version__, __version__)
+    assert (CHART.info.version, CHART.info.app_version) == (__version__, __version__)
     assert container()["image"] == IMAGE
     assert f"--helper-image={IMAGE}" in cast("list[str]", container()["args"])
 
@@ -159,7 +159,7 @@ def test_definitions_come_first_and_stay_when_the_rest_goes() -> None:
     names = [_name(one) for one in objects()]
     definitions = ["CustomResourceDefinition aresjobs.ares.io", f"CustomResourceDefinition {RUNS}"]
     assert sorted(names[:2]) == definitions
-    assert sorted(_name(one) for one in objects() if kept(one)) == definitions
+    assert sorted(_name(one) for one in objects() if is_kept(one)) == definitions
 
 
 def test_people_may_be_given_what_they_need_of_jobs() -> None:
@@ -246,7 +246,7 @@ def test_by_default_no_right_is_over_everything_or_over_secrets_of_others() -> N
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             if "secrets" in rule["resources"]:
                 assert one["kind"] == "Role"
-                assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["argosy-operator-trust"]
+                assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["argosy-operator-tls"]
 
 
 def test_for_one_namespace_rights_over_jobs_end_there() -> None:
@@ -292,7 +292,7 @@ def test_observers_read_jobs_and_pods_and_their_own_secret() -> None:
         given: Json = {"observer": {"enabled": True}, "watchNamespace": place}
         jobs = {(place, kind, verb, "") for kind in ("aresjobs", "pods") for verb in ("list", "watch")}
         definitions = {("", "customresourcedefinitions", verb, "") for verb in ("list", "watch")}
-        secret = {(NAMESPACE, "secrets", "get", "argosy-operator-observer-trust")}
+        secret = {(NAMESPACE, "secrets", "get", "argosy-operator-observer-tls")}
         assert rules_of(OBSERVERS, given) == jobs | definitions | secret, place or "all namespaces"
 
 
@@ -361,6 +361,6 @@ def test_what_is_warned_of(case: tuple[Json, str]) -> None:
 
 def test_values_are_merged_as_helm_merges_them() -> None:
     under: Json = {"a": {"b": 1, "c": [1]}, "d": 2}
-    assert merged(under, {"a": {"c": [2]}, "e": 3}) == {"a": {"b": 1, "c": [2]}, "d": 2, "e": 3}
-    assert merged(under, {"a": {"b": None}}, final=True) == {"a": {"c": [1]}, "d": 2}
-    assert merged({}, {"a": None}) == {"a": None}
+    assert merge_values(under, {"a": {"c": [2]}, "e": 3}) == {"a": {"b": 1, "c": [2]}, "d": 2, "e": 3}
+    assert merge_values(under, {"a": {"b": None}}, final=True) == {"a": {"c": [1]}, "d": 2}
+    assert merge_values({}, {"a": None}) == {"a": None}

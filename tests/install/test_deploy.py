@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from argosy.cli.install import install
 from argosy.dialects.ares.dialect import AresJobDialect
-from argosy.install.chart import Chart, folder
-from argosy.install.deploy import ares
-from argosy.install.presets import PRESETS, preset
+from argosy.install.chart import Chart, chart_folder
+from argosy.install.deploy import ares_files
+from argosy.install.presets import PRESETS, choose_preset
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import Json, ObjectMeta
 from argosy.workload.model import Workload
@@ -20,20 +20,20 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "ares"
 SAMPLES = sorted((FOLDER / "config" / "samples").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("path", ares())
+@pytest.mark.parametrize("path", ares_files())
 def test_the_committed_files_are_up_to_date(path: str) -> None:
-    assert (FOLDER / path).read_text() == ares()[path], "run: python -m argosy.install.deploy deploy"
+    assert (FOLDER / path).read_text() == ares_files()[path], "run: python -m argosy.install.deploy deploy"
 
 
 def test_no_file_is_left_over() -> None:
     there = {str(path.relative_to(FOLDER)) for path in (FOLDER / "build").rglob("*") if path.is_file()}
-    assert there == set(ares())
+    assert there == set(ares_files())
 
 
 def test_the_files_are_what_argosy_install_brings() -> None:
-    chart = Chart(folder())
+    chart = Chart(chart_folder())
     installed = chart.objects("ares", chart.values(PRESETS["ares"].values))
-    rendered = [one for text in ares().values() for one in yaml.safe_load_all(text)]
+    rendered = [one for text in ares_files().values() for one in yaml.safe_load_all(text)]
     assert sorted(map(_name, rendered)) == sorted([*map(_name, installed), "Namespace ares"])
     deployments = {
         _name(one): cast("Json", one["spec"])["replicas"] for one in rendered if one["kind"] == "Deployment"
@@ -49,15 +49,18 @@ def test_the_command_prints_them() -> None:
     """The same objects: `argosy install --api ares --dry-run`."""
     said = CliRunner().invoke(install, ["--api", "ares", "--dry-run"], catch_exceptions=False).output
     rendered = [
-        one for text in ares().values() for one in yaml.safe_load_all(text) if one["kind"] != "Namespace"
+        one
+        for text in ares_files().values()
+        for one in yaml.safe_load_all(text)
+        if one["kind"] != "Namespace"
     ]
     assert sorted(yaml.safe_load_all(said), key=_name) == sorted(rendered, key=_name)
 
 
 def test_several_apis_have_one_operator() -> None:
-    assert preset(()).values == {}
-    assert preset(("ares", "argosy")).values == {"apis": {"ares": True, "argosy": True}}
-    assert preset(("ares",)).namespace == "ares"
+    assert choose_preset(()).values == {}
+    assert choose_preset(("ares", "argosy")).values == {"apis": {"ares": True, "argosy": True}}
+    assert choose_preset(("ares",)).namespace == "ares"
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)

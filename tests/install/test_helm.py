@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 import yaml
 
-from argosy.install.chart import Chart, folder
+from argosy.install.chart import Chart, chart_folder
 from argosy.install.presets import PRESETS
 from argosy.kinds.meta import Json
 from tests.support.assets import DEFAULT, MissingAsset, find
 
 pytestmark = pytest.mark.cluster
 
-CHART = Chart(folder())
+CHART = Chart(chart_folder())
 
 VALUES: dict[str, Json] = {
     "the defaults": {},

@@ -10,13 +10,13 @@ from msgspec import Struct
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.kubeconfig import Connection
-from argosy.install.chart import Chart, WrongValues, folder, kept
-from argosy.install.installation import KINDS, MANAGER, NOTES, Installation, InstallError, Reference
+from argosy.install.chart import Chart, ValuesError, chart_folder, is_kept
+from argosy.install.installation import KINDS, MANAGER, MANIFEST_NAME, Installation, InstallError, Reference
 from argosy.kinds.kubernetes import ConfigMap
 from argosy.kinds.meta import Json, ObjectMeta
 from tests.support.servers import Server
 
-CHART = Chart(folder())
+CHART = Chart(chart_folder())
 DEFINITIONS = ("trainingruns.argosy.dev", "aresjobs.ares.io")
 
 
@@ -30,7 +30,7 @@ def said() -> list[str]:
 async def installation(api: Server, namespace: str, said: list[str]) -> AsyncIterator[Installation]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig), field_manager=MANAGER) as client:
         # Nobody collects garbage here: what is deleted in the foreground is not waited for.
-        yield Installation(client, namespace, CHART, said.append, ending=0.1)
+        yield Installation(client, namespace, CHART, said.append, termination_seconds=0.1)
 
 
 async def there(installation: Installation, given: Json) -> set[str]:
@@ -52,17 +52,17 @@ async def test_what_is_installed_is_remembered_and_taken_away_but_for_definition
     await installation.install({"replicas": 1})
     everything = {str(Reference.to(one)) for one in CHART.objects(installation.namespace, CHART.values())}
     assert await there(installation, {}) == everything
-    notes = await installation.notes()
+    notes = await installation.manifest()
     assert notes is not None
     assert notes.values == {"replicas": 1}
     with pytest.raises(InstallError, match="already"):
         await installation.install({})
     await installation.uninstall()
-    left = {str(Reference.to(one)) for one in CHART.objects("", CHART.values()) if kept(one)}
+    left = {str(Reference.to(one)) for one in CHART.objects("", CHART.values()) if is_kept(one)}
     assert left >= {f"CustomResourceDefinition {name}" for name in DEFINITIONS}
     assert await there(installation, {}) == left
     with pytest.raises(NotFound):
-        await installation.client.get(ConfigMap, NOTES, installation.namespace)
+        await installation.client.get(ConfigMap, MANIFEST_NAME, installation.namespace)
     with pytest.raises(InstallError, match="nothing is installed"):
         await installation.uninstall()
 
@@ -128,7 +128,7 @@ async def test_of_everything_that_is_installed_only_definitions_stay(installatio
 async def test_definitions_go_too_if_that_is_asked_for(installation: Installation) -> None:
     ares: Json = {"apis": {"argosy": False}}
     await installation.install(ares)
-    await installation.uninstall(definitions=True)
+    await installation.uninstall(crds=True)
     async with asyncio.timeout(30):
         while True:
             if not await there(installation, ares):
@@ -153,9 +153,9 @@ async def test_an_upgrade_keeps_what_was_given_and_removes_what_is_no_longer_par
 
 
 async def test_wrong_values_change_nothing(installation: Installation) -> None:
-    with pytest.raises(WrongValues):
+    with pytest.raises(ValuesError):
         await installation.install({"replicas": -1})
-    assert await installation.notes() is None
+    assert await installation.manifest() is None
 
 
 async def test_what_is_helms_is_left_alone(installation: Installation) -> None:
@@ -169,7 +169,7 @@ async def test_what_is_helms_is_left_alone(installation: Installation) -> None:
 
 
 async def test_what_helm_left_behind_is_taken_over(installation: Installation) -> None:
-    definition = next(one for one in CHART.objects(installation.namespace, CHART.values()) if kept(one))
+    definition = next(one for one in CHART.objects(installation.namespace, CHART.values()) if is_kept(one))
     reference = Reference.to(definition)
     kind = KINDS[reference.api_version, reference.kind]
     await installation.client.apply(kind, definition, force=True)
@@ -181,7 +181,7 @@ async def test_what_helm_left_behind_is_taken_over(installation: Installation) -
 
 async def test_an_installation_that_was_cut_short_can_be_finished(installation: Installation) -> None:
     """It is noted before the first object is applied."""
-    await installation._note({"replicas": 1}, (), ())
+    await installation._write_manifest({"replicas": 1}, (), ())
     await installation.upgrade({})
     assert "Deployment argosy-operator" in await there(installation, {})
     await installation.uninstall()

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy import __version__
-from argosy.install.chart import Chart, folder
+from argosy.install.chart import Chart, chart_folder
 from argosy.operator.main import LEASE
 from argosy.operator.settings import IMAGE
 from tests.support.builders import RunBuilder, run
@@ -304,7 +304,7 @@ def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Rele
             elif one.resource == "deployments" and one.verb in ("create", "patch"):
                 installed = True
     assert refused == set()
-    chart = Chart(folder())
+    chart = Chart(chart_folder())
     rules = [
         rule
         for one in chart.objects(release.namespace, chart.values())

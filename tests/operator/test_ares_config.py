@@ -10,11 +10,11 @@ from msgspec import Struct
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
 from argosy.engine.limiter import WriteLimits
-from argosy.install.chart import Chart, folder
+from argosy.install.chart import Chart, chart_folder
 from argosy.install.presets import PRESETS
 from argosy.kinds.meta import Json
-from argosy.operator.ares_config import ConfigError, configured, read
-from argosy.operator.observer_locator import Observers
+from argosy.operator.ares_config import ConfigError, apply_config, read
+from argosy.operator.observer_locator import ObserverService
 from argosy.operator.settings import IMAGE, Settings
 
 ORIGINAL = """
@@ -41,15 +41,15 @@ initializers:
 
 
 def settings(text: str) -> Settings:
-    return configured(Settings(), read(text))
+    return apply_config(Settings(), read(text))
 
 
 def test_a_file_of_the_original_is_read() -> None:
     found = settings(ORIGINAL)
-    assert found.observers == Observers(
-        "ares-observer.ares", 30037, "ares", {"app": "ares", "module": "ares-observer"}, tokens=True
+    assert found.observer_service == ObserverService(
+        "ares-observer.ares", 30037, "ares", {"app": "ares", "module": "ares-observer"}, require_tokens=True
     )
-    assert found.limits == WriteLimits(per_second=30, burst=60)
+    assert found.write_limits == WriteLimits(per_second=30, burst=60)
     assert found.ares_ttl_after_succeeded is None
     assert found.initializers.image == "example/initializer:v1"
     assert found.initializers.env == {"TEST": "true", "LEVEL": "2"}
@@ -64,17 +64,25 @@ class Said(Struct):
 
 SAID = {
     "an empty file has the observers of the original, and no cap": Said(
-        "", {"observers": Observers(), "limits": WriteLimits(), "cluster_domain": "cluster.local"}
+        "",
+        {
+            "observer_service": ObserverService(),
+            "write_limits": WriteLimits(),
+            "cluster_domain": "cluster.local",
+        },
     ),
     "without observers the operator answers": Said(
-        "cache: {uri: 'memory://', observer: {enabled: false}}", {"observers": None}
+        "cache: {uri: 'memory://', observer: {enabled: false}}", {"observer_service": None}
     ),
     "auth none asks for no token": Said(
-        "cache: {observer: {auth: none}}", {"observers": Observers(tokens=False), "observer_tokens": False}
+        "cache: {observer: {auth: none}}",
+        {"observer_service": ObserverService(require_tokens=False), "require_observer_tokens": False},
     ),
-    "a port of 0 or less is none": Said("cache: {observer: {nodePort: -1}}", {"observers": Observers()}),
+    "a port of 0 or less is none": Said(
+        "cache: {observer: {nodePort: -1}}", {"observer_service": ObserverService()}
+    ),
     "one of the two rates brings the other's default": Said(
-        "operator: {restConfig: {qps: 5}}", {"limits": WriteLimits(per_second=5, burst=60)}
+        "operator: {restConfig: {qps: 5}}", {"write_limits": WriteLimits(per_second=5, burst=60)}
     ),
     "seconds after success": Said(
         "operator: {aresjob: {ttlSecondsAfterSucceeded: 0}}", {"ares_ttl_after_succeeded": 0}
@@ -82,7 +90,7 @@ SAID = {
     "the domain": Said("operator: {clusterDomain: example.org}", {"cluster_domain": "example.org"}),
     "who places gangs": Said("operator: {gang: {backend: own}}", {"gang_backend": "own"}),
     "nothing of gangs": Said("operator: {}", {"gang_backend": "volcano"}),
-    "what is null is left out": Said("cache:\noperator:\n  restConfig:\n", {"limits": WriteLimits()}),
+    "what is null is left out": Said("cache:\noperator:\n  restConfig:\n", {"write_limits": WriteLimits()}),
 }
 
 
@@ -152,7 +160,7 @@ def test_a_wrong_file_stops_the_start(command: object, tmp_path: Path) -> None:
 
 
 def test_the_file_of_the_chart_is_read() -> None:
-    chart, preset = Chart(folder()), PRESETS["ares"]
+    chart, preset = Chart(chart_folder()), PRESETS["ares"]
     given: Json = {**preset.values, "config": {"operator": {"restConfig": {"qps": 7}}}}
     (found,) = (one for one in chart.objects("ares", chart.values(given)) if one["kind"] == "ConfigMap")
     data = found["data"]
@@ -163,7 +171,7 @@ def test_the_file_of_the_chart_is_read() -> None:
         "app.kubernetes.io/component": "observer",
         "app.kubernetes.io/instance": "argosy",
     }
-    assert read_back.observers == Observers(labels=labels)
+    assert read_back.observer_service == ObserverService(labels=labels)
     assert read_back.initializers.image == IMAGE
-    assert read_back.limits == WriteLimits(per_second=7, burst=60)
+    assert read_back.write_limits == WriteLimits(per_second=7, burst=60)
     assert yaml.safe_load(data["config.yaml"])["operator"]["clusterDomain"] == "cluster.local"

@@ -19,9 +19,16 @@ from argosy.engine.errors import NotFound
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod, Secret
 from argosy.operator import credentials, endpoint, endpoint_credentials, observer
-from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make, rotate
-from argosy.operator.endpoint_credentials import SECRET, Trust, read_secret
-from argosy.operator.observer_locator import Observers
+from argosy.operator.credentials import (
+    CredentialMaintainer,
+    Credentials,
+    SecretStore,
+    load_or_create,
+    rotate,
+    wait_for_credentials,
+)
+from argosy.operator.endpoint_credentials import SECRET, EndpointCredentials, read_secret
+from argosy.operator.observer_locator import ObserverService
 from argosy.wire.client import Client as HttpClient
 from argosy.wire.origin import Origin
 from tests.support.aresjobs import template
@@ -30,24 +37,24 @@ from tests.support.servers import free_port
 
 Json = dict[str, object]
 NAMES = ["localhost"]
-OBSERVER_SECRET = "argosy-operator-observer-trust"
+OBSERVER_SECRET = "argosy-operator-observer-tls"
 CLOCK = SystemClock()
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets are looked at often, and a new key is used at once."""
-    monkeypatch.setattr(credentials, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(credentials, "CHECK_INTERVAL_SECONDS", 0.05)
     for module in (credentials, endpoint_credentials):
         monkeypatch.setattr(module, "TOKEN_KEY_DELAY", endpoint_credentials.TOKEN_KEY_DELAY * 0)
 
 
-async def stored(scene: Scene, name: str = SECRET) -> Trust | None:
+async def stored(scene: Scene, name: str = SECRET) -> EndpointCredentials | None:
     try:
         secret = await scene.client.get(Secret, name, scene.namespace)
     except NotFound:
         return None
-    return read_secret(secret, observing=name == OBSERVER_SECRET)
+    return read_secret(secret, for_observer=name == OBSERVER_SECRET)
 
 
 async def is_led() -> bool:
@@ -62,39 +69,39 @@ class Replica:
     """A replica's credentials without the rest of an operator."""
 
     def __init__(self, scene: Scene, current: Credentials) -> None:
-        own = Store(scene.client, scene.namespace, SECRET)
-        observers = Store(scene.client, scene.namespace, OBSERVER_SECRET, observing=True)
+        own = SecretStore(scene.client, scene.namespace, SECRET)
+        observers = SecretStore(scene.client, scene.namespace, OBSERVER_SECRET, for_observer=True)
         self.credentials = current
-        self.leading = Maintenance(current, own, NAMES, observers, ["ares-observer"], CLOCK)
+        self.leading = CredentialMaintainer(current, own, NAMES, observers, ["ares-observer"], CLOCK)
 
     @classmethod
     async def start(cls, scene: Scene) -> "Replica":
-        store = Store(scene.client, scene.namespace, SECRET)
-        return cls(scene, await load_or_make(store, NAMES, CLOCK, is_not_led))
+        store = SecretStore(scene.client, scene.namespace, SECRET)
+        return cls(scene, await load_or_create(store, NAMES, CLOCK, is_not_led))
 
 
 async def test_replicas_that_start_together_make_one_secret(scene: Scene) -> None:
     first, second = await Replica.start(scene), await Replica.start(scene)
-    assert first.credentials.trust == second.credentials.trust == await stored(scene)
+    assert first.credentials.current == second.credentials.current == await stored(scene)
 
 
 async def test_a_deleted_secret_is_put_back_by_the_leader_with_the_same_keys(scene: Scene) -> None:
     leader, standby = await Replica.start(scene), await Replica.start(scene)
-    before = leader.credentials.trust
+    before = leader.credentials.current
     await scene.client.delete(Secret, SECRET, scene.namespace)
     await standby.credentials.refresh()
     assert await stored(scene) is None, "a standby writes nothing"
-    assert standby.credentials.trust == before
-    await leader.leading.once()
+    assert standby.credentials.current == before
+    await leader.leading.maintain()
     await standby.credentials.refresh()
-    assert before == await stored(scene) == standby.credentials.trust
+    assert before == await stored(scene) == standby.credentials.current
 
 
 async def test_a_damaged_secret_is_put_back_by_the_leader(scene: Scene) -> None:
     leader = await Replica.start(scene)
-    before = leader.credentials.trust
+    before = leader.credentials.current
     await scene.client.patch(Secret, SECRET, {"data": {"ca.key": None, "token.key": ""}}, scene.namespace)
-    await leader.leading.once()
+    await leader.leading.maintain()
     assert await stored(scene) == before
 
 
@@ -107,41 +114,41 @@ async def test_a_replica_that_starts_while_the_secret_is_lost_waits_for_the_lead
     async def is_led_and_repaired() -> bool:
         nonlocal looks
         looks += 1
-        await leader.leading.once()
+        await leader.leading.maintain()
         return True
 
-    store = Store(scene.client, scene.namespace, SECRET)
-    started = await load_or_make(store, NAMES, CLOCK, is_led_and_repaired)
-    assert (started.trust, looks) == (leader.credentials.trust, 1)
+    store = SecretStore(scene.client, scene.namespace, SECRET)
+    started = await load_or_create(store, NAMES, CLOCK, is_led_and_repaired)
+    assert (started.current, looks) == (leader.credentials.current, 1)
 
 
 async def test_a_leader_that_does_not_put_the_secret_back_is_not_waited_for_for_ever(scene: Scene) -> None:
-    store = Store(scene.client, scene.namespace, SECRET)
-    started = await load_or_make(store, NAMES, CLOCK, is_led)
-    assert started.trust == await stored(scene)
+    store = SecretStore(scene.client, scene.namespace, SECRET)
+    started = await load_or_create(store, NAMES, CLOCK, is_led)
+    assert started.current == await stored(scene)
 
 
 async def test_observers_read_a_secret_of_their_own_that_follows_every_rotation(scene: Scene) -> None:
     leader = await Replica.start(scene)
-    await leader.leading.once()
-    store = Store(scene.client, scene.namespace, OBSERVER_SECRET, observing=True)
-    observing = await load(store, CLOCK)
+    await leader.leading.maintain()
+    store = SecretStore(scene.client, scene.namespace, OBSERVER_SECRET, for_observer=True)
+    observing = await wait_for_credentials(store, CLOCK)
     secret = await scene.client.get(Secret, OBSERVER_SECRET, scene.namespace)
     assert set(secret.data) == {"tls.crt", "tls.key", "token.key"}, "no private key of the operator's"
-    before = observing.trust
-    await rotate(Store(scene.client, scene.namespace, SECRET), CLOCK, authority=True)
-    await leader.leading.once()
+    before = observing.current
+    await rotate(SecretStore(scene.client, scene.namespace, SECRET), CLOCK, ca=True)
+    await leader.leading.maintain()
     await observing.refresh()
-    assert observing.admits(leader.credentials.token("uid"), "uid")
-    assert observing.trust.certificate != before.certificate
+    assert observing.verify(leader.credentials.token("uid"), "uid")
+    assert observing.current.certificate != before.certificate
 
 
 async def test_an_unchanged_secret_is_not_written_again(scene: Scene) -> None:
     leader = await Replica.start(scene)
-    await leader.leading.once()
+    await leader.leading.maintain()
     names = (SECRET, OBSERVER_SECRET)
     before = [await scene.client.get(Secret, name, scene.namespace) for name in names]
-    await leader.leading.once()
+    await leader.leading.maintain()
     assert before == [await scene.client.get(Secret, name, scene.namespace) for name in names]
 
 
@@ -160,7 +167,7 @@ async def test_a_second_rotation_waits_until_every_replica_knows_the_first(
 async def test_a_rotation_without_an_installation_says_what_is_missing(scene: Scene) -> None:
     refused = await _command(["--kubeconfig", str(scene.server.kubeconfig), "-n", scene.namespace])
     assert refused.exit_code == 1
-    assert f"Secret {scene.namespace}/argosy-operator-trust: not found" in refused.output
+    assert f"Secret {scene.namespace}/argosy-operator-tls: not found" in refused.output
 
 
 class Given(Struct, frozen=True):
@@ -219,7 +226,7 @@ class Asked:
 
         await self.scene.until(f"all answer {want} to {given.job}", answered)
 
-    async def rotate(self, *flags: str) -> Trust:
+    async def rotate(self, *flags: str) -> EndpointCredentials:
         """Rotate by the command, and wait until the observers' Secret has followed."""
         place = ["--kubeconfig", str(self.scene.server.kubeconfig), "-n", self.scene.namespace]
         done = await _command([*place, *flags])
@@ -237,12 +244,15 @@ class Asked:
 
 @asynccontextmanager
 async def asked(scene: Scene) -> AsyncIterator[Asked]:
-    common: dict[str, object] = {"apis": frozenset({"ares"}), "observers": Observers("localhost.ns")}
+    common: dict[str, object] = {
+        "apis": frozenset({"ares"}),
+        "observer_service": ObserverService("localhost.ns"),
+    }
     ports = [free_port() for _ in range(3)]
     async with (
         scene.operator(**common, leader_elect=True, identity="a", endpoint=f"127.0.0.1:{ports[0]}"),
         scene.operator(**common, leader_elect=True, identity="b", endpoint=f"127.0.0.1:{ports[1]}"),
-        scene.operator(**common, observing=True, endpoint=f"127.0.0.1:{ports[2]}"),
+        scene.operator(**common, observer_only=True, endpoint=f"127.0.0.1:{ports[2]}"),
     ):
         yield Asked(scene, ports)
 
@@ -250,8 +260,8 @@ async def asked(scene: Scene) -> AsyncIterator[Asked]:
 async def test_pods_are_answered_after_a_rotation_and_refused_after_the_second(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint, "UNKNOWN_GRACE", 0.05)
-    monkeypatch.setattr(observer, "UNKNOWN_GRACE", 0.05)
+    monkeypatch.setattr(endpoint, "UNKNOWN_JOB_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(observer, "UNKNOWN_JOB_GRACE_SECONDS", 0.05)
     async with asked(scene) as all_three:
         first = await all_three.new_pod("first")
         await all_three.until_all(first, 200)

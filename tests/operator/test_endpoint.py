@@ -21,8 +21,15 @@ from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.operator import endpoint
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.endpoint_credentials import Trust, make_trust
-from argosy.operator.job_views import BREATH, MAX_UNKNOWN_WAITS, ROLE_PHASES, Changes, JobReading, Readings
+from argosy.operator.endpoint_credentials import EndpointCredentials, make_credentials
+from argosy.operator.job_views import (
+    DEBOUNCE_SECONDS,
+    MAX_UNKNOWN_WAITS,
+    ROLE_PHASES,
+    ChangeSignal,
+    JobView,
+    JobViews,
+)
 from argosy.reconcile.caches import Caches
 from argosy.wire.client import Client as HttpClient
 from argosy.wire.messages import Request
@@ -39,32 +46,32 @@ class Jobs:
     """Jobs as a dialect would find them."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], JobReading] = {}
+        self.found: dict[tuple[str, str], JobView] = {}
         self.read: list[str] = []
 
     def uid(self, namespace: str, name: str) -> str:
         job = self.found.get((namespace, name))
         return job.uid if job else ""
 
-    def find(self, namespace: str, name: str) -> JobReading | None:
+    def find(self, namespace: str, name: str) -> JobView | None:
         self.read.append(name)
         job = self.found.get((namespace, name))
-        return replace(job, answers={}) if job else None
+        return replace(job, cached={}) if job else None
 
     def set(self, name: str, phase: Phase, **roles: Phase) -> None:
         record = Record(phase=phase, roles={role: RoleRecord(phase=at) for role, at in roles.items()})
         slots = dict.fromkeys(roles, 2)
-        self.found["default", name] = JobReading("TrainingRun", f"uid-of-{name}", "default", record, slots)
+        self.found["default", name] = JobView("TrainingRun", f"uid-of-{name}", "default", record, slots)
 
 
 class Stage:
     """An endpoint over TLS, with jobs and pods that the test sets."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: EndpointCredentials) -> None:
         self.trust = trust
         self.jobs = Jobs()
         self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
-        self.readings = Readings(self.caches, "cluster.local")
+        self.readings = JobViews(self.caches, "cluster.local")
         self.readings.sources.append(self.jobs)
         self.not_ready = ""
         self.asked = 0
@@ -94,7 +101,7 @@ class Stage:
         environment = {
             "PATH": os.environ["PATH"],
             "ARGOSY_URL": f"https://localhost:{self.port}",
-            "ARGOSY_CA": self.trust.authority,
+            "ARGOSY_CA": self.trust.ca,
             "ARGOSY_TOKEN": self.trust.token(f"uid-of-{job}") if token is None else token,
             "ARGOSY_NAMESPACE": "default",
             "ARGOSY_JOB": job,
@@ -119,7 +126,7 @@ class Ended:
 
 @asynccontextmanager
 async def serving(stage: Stage) -> AsyncIterator[None]:
-    server = Server(Endpoint(stage.readings, stage.trust, stage.missing).answer)
+    server = Server(Endpoint(stage.readings, stage.trust, stage.missing).handle)
     stage.port = await server.listen_tcp("127.0.0.1", 0, server_tls(stage.trust))
     try:
         yield
@@ -131,19 +138,19 @@ async def ask(stage: Stage, path: str, query: str = "", token: str | None = None
     """The endpoint's answer to a GET with the token of the job `mnist`, or with another one."""
     given = stage.trust.token("uid-of-mnist") if token is None else token
     request = Request("GET", path, query, [(b"authorization", f"Bearer {given}".encode())])
-    response = await Endpoint(stage.readings, stage.trust, stage.missing).answer(request)
+    response = await Endpoint(stage.readings, stage.trust, stage.missing).handle(request)
     assert isinstance(response.body, bytes)
     return response.status, response.body
 
 
-def entries(readings: Readings) -> int:
+def entries(readings: JobViews) -> int:
     """How many answers and jobs the endpoint remembers."""
-    return sum(1 + len(job.answers) for jobs in readings._known.values() for job in jobs.values())
+    return sum(1 + len(job.cached) for jobs in readings._views.values() for job in jobs.values())
 
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    stage = Stage(make_trust(["localhost"], datetime.now(UTC)))
+    stage = Stage(make_credentials(["localhost"], datetime.now(UTC)))
     async with serving(stage):
         yield stage
 
@@ -173,25 +180,25 @@ async def test_pods_that_come_and_go_do_not_make_helpers_ask_again(stage: Stage)
     (one,) = stage.readings._waiting["default", "mnist"]
     await eventually(lambda: not one._any.is_set())  # it was looked at, and is not told
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
-    stage.readings._wake("default", "mnist", told=True)
+    stage.readings._notify("default", "mnist", told=True)
     assert (await waiting).code == 0
     assert stage.asked == 2
 
 
 async def test_a_change_of_the_job_is_heard_at_once() -> None:
-    changes = Changes()
+    changes = ChangeSignal()
     loop = asyncio.get_running_loop()
-    changes.happened(told=False)
+    changes.notify(record_changed=False)
     began = loop.time()
-    assert await changes.happen(began + 60)
-    assert loop.time() - began >= BREATH, "pods come in groups"
-    changes.happened(told=False)
-    changes.happened(told=True)
-    heard = asyncio.create_task(changes.happen(loop.time() + 60))
+    assert await changes.wait(began + 60)
+    assert loop.time() - began >= DEBOUNCE_SECONDS, "pods come in groups"
+    changes.notify(record_changed=False)
+    changes.notify(record_changed=True)
+    heard = asyncio.create_task(changes.wait(loop.time() + 60))
     for _ in range(10):
         await asyncio.sleep(0)
     assert heard.done(), "what the job itself tells waits for no timer"
-    assert not await changes.happen(loop.time() + 0.01), "nothing else happened"
+    assert not await changes.wait(loop.time() + 0.01), "nothing else happened"
 
 
 async def test_a_helper_gives_up_when_the_job_has_failed(stage: Stage) -> None:
@@ -240,7 +247,7 @@ async def test_without_a_token_nobody_learns_which_jobs_there_are(
     stage: Stage, job: str, question: str
 ) -> None:
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
-    context = ssl.create_default_context(cadata=stage.trust.authority)
+    context = ssl.create_default_context(cadata=stage.trust.ca)
     client = HttpClient(Origin.from_url(f"https://localhost:{stage.port}"))
     try:
         answer = await client.send(
@@ -270,7 +277,7 @@ async def test_a_job_is_read_only_for_those_with_its_token(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Translating a job may take long; a stranger must not be able to cause it."""
-    monkeypatch.setattr(endpoint, "UNKNOWN_GRACE", 0.01)
+    monkeypatch.setattr(endpoint, "UNKNOWN_JOB_GRACE_SECONDS", 0.01)
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     status, _ = await ask(stage, "/v1/jobs/default/mnist/hosts", token="wrong")
     assert (status, stage.jobs.read, entries(stage.readings)) == (401, [], 0)

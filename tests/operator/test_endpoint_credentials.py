@@ -12,14 +12,14 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.operator.endpoint import load_certificate, server_tls
 from argosy.operator.endpoint_credentials import (
     TOKEN_KEY_DELAY,
-    Trust,
+    EndpointCredentials,
     endpoint_names,
-    is_stale,
-    make_trust,
-    observer_trust,
+    make_credentials,
+    needs_renewal_for,
+    observer_credentials,
     read_secret,
     renew,
-    rotate_authority,
+    rotate_ca,
     rotate_token_key,
     secret_body,
 )
@@ -48,42 +48,42 @@ def handshake(server: ssl.SSLContext, authority: str, name: str) -> None:
 
 
 def test_pods_trust_the_certificate_under_every_name() -> None:
-    trust = make_trust(NAMES, datetime.now(UTC))
+    trust = make_credentials(NAMES, datetime.now(UTC))
     for name in NAMES:
-        handshake(server_tls(trust), trust.authority, name)
+        handshake(server_tls(trust), trust.ca, name)
 
 
 def test_a_renewed_certificate_is_trusted_by_pods_that_hold_the_old_authority() -> None:
-    old = make_trust(NAMES[:1], datetime.now(UTC) - timedelta(days=30))
+    old = make_credentials(NAMES[:1], datetime.now(UTC) - timedelta(days=30))
     new = renew(old, NAMES, datetime.now(UTC))
     assert new.certificate != old.certificate
-    handshake(server_tls(new), old.authority, "argosy-operator.argosy-system.svc")
+    handshake(server_tls(new), old.ca, "argosy-operator.argosy-system.svc")
 
 
 def test_a_token_is_good_for_its_own_job_and_authority_only() -> None:
-    trust, other = make_trust(NAMES, NOW), make_trust(NAMES, NOW)
+    trust, other = make_credentials(NAMES, NOW), make_credentials(NAMES, NOW)
     token = trust.token("uid-1")
-    assert trust.admits(token, "uid-1")
-    assert not trust.admits(token, "uid-2")
-    assert not trust.admits("", "uid-1")
-    assert not trust.admits("ü", "uid-1")
-    assert not trust.admits(trust.token(""), "")
-    assert not other.admits(token, "uid-1")
+    assert trust.verify(token, "uid-1")
+    assert not trust.verify(token, "uid-2")
+    assert not trust.verify("", "uid-1")
+    assert not trust.verify("ü", "uid-1")
+    assert not trust.verify(trust.token(""), "")
+    assert not other.verify(token, "uid-1")
 
 
 def test_tokens_of_the_previous_key_are_accepted_until_the_second_rotation() -> None:
-    first = make_trust(NAMES, NOW)
+    first = make_credentials(NAMES, NOW)
     second = rotate_token_key(first, NOW)
     third = rotate_token_key(second, NOW)
     old = first.token("uid")
-    assert first.admits(old, "uid")
-    assert second.admits(old, "uid")
-    assert not third.admits(old, "uid")
-    assert third.admits(second.token("uid"), "uid")
+    assert first.verify(old, "uid")
+    assert second.verify(old, "uid")
+    assert not third.verify(old, "uid")
+    assert third.verify(second.token("uid"), "uid")
 
 
 def test_a_new_token_key_is_used_only_after_every_replica_had_time_to_read_it() -> None:
-    first = make_trust(NAMES, NOW)
+    first = make_credentials(NAMES, NOW)
     second = rotate_token_key(first, NOW)
     assert second.token("uid", NOW + TOKEN_KEY_DELAY / 2) == first.token("uid")
     assert second.token("uid", NOW + TOKEN_KEY_DELAY) == second.token("uid") != first.token("uid")
@@ -91,46 +91,46 @@ def test_a_new_token_key_is_used_only_after_every_replica_had_time_to_read_it() 
 
 def test_a_rotated_authority_is_trusted_by_pods_that_know_only_the_one_before_it() -> None:
     now = datetime.now(UTC)
-    first = make_trust(NAMES, now)
-    second = rotate_authority(first, now)
-    third = rotate_authority(second, now)
-    handshake(server_tls(second), first.authority, NAMES[0])
-    handshake(server_tls(renew(second, NAMES, now)), first.authority, NAMES[0])
-    handshake(server_tls(first), second.authority, NAMES[0])  # a replica that has not reloaded yet
-    handshake(server_tls(third), second.authority, NAMES[0])
+    first = make_credentials(NAMES, now)
+    second = rotate_ca(first, now)
+    third = rotate_ca(second, now)
+    handshake(server_tls(second), first.ca, NAMES[0])
+    handshake(server_tls(renew(second, NAMES, now)), first.ca, NAMES[0])
+    handshake(server_tls(first), second.ca, NAMES[0])  # a replica that has not reloaded yet
+    handshake(server_tls(third), second.ca, NAMES[0])
     with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(server_tls(third), first.authority, NAMES[0])
+        handshake(server_tls(third), first.ca, NAMES[0])
 
 
 def test_a_reloaded_certificate_is_presented_on_new_connections() -> None:
     now = datetime.now(UTC)
-    old, new = make_trust(NAMES, now), make_trust(NAMES, now)
+    old, new = make_credentials(NAMES, now), make_credentials(NAMES, now)
     context = server_tls(old)
     load_certificate(context, new)
-    handshake(context, new.authority, NAMES[0])
+    handshake(context, new.ca, NAMES[0])
     with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(context, old.authority, NAMES[0])
+        handshake(context, old.ca, NAMES[0])
 
 
 def test_observers_are_given_no_private_key_of_the_operator() -> None:
     now = datetime.now(UTC)
-    trust = rotate_token_key(make_trust(NAMES, now), now)
-    given = observer_trust(trust, None, ["ares-observer"], now)
-    handshake(server_tls(given), trust.authority, "ares-observer")
-    assert given.admits(trust.token("uid"), "uid")
+    trust = rotate_token_key(make_credentials(NAMES, now), now)
+    given = observer_credentials(trust, None, ["ares-observer"], now)
+    handshake(server_tls(given), trust.ca, "ares-observer")
+    assert given.verify(trust.token("uid"), "uid")
     assert given.certificate_key != trust.certificate_key
     body = secret_body("ns", "observers", given)
     assert set(_data(body)) == {"tls.crt", "tls.key", "token.key", "token-previous.key", "token-rotated"}
-    assert observer_trust(trust, given, ["ares-observer"], now) == given
-    rotated = rotate_authority(trust, now)
-    renewed = observer_trust(rotated, given, ["ares-observer"], now)
-    handshake(server_tls(renewed), rotated.authority, "ares-observer")
-    handshake(server_tls(renewed), trust.authority, "ares-observer")
+    assert observer_credentials(trust, given, ["ares-observer"], now) == given
+    rotated = rotate_ca(trust, now)
+    renewed = observer_credentials(rotated, given, ["ares-observer"], now)
+    handshake(server_tls(renewed), rotated.ca, "ares-observer")
+    handshake(server_tls(renewed), trust.ca, "ares-observer")
 
 
 def test_a_secret_gives_back_what_was_put_into_it() -> None:
-    trust = make_trust(NAMES, NOW)
-    for stored in (trust, rotate_authority(rotate_token_key(trust, NOW), NOW)):
+    trust = make_credentials(NAMES, NOW)
+    for stored in (trust, rotate_ca(rotate_token_key(trust, NOW), NOW)):
         assert _read(_data(secret_body("ns", "name", stored))) == stored
 
 
@@ -139,7 +139,7 @@ DAMAGED: dict[str, dict[str, str]] = {
     "a part is not base64": {"token.key": "?"},
     "a certificate is not PEM": {"tls.crt": b64encode(b"certificate").decode()},
     "a key belongs to another certificate": {
-        "tls.key": b64encode(make_trust(NAMES, NOW).certificate_key.encode()).decode()
+        "tls.key": b64encode(make_credentials(NAMES, NOW).certificate_key.encode()).decode()
     },
     "a time is none": {"token-rotated": b64encode(b"yesterday").decode()},
 }
@@ -147,25 +147,25 @@ DAMAGED: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_damaged_secret_is_not_used(damage: dict[str, str]) -> None:
-    assert _read({**_data(secret_body("ns", "name", make_trust(NAMES, NOW))), **damage}) is None
+    assert _read({**_data(secret_body("ns", "name", make_credentials(NAMES, NOW))), **damage}) is None
 
 
-STALE: dict[str, tuple[Trust, bool]] = {
-    "fresh: kept": (make_trust(NAMES, NOW), False),
-    "rotated authority: kept": (rotate_authority(make_trust(NAMES, NOW), NOW), False),
-    "ends within half a year: renewed": (make_trust(NAMES, NOW - timedelta(days=365 * 10 - 100)), True),
-    "lacks a name: renewed": (make_trust(NAMES[:1], NOW), True),
+STALE: dict[str, tuple[EndpointCredentials, bool]] = {
+    "fresh: kept": (make_credentials(NAMES, NOW), False),
+    "rotated authority: kept": (rotate_ca(make_credentials(NAMES, NOW), NOW), False),
+    "ends within half a year: renewed": (make_credentials(NAMES, NOW - timedelta(days=365 * 10 - 100)), True),
+    "lacks a name: renewed": (make_credentials(NAMES[:1], NOW), True),
     "signed by another authority: renewed": (
-        replace(make_trust(NAMES, NOW), certificate=make_trust(NAMES, NOW).certificate),
+        replace(make_credentials(NAMES, NOW), certificate=make_credentials(NAMES, NOW).certificate),
         True,
     ),
 }
 
 
 @pytest.mark.parametrize("case", STALE.values(), ids=STALE.keys())
-def test_whether_a_certificate_is_renewed(case: tuple[Trust, bool]) -> None:
+def test_whether_a_certificate_is_renewed(case: tuple[EndpointCredentials, bool]) -> None:
     trust, want = case
-    assert is_stale(trust, NAMES, NOW) is want
+    assert needs_renewal_for(trust, NAMES, NOW) is want
 
 
 def _data(body: dict[str, object]) -> dict[str, str]:
@@ -174,5 +174,5 @@ def _data(body: dict[str, object]) -> dict[str, str]:
     return data
 
 
-def _read(data: dict[str, str]) -> Trust | None:
+def _read(data: dict[str, str]) -> EndpointCredentials | None:
     return read_secret(Secret(ObjectMeta(name="name"), data))

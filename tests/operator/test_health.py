@@ -3,12 +3,12 @@
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from argosy.operator.health import Check, Finding, Shown, health_handler
+from argosy.operator.health import Check, CheckResult, HealthPaths, health_handler
 from argosy.wire.client import Client
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 
-WELL, ILL = Finding(True, "all is filled"), Finding(False, "not yet seen: Pod")
+WELL, ILL = CheckResult(True, "all is filled"), CheckResult(False, "not yet seen: Pod")
 
 CASES = {
     "a process that works is healthy": ("GET", "/healthz", WELL, 200, "ok"),
@@ -40,8 +40,8 @@ async def test_what_is_answered(sentence: str) -> None:
     method, path, caches, want_status, want_text = CASES[sentence]
     registry = CollectorRegistry()
     Counter("tries", "How often.", registry=registry)
-    ready = (Check("caches", lambda: caches), Check("lease", lambda: Finding(True, "ours")))
-    server = Server(health_handler(Shown(registry, [Check("workers", lambda: WELL)], ready)))
+    ready = (Check("caches", lambda: caches), Check("lease", lambda: CheckResult(True, "ours")))
+    server = Server(health_handler(HealthPaths(registry, [Check("workers", lambda: WELL)], ready)))
     client = Client(Origin.from_url(f"http://127.0.0.1:{await server.listen_tcp('127.0.0.1', 0)}"))
     try:
         answer = await client.send(method, path, {})
@@ -53,7 +53,7 @@ async def test_what_is_answered(sentence: str) -> None:
 
 
 async def test_a_failed_check_of_health_is_told() -> None:
-    server = Server(health_handler(Shown(live=[Check("workers", lambda: Finding(False, "stuck"))])))
+    server = Server(health_handler(HealthPaths(live=[Check("workers", lambda: CheckResult(False, "stuck"))])))
     client = Client(Origin.from_url(f"http://127.0.0.1:{await server.listen_tcp('127.0.0.1', 0)}"))
     try:
         answer = await client.send("GET", "/healthz", {})
@@ -64,9 +64,9 @@ async def test_a_failed_check_of_health_is_told() -> None:
 
 
 PARTS = {
-    "metrics alone": (Shown(CollectorRegistry()), {"/metrics": 200, "/healthz": 404, "/readyz": 404}),
+    "metrics alone": (HealthPaths(CollectorRegistry()), {"/metrics": 200, "/healthz": 404, "/readyz": 404}),
     "probes alone": (
-        Shown(live=[Check("workers", lambda: WELL)], ready=[Check("caches", lambda: WELL)]),
+        HealthPaths(live=[Check("workers", lambda: WELL)], ready=[Check("caches", lambda: WELL)]),
         {"/metrics": 404, "/healthz": 200, "/readyz": 200},
     ),
 }

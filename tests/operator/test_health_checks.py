@@ -9,17 +9,17 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
-from argosy.operator.health import Finding
+from argosy.operator.health import CheckResult
 from argosy.operator.health_checks import (
-    LEASE_SILENCE,
-    LONGEST_RECONCILE,
-    OVERSTAYED,
-    STALE,
-    STALLED,
+    MAX_CACHE_AGE_SECONDS,
+    MAX_LEASE_AGE_SECONDS,
+    MAX_LEASE_OVERRUN_SECONDS,
+    MAX_RECONCILE_SECONDS,
+    MAX_STALL_SECONDS,
     live_checks,
     ready_checks,
 )
-from argosy.operator.manager import Serving
+from argosy.operator.manager import Manager
 from tests.support.captured_logs import captured_lines
 from tests.support.fake_apiserver import FakeServer, Fault
 from tests.support.manual_clock import ManualClock
@@ -28,40 +28,40 @@ from tests.support.waiting import eventually
 
 def serving(
     missing: str = "", age: float = 0.0, *, stalled: float = 0.0, longest_running: float = 0.0
-) -> Serving:
-    told = SimpleNamespace(
+) -> Manager:
+    stub = SimpleNamespace(
         not_ready=lambda: missing,
-        stalest=lambda: ("Pod", age),
+        oldest_cache=lambda: ("Pod", age),
         stalled=stalled,
         longest_running=longest_running,
     )
-    return cast("Serving", told)
+    return cast("Manager", stub)
 
 
 CACHES = {
-    "caches that fill": (serving("not yet seen: Pod"), Finding(False, "not yet seen: Pod")),
+    "caches that fill": (serving("not yet seen: Pod"), CheckResult(False, "not yet seen: Pod")),
     "caches that nothing is heard of": (
-        serving(age=STALE + 1),
-        Finding(False, "nothing heard of Pod for 301 s"),
+        serving(age=MAX_CACHE_AGE_SECONDS + 1),
+        CheckResult(False, "nothing heard of Pod for 301 s"),
     ),
-    "filled caches": (serving(age=9), Finding(True, "filled, and nothing older than 9 s")),
+    "filled caches": (serving(age=9), CheckResult(True, "filled, and nothing older than 9 s")),
 }
 
 
 @pytest.mark.parametrize(("replica", "want"), CACHES.values(), ids=CACHES.keys())
-def test_caches_make_ready(replica: Serving, want: Finding) -> None:
+def test_caches_make_ready(replica: Manager, want: CheckResult) -> None:
     caches, lease = ready_checks(replica, None)
-    assert caches.look() == want
-    assert lease.look() == Finding(True, "not used: this replica acts without election")
+    assert caches.run() == want
+    assert lease.run() == CheckResult(True, "not used: this replica acts without election")
 
 
 def test_workers_are_unhealthy_when_reconciles_do_not_end() -> None:
-    def look(replica: Serving) -> bool:
-        return live_checks(replica, None)[0].look().well
+    def look(replica: Manager) -> bool:
+        return live_checks(replica, None)[0].run().ok
 
-    assert look(serving(stalled=STALLED, longest_running=LONGEST_RECONCILE))
-    assert not look(serving(stalled=STALLED + 1))
-    assert not look(serving(longest_running=LONGEST_RECONCILE + 1))
+    assert look(serving(stalled=MAX_STALL_SECONDS, longest_running=MAX_RECONCILE_SECONDS))
+    assert not look(serving(stalled=MAX_STALL_SECONDS + 1))
+    assert not look(serving(longest_running=MAX_RECONCILE_SECONDS + 1))
 
 
 async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() -> None:
@@ -69,19 +69,19 @@ async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() 
         clock = ManualClock()
         first = Leader(client, "lease", "default", "first", clock=clock)
         second = Leader(client, "lease", "default", "second", clock=clock)
-        look = ready_checks(serving(), second)[1].look
-        assert look() == Finding(False, "not yet seen")
+        look = ready_checks(serving(), second)[1].run
+        assert look() == CheckResult(False, "not yet seen")
         with captured_lines():
             server.faults.append(Fault(403))
             assert not await second._try_for(5)
-        assert not look().well
-        assert "not yet seen: " in look().told
+        assert not look().ok
+        assert "not yet seen: " in look().message
         assert await first._try_for(5)
-        assert ready_checks(serving(), first)[1].look() == Finding(True, "this replica leads")
+        assert ready_checks(serving(), first)[1].run() == CheckResult(True, "this replica leads")
         assert not await second._try_for(5)
-        assert look() == Finding(True, "first leads, this replica stands by")
-        clock.advance(LEASE_SILENCE + 1)
-        assert look() == Finding(False, "nothing heard of it for 31 s")
+        assert look() == CheckResult(True, "first leads, this replica stands by")
+        clock.advance(MAX_LEASE_AGE_SECONDS + 1)
+        assert look() == CheckResult(False, "nothing heard of it for 31 s")
 
 
 async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
@@ -90,7 +90,7 @@ async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
         leader = Leader(
             client, "lease", "default", "me", duration=0.4, renew_deadline=0.2, retry=0.1, clock=clock
         )
-        look = live_checks(serving(), leader)[1].look
+        look = live_checks(serving(), leader)[1].run
 
         async def work() -> None:
             try:
@@ -101,21 +101,21 @@ async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
 
         running = asyncio.create_task(leader.run(work))
         await eventually(lambda: leader.is_leader)
-        assert look() == Finding(True, "leading")
+        assert look() == CheckResult(True, "leading")
         with captured_lines():
             clock.advance(1)
             await stuck.wait()
-            assert look().well, "it may take a while to come to an end"
-            clock.advance(OVERSTAYED + 1)
-            assert look() == Finding(False, "work goes on 31 s after the lease was lost")
+            assert look().ok, "it may take a while to come to an end"
+            clock.advance(MAX_LEASE_OVERRUN_SECONDS + 1)
+            assert look() == CheckResult(False, "work goes on 31 s after the lease was lost")
             let_go.set()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-        assert look() == Finding(True, "not leading")
+        assert look() == CheckResult(True, "not leading")
 
 
 def test_nothing_is_asked_of_a_server() -> None:
     """A probe must be answered at once, whatever the API server does."""
     leader = Leader(Client(Connection("http://127.0.0.1:1")), "lease", "default", "me")
     for check in (*live_checks(serving(), leader), *ready_checks(serving(), leader)):
-        assert check.look().told
+        assert check.run().message

@@ -33,7 +33,7 @@ from argosy.operator.main import run
 from argosy.operator.settings import Settings
 kubeconfig, namespace, elect = sys.argv[1:]
 run_loop(run(Settings(kubeconfig=Path(kubeconfig), namespace=namespace, operator_namespace=namespace,
-                      leader_elect=elect == "elect", endpoint="", metrics="", probes="")))
+                      leader_elect=elect == "elect", endpoint="", metrics_address="", probe_address="")))
 """
 
 

@@ -13,7 +13,7 @@ from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.operator.job_metrics import JobMetrics
-from argosy.operator.manager import Gate, Serving
+from argosy.operator.manager import DrainGate, Manager
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
 
@@ -21,7 +21,7 @@ KEY, OTHER = Key("default", "a"), Key("default", "b")
 
 
 async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
-    gate, entered, leave = Gate(), asyncio.Event(), asyncio.Event()
+    gate, entered, leave = DrainGate(), asyncio.Event(), asyncio.Event()
     ended: list[Key] = []
 
     async def slow(key: Key) -> Requeue | None:
@@ -46,7 +46,7 @@ async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
 
 
 async def test_a_pass_that_does_not_end_is_not_waited_for_for_ever() -> None:
-    gate, entered = Gate(), asyncio.Event()
+    gate, entered = DrainGate(), asyncio.Event()
 
     async def endless(key: Key) -> Requeue | None:
         entered.set()
@@ -65,12 +65,12 @@ async def test_a_gate_that_is_not_open_lets_nothing_through() -> None:
     async def never(key: Key) -> Requeue | None:
         raise AssertionError
 
-    assert await Gate().guard(never)(KEY) == Requeue(1.0)
+    assert await DrainGate().guard(never)(KEY) == Requeue(1.0)
 
 
 async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_before_it_is_ready() -> None:
     client = Client(Connection(server="https://127.0.0.1:1"))
-    serving = Serving(
+    serving = Manager(
         client,
         namespace=None,
         clock=SystemClock(),
@@ -81,5 +81,5 @@ async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_befo
         concurrency=1,
     )
     serving.add(training_run_api())
-    serving.definitions.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
+    serving.crds.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
     assert "TrainingRun" in serving.not_ready()

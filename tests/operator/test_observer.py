@@ -22,8 +22,8 @@ from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.operator import endpoint, observer
 from argosy.operator.endpoint import Endpoint, server_tls
-from argosy.operator.endpoint_credentials import make_trust
-from argosy.operator.job_views import MAX_UNKNOWN_WAITS, JobReading, Readings
+from argosy.operator.endpoint_credentials import make_credentials
+from argosy.operator.job_views import MAX_UNKNOWN_WAITS, JobView, JobViews
 from argosy.reconcile.caches import Caches
 from argosy.wire.client import Client as HttpClient
 from argosy.wire.client import Response
@@ -40,11 +40,11 @@ class Scene:
     """One AresJob, `ns/job`, as the caches know it, and an observer with tokens and one without."""
 
     def __init__(self) -> None:
-        self.trust = make_trust(["localhost"], datetime.now(UTC))
+        self.trust = make_credentials(["localhost"], datetime.now(UTC))
         self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
-        self.readings = Readings(self.caches, "cluster.local")
+        self.readings = JobViews(self.caches, "cluster.local")
         self.readings.sources.append(self)
-        self.jobs: dict[str, JobReading] = {}
+        self.jobs: dict[str, JobView] = {}
         self.ports: dict[str, int] = {}
         self._versions = 0
 
@@ -52,17 +52,17 @@ class Scene:
         job = self.find(namespace, name)
         return job.uid if job else ""
 
-    def find(self, namespace: str, name: str) -> JobReading | None:
+    def find(self, namespace: str, name: str) -> JobView | None:
         job = self.jobs.get(name) if namespace == "ns" else None
-        return replace(job, answers={}) if job else None
+        return replace(job, cached={}) if job else None
 
     def set(self, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
         self.put("job", "uid", phase, **roles)
 
     def put(self, name: str, uid: str, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
         record = Record(phase=phase, roles={name: RoleRecord(at, size=2) for name, at in roles.items()})
-        self.jobs[name] = JobReading("AresJob", uid, "ns", record, dict.fromkeys(roles, 1))
-        self.readings._wake("ns", name, told=True)
+        self.jobs[name] = JobView("AresJob", uid, "ns", record, dict.fromkeys(roles, 1))
+        self.readings._notify("ns", name, told=True)
 
     def pod(self, role: str, index: int, *, host: bool = False, label: str | None = None) -> None:
         self._versions += 1
@@ -79,7 +79,7 @@ class Scene:
 
     async def get(self, path: str, *, auth: str = "none", **headers: str) -> Response:
         client = HttpClient(Origin.from_url(f"https://localhost:{self.ports[auth]}"))
-        context = ssl.create_default_context(cadata=self.trust.authority)
+        context = ssl.create_default_context(cadata=self.trust.ca)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             return await client.send("GET", path, named, context=context, timeout=20)
@@ -94,10 +94,10 @@ class Scene:
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     for part in (observer, endpoint):
-        monkeypatch.setattr(part, "UNKNOWN_GRACE", 0.05)
+        monkeypatch.setattr(part, "UNKNOWN_JOB_GRACE_SECONDS", 0.05)
     scene, servers = Scene(), []
     for auth in ("none", "token"):
-        answer = Endpoint(scene.readings, scene.trust, lambda: "", tokens=auth == "token").answer
+        answer = Endpoint(scene.readings, scene.trust, lambda: "", tokens=auth == "token").handle
         server = Server(answer)
         scene.ports[auth] = await server.listen_tcp("127.0.0.1", 0, server_tls(scene.trust))
         servers.append(server)
@@ -168,13 +168,13 @@ async def test_a_run_of_another_kind_is_no_job_of_this_api(scene: Scene) -> None
 
 
 class Namesake:
-    def __init__(self, found: JobReading) -> None:
+    def __init__(self, found: JobView) -> None:
         self.found = replace(found, uid="run-uid", record=Record())
 
     def uid(self, namespace: str, name: str) -> str:
         return self.find(namespace, name).uid
 
-    def find(self, namespace: str, name: str) -> JobReading:
+    def find(self, namespace: str, name: str) -> JobView:
         del namespace, name
         return self.found
 
@@ -196,7 +196,7 @@ async def test_the_same_answer_to_many_is_made_once(scene: Scene, monkeypatch: p
     made: list[str] = []
     pods = scene.readings.pods
 
-    def noted(job: JobReading, role: str) -> list[Pod]:
+    def noted(job: JobView, role: str) -> list[Pod]:
         made.append(role)
         return pods(job, role)
 
@@ -243,7 +243,7 @@ async def test_an_observer_that_ends_answers_what_it_held_back(scene: Scene) -> 
     tag = (await scene.get("/cache/keys/ns.job")).headers["etag"]
     held = asyncio.create_task(scene.get("/cache/keys/ns.job?wait=20", If_None_Match=tag))
     await eventually(lambda: scene.readings._waiting)
-    scene.readings.let_go()
+    scene.readings.release_waiters()
     async with asyncio.timeout(60):
         assert (await held).status == 304
 
@@ -254,7 +254,7 @@ async def test_the_initializer_is_released_by_it(scene: Scene) -> None:
     environ = {
         "PATH": os.environ["PATH"],
         "ARES_TOKEN": scene.trust.token("uid"),
-        "ARGOSY_CA": scene.trust.authority,
+        "ARGOSY_CA": scene.trust.ca,
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", str(SCRIPT), "cache", "--key", "ns.job", "--roles", "worker"),

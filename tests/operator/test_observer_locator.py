@@ -9,15 +9,15 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Pod, PodStatus, ServiceSpec, ServiceWithIP
 from argosy.kinds.meta import ObjectMeta
-from argosy.operator.observer_locator import Observers, Whereabouts
+from argosy.operator.observer_locator import ObserverLocator, ObserverService
 from argosy.reconcile.render_context import ObserverAddress
 
 OPERATOR = "https://argosy-operator.argosy-system.svc"
-NODE_PORT = Observers(node_port=30037)
+NODE_PORT = ObserverService(node_port=30037)
 
 
 class Case(Struct):
-    observers: Observers | None
+    observers: ObserverService | None
     want: ObserverAddress
     host_network: bool = False
     cluster_ip: str = ""
@@ -30,22 +30,22 @@ CASES = {
         None, ObserverAddress("https://10.96.0.7"), host_network=True, cluster_ip="10.96.0.7"
     ),
     "observers are asked by the name of their Service": Case(
-        Observers(), ObserverAddress("https://ares-observer.ares"), cluster_ip="10.96.0.8"
+        ObserverService(), ObserverAddress("https://ares-observer.ares"), cluster_ip="10.96.0.8"
     ),
     "and by its address in a node's network": Case(
-        Observers(), ObserverAddress("https://10.96.0.8"), host_network=True, cluster_ip="10.96.0.8"
+        ObserverService(), ObserverAddress("https://10.96.0.8"), host_network=True, cluster_ip="10.96.0.8"
     ),
     "an address of the newer kind is in brackets, and a port stays": Case(
-        Observers("o.ares:8443"),
+        ObserverService("o.ares:8443"),
         ObserverAddress("https://[fd00::8]:8443"),
         host_network=True,
         cluster_ip="fd00::8",
     ),
     "by name while there is no address": Case(
-        Observers(), ObserverAddress("https://ares-observer.ares"), host_network=True, cluster_ip="None"
+        ObserverService(), ObserverAddress("https://ares-observer.ares"), host_network=True, cluster_ip="None"
     ),
     "in plain HTTP where no token is asked for": Case(
-        Observers(tokens=False), ObserverAddress("http://ares-observer.ares", tls=False)
+        ObserverService(require_tokens=False), ObserverAddress("http://ares-observer.ares", tls=False)
     ),
     "with a port on the nodes: those that have observers, each once, in order": Case(
         NODE_PORT,
@@ -62,13 +62,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_where_to_ask(case: Case) -> None:
     client = Client(Connection(server="https://127.0.0.1:1"))
-    found = Whereabouts(client, OPERATOR, "argosy-operator.argosy-system", case.observers)
+    found = ObserverLocator(client, OPERATOR, "argosy-operator.argosy-system", case.observers)
     if found.services is not None and case.cluster_ip:
         found.services.put(ServiceWithIP(_meta("service", 1), ServiceSpec(case.cluster_ip)))
     for number, host in enumerate(case.hosts):
         assert found.pods is not None
         found.pods.put(Pod(_meta(f"observer-{number}", number + 1), status=PodStatus(host_ip=host)))
-    assert found.asked(case.host_network) == case.want
+    assert found.observer_address(case.host_network) == case.want
     await client.close()
 
 

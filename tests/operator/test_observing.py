@@ -7,7 +7,7 @@ from argosy.engine.dynamic import dynamic
 from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
-from argosy.operator.observer_locator import Observers
+from argosy.operator.observer_locator import ObserverService
 from argosy.wire.client import Client, Response
 from argosy.wire.origin import Origin
 from tests.support.aresjobs import job
@@ -17,8 +17,8 @@ from tests.support.servers import free_port
 Stored = dynamic(AresJob.resource)
 ARES: dict[str, object] = {
     "apis": frozenset({"ares"}),
-    "observers": Observers(tokens=False),
-    "observer_tokens": False,
+    "observer_service": ObserverService(require_tokens=False),
+    "require_observer_tokens": False,
 }
 
 
@@ -42,7 +42,7 @@ async def test_an_observer_is_ready_when_it_knows_all_and_ends_with_an_answer(sc
     await scene.client.create(Stored, body, scene.namespace)
     port, key = free_port(), f"/cache/keys/{scene.namespace}.job"
     async with scene.operator(**ARES):
-        observing = scene.operator(**ARES, observing=True, plain_endpoint=f"127.0.0.1:{port}")
+        observing = scene.operator(**ARES, observer_only=True, http_endpoint=f"127.0.0.1:{port}")
         async with observing as observer:
 
             async def ready() -> bool:

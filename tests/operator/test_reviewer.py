@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from argosy.operator import webhooks
-from argosy.operator.bounds import REQUEST_LIMITS, Reason
-from argosy.operator.webhooks import MAX_BODY, MAX_REVIEWS, MAX_WAITING, Asked, Reviewer
+from argosy.operator.bounds import REQUEST_LIMITS, RefusalReason
+from argosy.operator.webhooks import MAX_BODY_BYTES, MAX_REVIEWS, MAX_WAITING, AdmissionRequest, Reviewer
 from argosy.wire.messages import HttpError, Request, Response
 from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
@@ -26,16 +26,16 @@ class Site:
     """A server that answers reviews, and ordinary questions beside them."""
 
     def __init__(self) -> None:
-        self.refused: Counter[Reason] = Counter()
+        self.refused: Counter[RefusalReason] = Counter()
         self.threads: set[int] = set()
         self.reviewer = Reviewer({PATH: self.decide}, self.count)
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
-    def count(self, reason: Reason) -> None:
+    def count(self, reason: RefusalReason) -> None:
         self.refused[reason] += 1
 
-    def decide(self, asked: Asked) -> Json:
+    def decide(self, asked: AdmissionRequest) -> Json:
         del asked
         self.threads.add(threading.get_ident())
         return {"allowed": True}
@@ -101,13 +101,13 @@ async def test_a_review_is_judged_outside_of_the_event_loop(site: Site) -> None:
 
 
 async def test_a_body_beyond_the_bound_is_refused_before_it_is_read(site: Site) -> None:
-    assert await status(await site.send(head(MAX_BODY + 1))) == 413
+    assert await status(await site.send(head(MAX_BODY_BYTES + 1))) == 413
     assert site.refused == {"too-large": 1}
 
 
 async def test_a_body_in_chunks_beyond_the_bound_is_refused(site: Site) -> None:
     start = b"POST %b HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n" % PATH.encode()
-    chunk = b"%x\r\n%b\r\n" % (MAX_BODY + 1, b"x" * (MAX_BODY + 1))
+    chunk = b"%x\r\n%b\r\n" % (MAX_BODY_BYTES + 1, b"x" * (MAX_BODY_BYTES + 1))
     assert await status(await site.send(start + chunk)) == 413
 
 
@@ -116,17 +116,17 @@ async def test_a_body_that_is_no_review_is_refused(site: Site) -> None:
 
 
 async def test_bodies_beyond_a_few_wait_unread_and_more_are_refused(site: Site) -> None:
-    slow = [await site.send(head(MAX_BODY) + b"{") for _ in range(MAX_REVIEWS)]
+    slow = [await site.send(head(MAX_BODY_BYTES) + b"{") for _ in range(MAX_REVIEWS)]
     await eventually(lambda: site.reviewer._slots.locked())
     waiting = [await site.send(WHOLE) for _ in range(MAX_WAITING)]
-    await eventually(lambda: site.reviewer._asked == MAX_REVIEWS + MAX_WAITING)
+    await eventually(lambda: site.reviewer._in_flight == MAX_REVIEWS + MAX_WAITING)
     assert await status(await site.send(WHOLE)) == 429
     assert await status(await site.send(GET)) == 200, "others are answered meanwhile"
     assert site.refused == {"webhook-busy": 1}
     for _, writer in slow:
         writer.transport.abort()
     assert [await status(connection) for connection in waiting] == [200] * MAX_WAITING
-    assert site.reviewer._asked == 0
+    assert site.reviewer._in_flight == 0
 
 
 async def test_a_body_that_comes_slowly_gives_its_place_to_others(

@@ -17,7 +17,12 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
-from argosy.operator.triggers import FOLLOW_PAUSE, POD_PAUSE, START_PAUSE, Triggers
+from argosy.operator.triggers import (
+    FOLLOW_DEBOUNCE_SECONDS,
+    POD_DEBOUNCE_SECONDS,
+    START_DEBOUNCE_SECONDS,
+    Triggers,
+)
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.reconciler import Reconciler
 
@@ -80,14 +85,17 @@ def going(caches: Caches) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Caches], None], float]] = {
-    "one that ends: soon, its fellows may end too": (lambda caches: becomes(caches, 0, "Failed"), POD_PAUSE),
+    "one that ends: soon, its fellows may end too": (
+        lambda caches: becomes(caches, 0, "Failed"),
+        POD_DEBOUNCE_SECONDS,
+    ),
     "one that succeeds while others go on: when they have had time to follow": (
         lambda caches: becomes(caches, 0, "Succeeded"),
-        FOLLOW_PAUSE,
+        FOLLOW_DEBOUNCE_SECONDS,
     ),
     "one that runs while others start: when there is more to tell": (
         lambda caches: becomes(caches, 1, "Running"),
-        START_PAUSE,
+        START_DEBOUNCE_SECONDS,
     ),
     "one on its way out: before its fellows give up because of it": (going, 0.0),
     "one that is gone: likewise": (
@@ -103,7 +111,7 @@ def test_a_pod_wakes_its_job(happens: Callable[[Caches], None], want: float) -> 
 
 
 def test_a_pod_on_its_way_out_that_is_merely_replaced_wakes_its_job_when_it_may_be_gone() -> None:
-    assert woken(going, alone=True) == [(KEY, FOLLOW_PAUSE)]
+    assert woken(going, alone=True) == [(KEY, FOLLOW_DEBOUNCE_SECONDS)]
 
 
 def test_a_pod_that_is_gone_wakes_its_job_at_once_in_any_case() -> None:

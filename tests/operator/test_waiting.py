@@ -17,7 +17,7 @@ from argosy.engine.dynamic import dynamic
 from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
-from argosy.operator.observer_locator import Observers
+from argosy.operator.observer_locator import ObserverService
 from argosy.reconcile import status_deferral as reconcile_crowd
 from tests.support.aresjobs import template
 from tests.support.operator_harness import Scene
@@ -49,10 +49,12 @@ class Waiting:
 
     async def are_told(self) -> bool:
         """Whether each knows for what it waits, and has asked to be told of news."""
-        return all(one.told.startswith("waits for first") and one.held for one in self.all)
+        return all(
+            one.last_message.startswith("waits for first") and one.long_poll_seconds for one in self.all
+        )
 
     async def are_alone(self) -> bool:
-        return all(one.told.startswith("the observer does not answer") for one in self.all)
+        return all(one.last_message.startswith("the observer does not answer") for one in self.all)
 
 
 def _waiter(container: Json, port: int) -> initializer._Waiter:
@@ -96,7 +98,9 @@ async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting
     await scene.client.create(dynamic(AresJob.resource), body, scene.namespace)
     async with AsyncExitStack() as stack:
         if who == "observer":
-            await stack.enter_async_context(scene.operator(remote_exec=False, observers=Observers()))
+            await stack.enter_async_context(
+                scene.operator(remote_exec=False, observer_service=ObserverService())
+            )
         asked = Answerer(scene, who)
         stack.callback(asked.kill)
 
@@ -117,7 +121,7 @@ async def role_phase(scene: Scene) -> str:
 async def test_all_are_released_though_what_they_ask_was_killed(
     scene: Scene, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(initializer, "LONGEST_PAUSE", 1.0)
+    monkeypatch.setattr(initializer, "MAX_PAUSE_SECONDS", 1.0)
     async with crowd(scene, who) as (asked, waiting):
         ends = waiting.begin()
         await scene.until("all know for what they wait", waiting.are_told)

@@ -13,14 +13,14 @@ from argosy.engine.clock import SystemClock
 from argosy.engine.dynamic import dynamic
 from argosy.engine.errors import Invalid
 from argosy.engine.kubeconfig import Connection
-from argosy.install.chart import Chart, folder
+from argosy.install.chart import Chart, chart_folder
 from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.meta import Json
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from argosy.operator import credentials, webhooks
-from argosy.operator.credentials import Store, rotate
+from argosy.operator.credentials import SecretStore, rotate
 from argosy.operator.endpoint_credentials import SECRET
 from tests.support.aresjobs import job
 from tests.support.operator_harness import Scene, until_served
@@ -35,7 +35,7 @@ KINDS = {
 
 def configurations(port: int, namespace: str) -> list[Json]:
     """Those of the chart, for an operator that is no pod: it is asked by its address."""
-    chart = Chart(folder())
+    chart = Chart(chart_folder())
     values = chart.values({"name": namespace, "webhooks": {"enabled": True}, "watchNamespace": namespace})
     found = [one for one in chart.objects("home", values) if "webhooks" in one]
     for one in found:
@@ -101,12 +101,12 @@ async def test_no_job_is_refused_while_the_authority_is_rotated_twice(
     scene: tuple[Scene, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server asks whichever replica, whether that has reloaded or not."""
-    monkeypatch.setattr(credentials, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(credentials, "CHECK_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(credentials, "TOKEN_KEY_DELAY", timedelta(0))
-    monkeypatch.setattr(webhooks, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(webhooks, "CHECK_INTERVAL_SECONDS", 0.05)
     stage, port = scene
     name = f"{stage.namespace}-home"
-    store = Store(stage.client, stage.namespace, SECRET)
+    store = SecretStore(stage.client, stage.namespace, SECRET)
     common: dict[str, object] = {"webhooks": name, "apis": frozenset({"ares"}), "leader_elect": True}
     async with (
         stage.operator(**common, identity="leader", endpoint=f"127.0.0.1:{port}"),
@@ -121,9 +121,9 @@ async def test_no_job_is_refused_while_the_authority_is_rotated_twice(
                 return False
             await stage.client.create(Stored, body(stage.namespace, worker={}), stage.namespace)
             await stage.client.delete(Stored, "job", stage.namespace)
-            return told == {b64encode(trust.authority.encode()).decode()}
+            return told == {b64encode(trust.ca.encode()).decode()}
 
         await stage.until("the webhooks know our authority", known)
         for _ in range(2):
-            await rotate(store, SystemClock(), authority=True)
+            await rotate(store, SystemClock(), ca=True)
             await stage.until("the webhooks know the new authority", known)

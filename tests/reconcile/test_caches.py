@@ -19,7 +19,7 @@ from argosy.kinds.kubernetes import (
 )
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
 from argosy.kinds.pod_groups import VolcanoPodGroup
-from argosy.operator.job_views import JobReading, Readings
+from argosy.operator.job_views import JobView, JobViews
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.nodes import SHOW_AFTER_SECONDS
@@ -154,10 +154,10 @@ def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_s
 
 
 def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) -> None:
-    job = JobReading("TrainingRun", "job", "default", Record(), {"worker": 1})
+    job = JobView("TrainingRun", "job", "default", Record(), {"worker": 1})
     caches.pods.put(pod("a"))
     caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
-    assert [host.pod for host in Readings(caches, "cluster.local").hosts(job)] == ["a"]
+    assert [host.pod for host in JobViews(caches, "cluster.local").hosts(job)] == ["a"]
 
 
 def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:

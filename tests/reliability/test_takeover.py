@@ -35,7 +35,8 @@ from argosy.operator.main import run
 from argosy.operator.settings import Settings
 kubeconfig, namespace, identity = sys.argv[1:]
 run_loop(run(Settings(kubeconfig=Path(kubeconfig), namespace=namespace, operator_namespace=namespace,
-                      identity=identity, endpoint="", metrics="", probes="", log_level="error")))
+                      identity=identity, endpoint="", metrics_address="", probe_address="",
+                      log_level="error")))
 """
 
 TAKEOVER = 15.0

@@ -12,7 +12,7 @@ from argosy.engine.errors import NotFound
 from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.operator.main import operate
+from argosy.operator.main import run_operator
 from argosy.operator.settings import Settings
 from tests.support.builders import RunBuilder
 from tests.support.servers import Server
@@ -22,7 +22,7 @@ DEADLINE = 30.0
 
 def shown_at(port: int) -> dict[str, str]:
     """Settings by which an operator tells probes and metrics at this port."""
-    return dict.fromkeys(("metrics", "probes"), f"127.0.0.1:{port}")
+    return dict.fromkeys(("metrics_address", "probe_address"), f"127.0.0.1:{port}")
 
 
 async def until_served(client: Client, kind: type[ApiObject], namespace: str) -> None:
@@ -112,7 +112,7 @@ class Scene:
 
     @asynccontextmanager
     async def operator(self, **settings: object) -> AsyncIterator[asyncio.Task[None]]:
-        task = asyncio.create_task(operate(self.settings(**settings)))
+        task = asyncio.create_task(run_operator(self.settings(**settings)))
         self.operators.append(task)
         try:
             yield task
@@ -130,8 +130,8 @@ class Scene:
             "operator_namespace": self.namespace,
             "leader_elect": False,
             "endpoint": "",
-            "metrics": "",
-            "probes": "",
+            "metrics_address": "",
+            "probe_address": "",
             **settings,
         }
         return Settings(**values)  # type: ignore[arg-type]  # tests name fields freely

@@ -10,9 +10,9 @@ import yaml
 
 from argosy.cli.cluster_access import async_command, connect, connection_options
 from argosy.cli.documents import read_yaml
-from argosy.install.chart import Chart, WrongValues, folder, merged
+from argosy.install.chart import Chart, ValuesError, chart_folder, merge_values
 from argosy.install.installation import MANAGER, Installation, InstallError
-from argosy.install.presets import PRESETS, preset
+from argosy.install.presets import PRESETS, choose_preset
 from argosy.kinds.meta import Json
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -85,8 +85,8 @@ async def install(
 
     Applies the objects of the Helm chart server-side. Helm is not needed.
     """
-    defaults = preset(apis)
-    values = merged(defaults.values, _values_from_options(files, pairs))
+    defaults = choose_preset(apis)
+    values = merge_values(defaults.values, _values_from_options(files, pairs))
     target = namespace or defaults.namespace
     if dry_run:
         _print_manifests(target, values)
@@ -114,13 +114,13 @@ async def upgrade(
 
     The operator is upgraded to this version of Argosy. Values of earlier installs and upgrades are kept.
     """
-    defaults = preset(apis)
-    changes = merged(defaults.values, _values_from_options(files, pairs))
+    defaults = choose_preset(apis)
+    changes = merge_values(defaults.values, _values_from_options(files, pairs))
     target = namespace or defaults.namespace
     async with _OpenInstallation(kubeconfig, context, target) as installation:
         if dry_run:
-            notes = await installation.notes()
-            _print_manifests(target, merged(notes.values if notes else {}, changes))
+            notes = await installation.manifest()
+            _print_manifests(target, merge_values(notes.values if notes else {}, changes))
             return
         await installation.upgrade(changes)
         if seconds:
@@ -141,9 +141,9 @@ async def uninstall(
     crds: bool,
 ) -> None:
     """Remove the operator; jobs, pods and CRDs stay."""
-    target = namespace or preset(apis).namespace
+    target = namespace or choose_preset(apis).namespace
     async with _OpenInstallation(kubeconfig, context, target) as installation:
-        await installation.uninstall(definitions=crds)
+        await installation.uninstall(crds=crds)
     if not crds:
         click.echo("kept: CRDs and jobs; `--crds` deletes them too")
 
@@ -156,19 +156,19 @@ class _OpenInstallation:
         self._namespace = namespace
 
     async def __aenter__(self) -> Installation:
-        return Installation(self._client, self._namespace, Chart(folder()), click.echo)
+        return Installation(self._client, self._namespace, Chart(chart_folder()), click.echo)
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._client.close()
-        if isinstance(error, InstallError | WrongValues):
+        if isinstance(error, InstallError | ValuesError):
             raise click.ClickException(str(error)) from error
 
 
 def _print_manifests(namespace: str, values: Json) -> None:
-    chart = Chart(folder())
+    chart = Chart(chart_folder())
     try:
         objects = chart.objects(namespace, chart.values(values))
-    except WrongValues as error:
+    except ValuesError as error:
         raise click.ClickException(str(error)) from error
     click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
 
@@ -180,9 +180,9 @@ def _values_from_options(files: tuple[Path, ...], pairs: tuple[str, ...]) -> Jso
         for content in read_yaml(file):
             if not isinstance(content, dict):
                 raise click.BadParameter(f"{file}: must contain a map of values", param_hint="--values")
-            values = merged(values, content)
+            values = merge_values(values, content)
     for pair in pairs:
-        values = merged(values, parse_set(pair))
+        values = merge_values(values, parse_set(pair))
     return values
 
 

@@ -3,7 +3,7 @@
 import click
 
 from argosy.cli.cluster_access import async_command, connect, connection_options
-from argosy.install.presets import PRESETS, preset
+from argosy.install.presets import PRESETS, choose_preset
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 
 
@@ -34,23 +34,23 @@ async def rotate_keys(
     interrupted: the old keys are accepted until the next rotation.
     """
     from argosy.engine.clock import SystemClock
-    from argosy.operator.credentials import RotationError, Store, rotate
+    from argosy.operator.credentials import RotationError, SecretStore, rotate
     from argosy.operator.endpoint_credentials import TOKEN_KEY_DELAY
     from argosy.operator.settings import NAME, Settings
 
-    defaults = preset(apis)
+    defaults = choose_preset(apis)
     settings = Settings(
         name=name or str(defaults.values.get("name", NAME)),
         operator_namespace=namespace or defaults.namespace,
     )
     async with connect(kubeconfig, context) as client:
-        store = Store(client, settings.operator_namespace, settings.secret)
+        store = SecretStore(client, settings.operator_namespace, settings.secret)
         try:
-            old = await rotate(store, SystemClock(), authority=authority)
+            old = await rotate(store, SystemClock(), ca=authority)
         except RotationError as error:
             raise click.ClickException(str(error)) from error
     click.echo(f"Secret {store}: new token key{' and certificate authority' if authority else ''}")
     click.echo("the old keys of running pods are accepted until the next rotation")
-    if old.rotated:
-        accepted_since = old.rotated + TOKEN_KEY_DELAY
+    if old.rotated_at:
+        accepted_since = old.rotated_at + TOKEN_KEY_DELAY
         click.echo(f"keys of pods created before {accepted_since:%Y-%m-%d %H:%M:%S} UTC are now rejected")

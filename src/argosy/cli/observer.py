@@ -36,15 +36,15 @@ def observer(
 
     settings = apply_config_file(config, Settings(**common))
     if auth:
-        settings = replace(settings, observer_tokens=auth == "token")
-    http_port = port or (None if settings.observer_tokens else HTTP_PORT)
+        settings = replace(settings, require_observer_tokens=auth == "token")
+    http_port = port or (None if settings.require_observer_tokens else HTTP_PORT)
     settings = replace(
         settings,
         apis=frozenset({"ares"}),
-        observing=True,
+        observer_only=True,
         leader_elect=False,
         gang_backend="none",  # also if the configuration file, which the operator shares, has one
         remote_exec=False,
-        plain_endpoint=f":{http_port}" if http_port else "",
+        http_endpoint=f":{http_port}" if http_port else "",
     )
     run_operator(settings)

@@ -23,8 +23,8 @@ class CommonOptions(TypedDict):
     endpoint: str
     max_connections: int
     max_connections_per_address: int
-    metrics: str
-    probes: str
+    metrics_address: str
+    probe_address: str
     log_format: Literal["json", "text"]
     log_level: str
 
@@ -78,14 +78,14 @@ _OPTIONS = (
     ),
     click.option(
         "--metrics-bind-address",
-        "metrics",
+        "metrics_address",
         default=":8080",
         show_default=True,
         help="Host and port of /metrics; empty: off.",
     ),
     click.option(
         "--health-probe-bind-address",
-        "probes",
+        "probe_address",
         default=":8081",
         show_default=True,
         help="Host and port of /healthz and /readyz; empty: off.",
@@ -109,12 +109,12 @@ def server_options(command: Command) -> Command:
 
 def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
     """Return the settings with those of the configuration file; an invalid file is an error."""
-    from argosy.operator.ares_config import ConfigError, configured, read
+    from argosy.operator.ares_config import ConfigError, apply_config, read
 
     if file is None:
         return settings
     try:
-        return configured(settings, read(file.read_text()))
+        return apply_config(settings, read(file.read_text()))
     except ConfigError as error:
         raise click.ClickException(f"{file}: {error}") from error
 

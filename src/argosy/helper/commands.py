@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from argosy.helper.errors import RefusedError, TooLateError
+from argosy.helper.errors import DeadlineExceededError, RefusedError
 from argosy.helper.hosts import FORMATS, write_hosts
 
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run(step: argparse.Namespace) -> int:
     try:
         return _perform(step)
-    except TooLateError:
+    except DeadlineExceededError:
         print(f"argosy: not done within {step.deadline:g} s", file=sys.stderr)
         return 2
     except (RefusedError, OSError) as error:

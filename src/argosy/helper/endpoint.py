@@ -16,12 +16,12 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from argosy.helper.errors import RefusedError, TooLateError
+from argosy.helper.errors import DeadlineExceededError, RefusedError
 
-TIMEOUT = 45.0
+TIMEOUT_SECONDS = 45.0
 """Seconds for one answer, which may be held back for most of them."""
-LONGEST_PAUSE = 10.0
-LARGEST_ANSWER = 64 * 1024 * 1024
+MAX_PAUSE_SECONDS = 10.0
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 R = TypeVar("R")
 
@@ -68,11 +68,11 @@ class Endpoint:
         target = f"{self.base}/{path}?{urlencode(query)}"
         pause = 0.25
         while True:
-            left = TIMEOUT if deadline is None else deadline - time.monotonic()
+            left = TIMEOUT_SECONDS if deadline is None else deadline - time.monotonic()
             if left <= 0:
-                raise TooLateError
+                raise DeadlineExceededError
             try:
-                status, body = self._ask(target, min(TIMEOUT, max(left, 1.0)))
+                status, body = self._request(target, min(TIMEOUT_SECONDS, max(left, 1.0)))
             except (OSError, HTTPException) as error:
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise RefusedError(
@@ -85,7 +85,7 @@ class Endpoint:
                 problem = f"{status} {_message(body)}" if status != 200 else "a body that cannot be read"
                 if status in (400, 401, 403, 404, 405):
                     raise RefusedError(problem)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
             rest = pause * (0.5 + random.random() / 2)  # noqa: S311 - spreads retries, guards nothing
             if deadline is not None:
                 rest = min(rest, max(deadline - time.monotonic(), 0.0))
@@ -95,12 +95,12 @@ class Endpoint:
             )
             time.sleep(rest)
 
-    def _ask(self, target: str, timeout: float) -> tuple[int, bytes]:
+    def _request(self, target: str, timeout: float) -> tuple[int, bytes]:
         connection = self._connection(timeout)
         try:
             connection.request("GET", target, headers={"Authorization": f"Bearer {self.token}"})
             answer = connection.getresponse()
-            return answer.status, answer.read(LARGEST_ANSWER)
+            return answer.status, answer.read(MAX_RESPONSE_BYTES)
         finally:
             connection.close()
 

@@ -5,5 +5,5 @@ class RefusedError(Exception):
     """The operator answered, and asking again would not change the answer."""
 
 
-class TooLateError(Exception):
+class DeadlineExceededError(Exception):
     """The deadline passed."""

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 from argosy.helper.hosts import replace_file
 
 COMMANDS = ("cache", "mpi")
-LONGEST_PAUSE = 60.0
-PATIENCE = 60.0
+MAX_PAUSE_SECONDS = 60.0
+FAILED_ROLE_GRACE_SECONDS = 60.0
 """Seconds for which a role may be Failed, and come back, before those who wait for it give up."""
-POLL = 30.0
+LONG_POLL_SECONDS = 30.0
 """Seconds that the observer may hold a question back."""
-LARGEST_ANSWER = 64 * 1024 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 _ORDER = ("Pending", "Starting", "Running", "Succeeded")
 _FINISHED = ("Succeeded", "Failed")
@@ -34,7 +34,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
-class HopelessError(Exception):
+class UnreachableError(Exception):
     """Waiting longer changes nothing."""
 
 
@@ -44,15 +44,15 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         return 2 if stop.code else 0
     try:
-        return _by_hand(flags) if flags.command == "mpi" else _Waiter(flags, os.environ).run()
-    except (HopelessError, OSError) as error:
+        return _release_by_hand(flags) if flags.command == "mpi" else _Waiter(flags, os.environ).run()
+    except (UnreachableError, OSError) as error:
         print(f"initializer: {error}", file=sys.stderr, flush=True)
         return 1
 
 
-_Answer = tuple[str, dict[str, object]]
+_JobState = tuple[str, dict[str, object]]
 """The job's phase, and its roles."""
-_MAY_HEAL = (OSError, HTTPException, ValueError, RecursionError)
+_RETRYABLE = (OSError, HTTPException, ValueError, RecursionError)
 """What asking may end with, whatever is answered: bodies may hold anything."""
 
 
@@ -64,14 +64,14 @@ class _Waiter:
         self.files = [path for path in flags.write_mpi_hostfile_to.split(",") if path]
         self.addresses = _addresses(flags.cacheURI, environ)
         self.deadline = time.monotonic() + flags.timeout if flags.timeout else None
-        self.tag = ""
-        self.held = 0.0
+        self.etag = ""
+        self.long_poll_seconds = 0.0
         """Seconds for which the observer was asked to hold the last question back."""
-        self.news = False
-        self.early = 0
+        self.changed = False
+        self.early_responses = 0
         """Answers in a row that came before there was news or the time was over."""
-        self.answer: _Answer = ("", {})
-        self.told = ""
+        self.last_response: _JobState = ("", {})
+        self.last_message = ""
         self.failed_since: dict[str, float] = {}
 
     def run(self) -> int:
@@ -83,14 +83,14 @@ class _Waiter:
         while True:
             asked = time.monotonic()
             try:
-                self.answer = self._ask()
-            except _MAY_HEAL as error:
+                self.last_response = self._query()
+            except _RETRYABLE as error:
                 errors += 1
-                self._mind(error, errors)
-                pause = min(self.flags.interval * 2.0 ** min(errors - 1, 20), LONGEST_PAUSE)
+                self._report_error(error, errors)
+                pause = min(self.flags.interval * 2.0 ** min(errors - 1, 20), MAX_PAUSE_SECONDS)
             else:
                 errors = 0
-                if self._released(*self.answer):
+                if self._is_released(*self.last_response):
                     return 0
                 pause = self._pause(time.monotonic() - asked)
             if Path(self.flags.hack_file).exists():
@@ -98,76 +98,82 @@ class _Waiter:
                 return 0
             left = self._left(pause)
             if left <= 0 and self.deadline is not None:
-                raise HopelessError(f"not released within {self.flags.timeout:g} s; {self.told}")
+                raise UnreachableError(f"not released within {self.flags.timeout:g} s; {self.last_message}")
             time.sleep(max(0.0, min(pause, left)))
 
     def _pause(self, took: float) -> float:
         """Seconds until the next question: none to an observer that holds it back until there is news. One
         that is about to go answers early, and the next may be asked at once; one that always does must not be
         pressed."""
-        waited = self.news or took >= self.held / 2
-        self.early = 0 if waited else self.early + 1
-        if self.tag and self.early <= 1:
+        waited = self.changed or took >= self.long_poll_seconds / 2
+        self.early_responses = 0 if waited else self.early_responses + 1
+        if self.etag and self.early_responses <= 1:
             return 0.0
         return float(self.flags.interval * (0.5 + random.random()))  # noqa: S311 - spreads questions
 
     def _left(self, seconds: float) -> float:
         return seconds if self.deadline is None else self.deadline - time.monotonic()
 
-    def _mind(self, error: BaseException, errors: int) -> None:
+    def _report_error(self, error: BaseException, errors: int) -> None:
         said = str(error) or type(error).__name__
         if errors > self.flags.max_retries:
-            raise HopelessError(f"the observer did not answer {errors} times in a row: {said}")
-        self.told = f"the observer does not answer ({said})"
-        print(f"initializer: {self.told}", file=sys.stderr, flush=True)
+            raise UnreachableError(f"the observer did not answer {errors} times in a row: {said}")
+        self.last_message = f"the observer does not answer ({said})"
+        print(f"initializer: {self.last_message}", file=sys.stderr, flush=True)
 
-    def _ask(self) -> _Answer:
+    def _query(self) -> _JobState:
         """The first address that answers is asked."""
         problem: Exception = OSError("there is no address")
         for scheme, host, port in self.addresses:
             try:
-                return self._ask_at(scheme, host, port)
-            except _MAY_HEAL as error:
+                return self._query_at(scheme, host, port)
+            except _RETRYABLE as error:
                 problem = error
         raise problem
 
-    def _ask_at(self, scheme: str, host: str, port: int | None) -> _Answer:
+    def _query_at(self, scheme: str, host: str, port: int | None) -> _JobState:
         """What the observer tells; if nothing is new, what it told before."""
-        headers, query = self._question()
+        headers, query = self._request_parts()
         connection = self._connection(scheme, host, port)
         try:
             connection.connect()
             if connection.sock is not None:
-                patience = self.flags.read_timeout + self.held
+                patience = self.flags.read_timeout + self.long_poll_seconds
                 connection.sock.settimeout(max(0.1, min(patience, self._left(patience))))
             connection.request("GET", f"/cache/keys/{self.flags.key}{query}", headers=headers)
             response = connection.getresponse()
-            body = response.read(LARGEST_ANSWER)
-            self.news = response.status != 304
+            body = response.read(MAX_RESPONSE_BYTES)
+            self.changed = response.status != 304
             if response.status == 304:
-                return self.answer
+                return self.last_response
             if response.status != 200:
                 raise ValueError(f"{response.status} {_reason(body)}")
             roles = json.loads(body)
             if not isinstance(roles, dict):
                 raise HTTPException("it answered something that is not the roles of a job")
             tag = response.getheader("ETag") or ""
-            self.news, self.tag = tag != self.tag, tag
+            self.changed, self.etag = tag != self.etag, tag
             return response.getheader("Ares-Job-Phase") or "", roles
         finally:
             connection.close()
 
-    def _question(self) -> tuple[dict[str, str], str]:
+    def _request_parts(self) -> tuple[dict[str, str], str]:
         """Headers and query. Not held back for longer than there is time, or patience with a role."""
         headers = {}
         if token := self.environ.get("ARES_TOKEN"):
             headers["Authorization"] = f"Bearer {token}"
-        self.held = 0.0
-        if not self.tag:
+        self.long_poll_seconds = 0.0
+        if not self.etag:
             return headers, ""
-        patience = min(self.failed_since.values(), default=time.monotonic()) + PATIENCE - time.monotonic()
-        self.held = max(1.0, math.ceil(min(POLL, patience, self._left(POLL))))
-        return {**headers, "If-None-Match": self.tag}, f"?wait={self.held:.0f}"
+        patience = (
+            min(self.failed_since.values(), default=time.monotonic())
+            + FAILED_ROLE_GRACE_SECONDS
+            - time.monotonic()
+        )
+        self.long_poll_seconds = max(
+            1.0, math.ceil(min(LONG_POLL_SECONDS, patience, self._left(LONG_POLL_SECONDS)))
+        )
+        return {**headers, "If-None-Match": self.etag}, f"?wait={self.long_poll_seconds:.0f}"
 
     def _connection(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
         patience = max(0.1, min(self.flags.dial_timeout, self._left(self.flags.dial_timeout)))
@@ -179,16 +185,20 @@ class _Waiter:
             tls.check_hostname = False
         return HTTPSConnection(host, port, timeout=patience, context=tls)
 
-    def _released(self, job: str, roles: dict[str, object]) -> bool:
+    def _is_released(self, job: str, roles: dict[str, object]) -> bool:
         if job in _FINISHED:
-            raise HopelessError(f"the job is {job}")
-        waits = [said for name in self.roles if (said := self._wait(name, roles.get(name)))] if roles else []
+            raise UnreachableError(f"the job is {job}")
+        waits = (
+            [said for name in self.roles if (said := self._wait_reason(name, roles.get(name)))]
+            if roles
+            else []
+        )
         if not roles:  # a job that is not judged yet, or by a later operator
             waits = ["waits for the roles of the job to be told"]
         if waits:
-            if waits[0] != self.told:
+            if waits[0] != self.last_message:
                 print(f"initializer: {waits[0]}", flush=True)
-            self.told = waits[0]
+            self.last_message = waits[0]
             return False
         self._write(roles)
         print("initializer: released", flush=True)
@@ -197,16 +207,16 @@ class _Waiter:
     def _write(self, roles: Mapping[str, object]) -> None:
         if self.files:
             hosts = [ip for name in self.roles for ip in _ips(roles.get(name))]
-            write_host_files(self.flags, self.files, [*self._own(), *hosts])
+            write_host_files(self.flags, self.files, [*self._own_ip(), *hosts])
 
-    def _wait(self, name: str, role: object) -> str:
+    def _wait_reason(self, name: str, role: object) -> str:
         """For what this role is waited for; empty if for nothing."""
         if not isinstance(role, dict):
-            raise HopelessError(f"there is no role {name}")
+            raise UnreachableError(f"there is no role {name}")
         phase, wanted = str(role.get("phase")), self.flags.phase
         said = f"waits for {name} to be {wanted}; it is {phase}"
-        if not reached(phase, wanted):
-            self._give_up_on(name, phase, wanted)
+        if not is_reached(phase, wanted):
+            self._check_reachable(name, phase, wanted)
             return said
         self.failed_since.pop(name, None)
         there, replicas = len(_ips(role)), role.get("replicas")
@@ -214,24 +224,24 @@ class _Waiter:
             return f"waits for the addresses of {name}; {there} of {replicas} are known"
         return ""
 
-    def _give_up_on(self, name: str, phase: str, wanted: str) -> None:
+    def _check_reachable(self, name: str, phase: str, wanted: str) -> None:
         if wanted == "Failed" and phase == "Succeeded":
-            raise HopelessError(f"role {name} has succeeded and will not fail")
+            raise UnreachableError(f"role {name} has succeeded and will not fail")
         if phase != "Failed":
             self.failed_since.pop(name, None)
             return
         now = time.monotonic()
-        if now - self.failed_since.setdefault(name, now) >= PATIENCE:
-            raise HopelessError(f"role {name} has been Failed for {PATIENCE:g} s")
+        if now - self.failed_since.setdefault(name, now) >= FAILED_ROLE_GRACE_SECONDS:
+            raise UnreachableError(f"role {name} has been Failed for {FAILED_ROLE_GRACE_SECONDS:g} s")
 
-    def _own(self) -> list[str]:
+    def _own_ip(self) -> list[str]:
         if not self.flags.include_self:
             return []
         own = self.environ.get("POD_IP") or self.environ.get("LOCAL_IP")
         return [own] if own else []
 
 
-def reached(phase: str, wanted: str) -> bool:
+def is_reached(phase: str, wanted: str) -> bool:
     """A later phase is as good as the wanted one; Succeeded and Failed are only themselves."""
     if wanted in _FINISHED or phase not in _ORDER:
         return phase == wanted
@@ -240,7 +250,7 @@ def reached(phase: str, wanted: str) -> bool:
 
 def write_host_files(flags: argparse.Namespace, files: Sequence[str], hosts: Sequence[str]) -> None:
     if not hosts:
-        raise HopelessError("there is no host to write")
+        raise UnreachableError("there is no host to write")
     content = host_file(hosts, flags.mpi_host_replicas, flags.mpi_implementation)
     for path in files:
         replace_file(Path(path), content.encode(), 0o644)
@@ -256,7 +266,7 @@ def host_file(hosts: Sequence[str], slots: int, implementation: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _by_hand(flags: argparse.Namespace) -> int:
+def _release_by_hand(flags: argparse.Namespace) -> int:
     """Write the host file with the addresses given, and let the one who waits go on."""
     files = [path for path in flags.write_mpi_hostfile_to.split(",") if path]
     write_host_files(flags, files, [ip for ip in flags.ips.split(",") if ip])
@@ -269,15 +279,15 @@ def _addresses(uri: str, environ: Mapping[str, str]) -> list[tuple[str, str, int
     if not uri.startswith("nodePort://"):
         parts = urlsplit(uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise HopelessError(f"--cacheURI {uri}: not the address of an observer")
+            raise UnreachableError(f"--cacheURI {uri}: not the address of an observer")
         return [(parts.scheme, parts.hostname, parts.port)]
     listed, _, port = uri.removeprefix("nodePort://").rpartition(":")
     if not port.isdigit():
-        raise HopelessError(f"--cacheURI {uri}: there is no port")
+        raise UnreachableError(f"--cacheURI {uri}: there is no port")
     own = [environ["LOCAL_IP"]] if environ.get("LOCAL_IP") else []
     hosts = [*own, *(one for one in listed.split(",") if one)]
     if not hosts:
-        raise HopelessError(f"--cacheURI {uri}: there is no address, and LOCAL_IP is not set")
+        raise UnreachableError(f"--cacheURI {uri}: there is no address, and LOCAL_IP is not set")
     scheme = "https" if environ.get("ARGOSY_CA") else "http"
     return [(scheme, host, int(port)) for host in hosts]
 

@@ -1,7 +1,7 @@
-"""Waits until other roles of the job have reached a phase, telling what it waits for whenever that changes.
+"""Waits until other roles of the job reach a phase, and prints what it waits for whenever that changes.
 
-Each question carries the state last seen, so the operator answers at the next change and a restarted operator
-or a dropped connection costs nothing but the repeated question.
+Each request carries the ETag of the last response, so the operator answers at the next change. After a
+restart of the operator or a dropped connection the same request is sent again.
 """
 
 import sys
@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from argosy.helper.endpoint import Endpoint
-from argosy.helper.errors import RefusedError, TooLateError
+from argosy.helper.errors import DeadlineExceededError, RefusedError
 
 POLL_SECONDS = 30
 
@@ -21,7 +21,7 @@ def wait_for(endpoint: Endpoint, conditions: Sequence[tuple[str, str]], seconds:
     for role, phase in conditions:
         try:
             problem = _wait_for_one(endpoint, role, phase, deadline)
-        except TooLateError:
+        except DeadlineExceededError:
             return _fail(f"role {role} was not {phase} within {seconds:g} s", 2)
         except RefusedError as refused:
             return _fail(f"cannot wait for role {role}: {refused}", 1)
@@ -32,21 +32,21 @@ def wait_for(endpoint: Endpoint, conditions: Sequence[tuple[str, str]], seconds:
 
 
 def _wait_for_one(endpoint: Endpoint, role: str, phase: str, deadline: float | None) -> str:
-    seen = ""
+    etag = ""
     while True:
         left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
         if left <= 0:
-            raise TooLateError
-        query = {"phase": phase, "wait": f"{left:.0f}s", "seen": seen}
+            raise DeadlineExceededError
+        query = {"phase": phase, "wait": f"{left:.0f}s", "etag": etag}
         answer = endpoint.get_json(f"roles/{role}", query, deadline)
         if answer.get("reached"):
             return ""
-        if answer.get("hopeless"):
+        if answer.get("unreachable"):
             return str(answer.get("message", ""))
-        state = str(answer.get("state", ""))
-        if state != seen:
+        new_etag = str(answer.get("etag", ""))
+        if new_etag != etag:
             _say(f"waiting for role {role} to be {phase}: {answer.get('message', '')}")
-        seen = state
+        etag = new_etag
 
 
 def _say(text: str) -> None:

@@ -17,31 +17,37 @@ import yaml
 from msgspec import Struct
 
 from argosy.gotemplate import Templates
-from argosy.install.schema import problems
+from argosy.install.schema import schema_errors
 from argosy.kinds.meta import Json
 
 RELEASE: Final = "argosy"
 """The name of an installation that is not Helm's; only a label shows it."""
-WARNINGS: Final = "argosy.warnings"
+WARNINGS_TEMPLATE: Final = "argosy.warnings"
 """The template with what is told to people beside the objects."""
-KEEP: Final = "helm.sh/resource-policy"
+KEEP_ANNOTATION: Final = "helm.sh/resource-policy"
 """The annotation of what stays when the rest goes."""
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C where there is one: ten times as fast over large definitions."""
-_FIRST: Final = ("CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role")
+_APPLY_ORDER: Final = (
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+)
 
 
-class WrongValues(Exception):  # noqa: N818 - it reads as what it is
+class ValuesError(Exception):
     """Values that the chart does not take; the message says which, and why."""
 
 
-def folder() -> Path:
+def chart_folder() -> Path:
     """In an installed package the chart lies beside this module, in a clone at its root."""
     beside = Path(__file__).with_name("helm-chart")
     return beside if beside.exists() else Path(__file__).parents[3] / "charts" / "argosy"
 
 
-class About(Struct, frozen=True, rename="camel"):
+class ChartInfo(Struct, frozen=True, rename="camel"):
     """What Chart.yaml says."""
 
     name: str
@@ -54,17 +60,17 @@ class Chart:
     path: Path
 
     @functools.cached_property
-    def about(self) -> "About":
-        return msgspec.convert(_read(self.path / "Chart.yaml"), About)
+    def info(self) -> "ChartInfo":
+        return msgspec.convert(_read(self.path / "Chart.yaml"), ChartInfo)
 
     def values(self, *given: Mapping[str, object]) -> Json:
         """The chart's defaults with what was given over them, the last first; checked."""
         together = _read(self.path / "values.yaml")
         for each in given:
-            together = merged(together, each, final=True)
+            together = merge_values(together, each, final=True)
         schema = msgspec.json.decode((self.path / "values.schema.json").read_bytes(), type=Json)
-        if wrong := list(problems(schema, together)):
-            raise WrongValues("; ".join(wrong))
+        if wrong := list(schema_errors(schema, together)):
+            raise ValuesError("; ".join(wrong))
         return together
 
     def objects(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> list[Json]:
@@ -73,11 +79,13 @@ class Chart:
         sources = [source.name for source in self._sources() if source.suffix == ".yaml"]
         texts = [templates.render(name, dot) for name in sources]
         found = [one for text in texts for one in yaml.load_all(text, _LOADER) if one]
-        return sorted(found, key=lambda one: _FIRST.index(one["kind"]) if one["kind"] in _FIRST else 99)
+        return sorted(
+            found, key=lambda one: _APPLY_ORDER.index(one["kind"]) if one["kind"] in _APPLY_ORDER else 99
+        )
 
     def warnings(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> str:
         """Return what the user should know about these values; empty if there is nothing."""
-        return self._templates().render(WARNINGS, self._dot(namespace, values, release)).strip()
+        return self._templates().render(WARNINGS_TEMPLATE, self._dot(namespace, values, release)).strip()
 
     def _sources(self) -> list[Path]:
         return sorted((self.path / "templates").iterdir())
@@ -91,7 +99,7 @@ class Chart:
     def _dot(self, namespace: str, values: Mapping[str, object], release: str) -> Json:
         return {
             "Values": copy.deepcopy(dict(values)),
-            "Chart": {"AppVersion": self.about.app_version},
+            "Chart": {"AppVersion": self.info.app_version},
             "Release": {"Name": release, "Namespace": namespace},
             "Files": {"Glob": self._glob, "Get": self._get},
         }
@@ -104,13 +112,13 @@ class Chart:
         return (self.path / name).read_text()
 
 
-def kept(obj: Mapping[str, object]) -> bool:
+def is_kept(obj: Mapping[str, object]) -> bool:
     metadata = obj.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return isinstance(annotations, dict) and annotations.get(KEEP) == "keep"
+    return isinstance(annotations, dict) and annotations.get(KEEP_ANNOTATION) == "keep"
 
 
-def merged(under: Mapping[str, object], over: Mapping[str, object], *, final: bool = False) -> Json:
+def merge_values(under: Mapping[str, object], over: Mapping[str, object], *, final: bool = False) -> Json:
     """Maps are merged, all else replaced; in the end null takes a default away, as with Helm."""
     result: Json = dict(under)
     for name, value in over.items():
@@ -118,7 +126,7 @@ def merged(under: Mapping[str, object], over: Mapping[str, object], *, final: bo
         if value is None and final:
             result.pop(name, None)
         elif isinstance(value, dict) and isinstance(below, dict):
-            result[name] = merged(below, value, final=final)
+            result[name] = merge_values(below, value, final=final)
         else:
             result[name] = value
     return result
@@ -138,7 +146,7 @@ def _functions() -> Mapping[str, Callable[..., object]]:
         "fromYaml": lambda text: msgspec.yaml.decode(text.encode()),
         "has": lambda item, items: item in items,
         "list": lambda *items: list(items),
-        "merge": lambda over, under: merged(under, over),
+        "merge": lambda over, under: merge_values(under, over),
         "nindent": lambda count, text: "".join(f"\n{' ' * count}{line}" for line in _lines(text)),
         "not": lambda value: not value,
         "quote": lambda value: msgspec.json.encode(str(value)).decode(),

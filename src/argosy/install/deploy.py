@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 
-from argosy.install.chart import Chart, folder
+from argosy.install.chart import Chart, chart_folder
 from argosy.install.presets import PRESETS
 from argosy.kinds.meta import Json
 
@@ -30,9 +30,9 @@ _FILES: Final[Mapping[str, Callable[[Json], bool]]] = {
 }
 
 
-def ares() -> dict[str, str]:
+def ares_files() -> dict[str, str]:
     """Content by path below `deploy/ares`."""
-    chart, chosen = Chart(folder()), PRESETS["ares"]
+    chart, chosen = Chart(chart_folder()), PRESETS["ares"]
     namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen.namespace}}
     objects = [namespace, *chart.objects(chosen.namespace, chart.values(chosen.values))]
     return {
@@ -58,7 +58,7 @@ def _name(one: Json) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    for path, content in ares().items():
+    for path, content in ares_files().items():
         file = Path(arguments[0]) / "ares" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)

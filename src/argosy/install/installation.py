@@ -16,19 +16,19 @@ from msgspec import Struct
 from argosy.engine.client import Client
 from argosy.engine.dynamic import AnyObject, dynamic
 from argosy.engine.errors import AlreadyExists, NotFound
-from argosy.install.chart import Chart, kept, merged
+from argosy.install.chart import Chart, is_kept, merge_values
 from argosy.kinds.kubernetes import ConfigMap, Namespace
 from argosy.kinds.meta import Json
 from argosy.kinds.resource import Resource
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 
-NOTES: Final = "argosy-installation"
+MANIFEST_NAME: Final = "argosy-installation"
 MANAGER: Final = "argosy-install"
 """The field manager; not the operator's own."""
-ENDING_SECONDS: Final = 40.0
+TERMINATION_SECONDS: Final = 40.0
 """How long the operator's pods may take to end; longer than their grace period."""
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 _RESOURCES: Final = (
     Resource("", "v1", "ConfigMap", "configmaps"),
@@ -77,7 +77,7 @@ class _Named(Struct):
     namespace: str = ""
 
 
-class Notes(Struct, frozen=True):
+class InstallManifest(Struct, frozen=True):
     """What an installation remembers of itself."""
 
     version: str
@@ -89,25 +89,31 @@ class Installation:
     """The operator in one namespace of a cluster. The client should have MANAGER as its field manager."""
 
     def __init__(
-        self, client: Client, namespace: str, chart: Chart, say: Say, *, ending: float = ENDING_SECONDS
+        self,
+        client: Client,
+        namespace: str,
+        chart: Chart,
+        print: Print,
+        *,
+        termination_seconds: float = TERMINATION_SECONDS,
     ) -> None:
         self.client = client
         self.namespace = namespace
         self.chart = chart
-        self.say = say
-        self.ending = ending
+        self.print = print
+        self.termination_seconds = termination_seconds
 
     async def install(self, given: Json) -> None:
-        if (notes := await self.notes()) is not None:
+        if (notes := await self.manifest()) is not None:
             raise InstallError(
                 f"Argosy {notes.version} is installed in namespace {self.namespace} already:"
                 " argosy upgrade changes it"
             )
         objects = self.chart.objects(self.namespace, self.chart.values(given))
-        await self._refuse_helms(objects)
+        await self._reject_helm_owned(objects)
         try:
             await self.client.create(Namespace, {"metadata": {"name": self.namespace}})
-            self.say(f"Namespace {self.namespace} created")
+            self.print(f"Namespace {self.namespace} created")
         except AlreadyExists:
             pass
         await self._apply(given, objects, ())
@@ -115,68 +121,68 @@ class Installation:
 
     async def upgrade(self, changes: Json) -> None:
         """Values that were given before stay, unless given anew."""
-        notes = await self._known()
-        given = merged(notes.values, changes)
+        notes = await self._require_manifest()
+        given = merge_values(notes.values, changes)
         await self._apply(given, self.chart.objects(self.namespace, self.chart.values(given)), notes.objects)
         self._warn(given)
 
     def _warn(self, given: Json) -> None:
         if warning := self.chart.warnings(self.namespace, self.chart.values(given)):
-            self.say(warning)
+            self.print(warning)
 
-    async def uninstall(self, *, definitions: bool = False) -> None:
+    async def uninstall(self, *, crds: bool = False) -> None:
         """The operator itself first, so that it ends in order while it still has its rights. Before it the
         definitions, if they are to go: then it lets their jobs go."""
-        notes = await self._known()
-        objects = self.chart.objects(self.namespace, self.chart.values(notes.values)) if definitions else ()
-        for reference in (Reference.to(one) for one in objects if kept(one)):
+        notes = await self._require_manifest()
+        objects = self.chart.objects(self.namespace, self.chart.values(notes.values)) if crds else ()
+        for reference in (Reference.to(one) for one in objects if is_kept(one)):
             await self._delete(reference)
         for reference in notes.objects:
             if reference.kind == "Deployment":
-                await self._end(reference)
+                await self._delete_and_wait(reference)
         for reference in reversed(notes.objects):
             await self._delete(reference)
-        await self.client.delete(ConfigMap, NOTES, self.namespace)
+        await self.client.delete(ConfigMap, MANIFEST_NAME, self.namespace)
 
-    async def notes(self) -> Notes | None:
+    async def manifest(self) -> InstallManifest | None:
         try:
-            found = await self.client.get(ConfigMap, NOTES, self.namespace)
+            found = await self.client.get(ConfigMap, MANIFEST_NAME, self.namespace)
         except NotFound:
             return None
-        return msgspec.json.decode(found.data["installation"], type=Notes)
+        return msgspec.json.decode(found.data["installation"], type=InstallManifest)
 
     async def wait(self, seconds: float) -> None:
         """Until all replicas are of this version, and ready."""
-        notes, told = await self._known(), ""
+        notes, told = await self._require_manifest(), ""
         names = [one.name for one in notes.objects if one.kind == "Deployment"]
         try:
             async with asyncio.timeout(seconds):
                 while not (rollout := await self._rolled_out(names)).done:
                     if str(rollout) != told:
                         told = str(rollout)
-                        self.say(told)
+                        self.print(told)
                     await asyncio.sleep(0.5)
         except TimeoutError:
             raise InstallError(
                 f"not ready within {seconds:g} s: {told};"
                 f" kubectl -n {self.namespace} describe pods -l app.kubernetes.io/name=argosy says more"
             ) from None
-        self.say(str(rollout))
+        self.print(str(rollout))
 
     async def _rolled_out(self, names: Sequence[str]) -> "Rollout":
         """All Deployments together."""
         kind = KINDS["apps/v1", "Deployment"]
         found = [_rollout((await self.client.get(kind, name, self.namespace)).raw) for name in names]
         return Rollout(
-            sum(one.wanted for one in found),
+            sum(one.desired for one in found),
             sum(one.updated for one in found),
             sum(one.ready for one in found),
             sum(one.total for one in found),
-            all(one.seen for one in found),
+            all(one.observed for one in found),
         )
 
-    async def _known(self) -> Notes:
-        notes = await self.notes()
+    async def _require_manifest(self) -> InstallManifest:
+        notes = await self.manifest()
         if notes is None:
             raise InstallError(
                 f"nothing is installed in namespace {self.namespace} by argosy install"
@@ -184,12 +190,12 @@ class Installation:
             )
         return notes
 
-    async def _refuse_helms(self, objects: Iterable[Json]) -> None:
+    async def _reject_helm_owned(self, objects: Iterable[Json]) -> None:
         """Two who each think that an object is theirs would undo each other's changes.
 
         What a release left behind when it was uninstalled is nobody's.
         """
-        for reference in (Reference.to(one) for one in objects if not kept(one)):
+        for reference in (Reference.to(one) for one in objects if not is_kept(one)):
             try:
                 found = await self.client.get(_kind(reference), reference.name, reference.namespace or None)
             except NotFound:
@@ -204,26 +210,28 @@ class Installation:
         references = tuple(map(Reference.to, objects))
         # Noted first: what was begun and not ended can be upgraded, or taken away.
         gone = tuple(one for one in before if one not in references)
-        await self._note(given, (*references, *gone), objects)
+        await self._write_manifest(given, (*references, *gone), objects)
         for reference, obj in zip(references, objects, strict=True):
             await self.client.apply(_kind(reference), obj, reference.namespace or None, force=True)
-            self.say(f"{reference} applied")
+            self.print(f"{reference} applied")
         for reference in gone:
             await self._delete(reference)
-        await self._note(given, references, objects)
+        await self._write_manifest(given, references, objects)
 
-    async def _note(self, given: Json, references: Sequence[Reference], objects: Sequence[Json]) -> None:
-        keep = {Reference.to(obj) for obj in objects if kept(obj)}
+    async def _write_manifest(
+        self, given: Json, references: Sequence[Reference], objects: Sequence[Json]
+    ) -> None:
+        keep = {Reference.to(obj) for obj in objects if is_kept(obj)}
         ours = tuple(one for one in references if one not in keep)
-        text = msgspec.json.encode(Notes(self.chart.about.app_version, given, ours)).decode()
-        body = {"metadata": {"name": NOTES}, "data": {"installation": text}}
+        text = msgspec.json.encode(InstallManifest(self.chart.info.app_version, given, ours)).decode()
+        body = {"metadata": {"name": MANIFEST_NAME}, "data": {"installation": text}}
         await self.client.apply(ConfigMap, body, self.namespace, force=True)
 
-    async def _end(self, reference: Reference) -> None:
+    async def _delete_and_wait(self, reference: Reference) -> None:
         """Delete an object, and wait until it is gone with its pods."""
         await self._delete(reference, propagation="Foreground")
         with suppress(TimeoutError, NotFound):
-            async with asyncio.timeout(self.ending):
+            async with asyncio.timeout(self.termination_seconds):
                 while True:
                     await self.client.get(_kind(reference), reference.name, reference.namespace or None)
                     await asyncio.sleep(0.2)
@@ -234,24 +242,24 @@ class Installation:
             await self.client.delete(_kind(reference), reference.name, place, propagation=propagation)
         except NotFound:
             return
-        self.say(f"{reference} deleted")
+        self.print(f"{reference} deleted")
 
 
 class Rollout(Struct, frozen=True):
     """How far a Deployment has come."""
 
-    wanted: int
+    desired: int
     updated: int
     ready: int
     total: int
-    seen: bool
+    observed: bool
 
     @property
     def done(self) -> bool:
-        return self.seen and self.updated == self.ready == self.total == self.wanted
+        return self.observed and self.updated == self.ready == self.total == self.desired
 
     def __str__(self) -> str:
-        return f"{min(self.updated, self.ready)} of {self.wanted} replicas ready"
+        return f"{min(self.updated, self.ready)} of {self.desired} replicas ready"
 
 
 class _Metadata(Struct):

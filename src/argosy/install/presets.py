@@ -31,7 +31,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
 }
 
 
-def preset(apis: Sequence[str]) -> Preset:
+def choose_preset(apis: Sequence[str]) -> Preset:
     """What to install for these APIs: one alone as its own users expect it, several with one operator."""
     if len(set(apis)) == 1:
         return PRESETS[apis[0]]

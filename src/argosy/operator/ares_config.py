@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from argosy.engine.limiter import WriteLimits
 from argosy.gotemplate import TemplateError
-from argosy.operator.observer_locator import Observers
+from argosy.operator.observer_locator import ObserverService
 from argosy.operator.settings import Settings
 from argosy.reconcile.initializers import Initializers, ShellCommand
 from argosy.workload.gang_schedulers.registry import CHOICES
@@ -25,7 +25,7 @@ from argosy.workload.gang_schedulers.volcano import VOLCANO
 _NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_NAME}(\.{_NAME})*")
 _SERVICE = re.compile(rf"{_NAME}(\.{_NAME})+(:\d+)?")
-_MISFIT = re.compile(r"(?P<said>.*) - at `\$\.?(?P<where>.*)`")
+_CONVERSION_ERROR = re.compile(r"(?P<said>.*) - at `\$\.?(?P<where>.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
@@ -39,10 +39,10 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
 
 class _Observer(_Section, frozen=True):
     enabled: bool = True
-    service: str = Observers().service
+    service: str = ObserverService().service
     node_port: int = 0
-    namespace: str = Observers().namespace
-    labels: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(Observers().labels))
+    namespace: str = ObserverService().namespace
+    labels: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(ObserverService().labels))
     auth: Literal["token", "none"] = "token"
 
 
@@ -100,30 +100,30 @@ def read(text: str) -> Config:
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {error}") from None
     try:
-        config = msgspec.convert(_said(content) or {}, Config)
+        config = msgspec.convert(_without_nulls(content) or {}, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(_misfit(str(error))) from None
+        raise ConfigError(_conversion_error(str(error))) from None
     if wrong := list(_problems(config)):
         raise ConfigError("; ".join(wrong))
     return config
 
 
-def configured(settings: Settings, config: Config) -> Settings:
+def apply_config(settings: Settings, config: Config) -> Settings:
     """The settings as the file has them."""
     observer, operator, common = config.cache.observer, config.operator, config.initializers.common
-    observers = Observers(
+    observers = ObserverService(
         service=observer.service,
         node_port=max(observer.node_port, 0),
         namespace=observer.namespace,
         labels=observer.labels,
-        tokens=observer.auth == "token",
+        require_tokens=observer.auth == "token",
     )
     rest = operator.rest_config
     return replace(
         settings,
-        observers=observers if observer.enabled else None,
-        observer_tokens=observers.tokens,
-        limits=WriteLimits(per_second=rest.qps, burst=rest.burst) if rest else WriteLimits(),
+        observer_service=observers if observer.enabled else None,
+        require_observer_tokens=observers.require_tokens,
+        write_limits=WriteLimits(per_second=rest.qps, burst=rest.burst) if rest else WriteLimits(),
         ares_ttl_after_succeeded=operator.aresjob.ttl_seconds_after_succeeded,
         cluster_domain=operator.cluster_domain,
         gang_backend=operator.gang.backend,
@@ -180,18 +180,18 @@ def _initializer_problems(common: _Initializer, path: str) -> Iterator[str]:
             yield f"{path}.volumes[{index}].hostPath: {volume.host_path!r} is not an absolute path"
 
 
-def _misfit(said: str) -> str:
-    found = _MISFIT.fullmatch(said)
+def _conversion_error(said: str) -> str:
+    found = _CONVERSION_ERROR.fullmatch(said)
     where, what = (found["where"], found["said"]) if found else ("", said)
     if unknown := _UNKNOWN.fullmatch(what):
         return f"{where}.{unknown[1]}: there is no such key".lstrip(".")
     return f"{where or 'the file'}: {what[:1].lower()}{what[1:]}"
 
 
-def _said(value: object) -> object:
+def _without_nulls(value: object) -> object:
     """Without what is null."""
     if isinstance(value, dict):
-        return {name: _said(one) for name, one in value.items() if one is not None}
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
     return value
 
 

@@ -34,8 +34,8 @@ PROBE_CONNECTIONS: Final = ConnectionLimits(total=256, per_address=64)
 RESERVED_FILES: Final = 512
 """Open files that are not connections to the endpoint."""
 
-Reason: TypeAlias = RejectReason | Literal["unknown-job", "webhook-busy", "webhook-slow", "too-large"]
-OnRefused: TypeAlias = Callable[[Reason], None]
+RefusalReason: TypeAlias = RejectReason | Literal["unknown-job", "webhook-busy", "webhook-slow", "too-large"]
+OnRefused: TypeAlias = Callable[[RefusalReason], None]
 
 
 class EndpointMetrics:
@@ -52,7 +52,7 @@ class EndpointMetrics:
             "argosy_endpoint_connections", "Connections that the endpoint has open.", registry=registry
         )
 
-    def refused(self, reason: Reason) -> None:
+    def refused(self, reason: RefusalReason) -> None:
         self._refused.labels(reason).inc()
 
 

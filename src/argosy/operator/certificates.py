@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # loaded only where a certificate is made or read
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
-AUTHORITY_NAME: Final = "argosy-operator-ca"
-AUTHORITY_LIFE: Final = timedelta(days=365 * 20)
-CERTIFICATE_LIFE: Final = timedelta(days=365 * 10)
+CA_NAME: Final = "argosy-operator-ca"
+CA_LIFETIME: Final = timedelta(days=365 * 20)
+CERTIFICATE_LIFETIME: Final = timedelta(days=365 * 10)
 RENEW_BEFORE: Final = timedelta(days=180)
 _BACKDATE: Final = timedelta(hours=1)
 """Clocks of clients may be behind ours."""
@@ -33,11 +33,11 @@ class KeyPair(Struct, frozen=True):
     key: str
 
 
-def make_authority(now: datetime) -> KeyPair:
+def make_ca(now: datetime) -> KeyPair:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    return KeyPair(_certify_authority(key.public_key(), key, now), _pem_key(key))
+    return KeyPair(_certify_ca(key.public_key(), key, now), _pem_key(key))
 
 
 def cross_sign(authority: KeyPair, by: KeyPair, now: datetime) -> str:
@@ -45,7 +45,7 @@ def cross_sign(authority: KeyPair, by: KeyPair, now: datetime) -> str:
     from cryptography import x509
 
     public_key = x509.load_pem_x509_certificate(authority.certificate.encode()).public_key()
-    return _certify_authority(public_key, _load_key(by.key), now)
+    return _certify_ca(public_key, _load_key(by.key), now)
 
 
 def issue(authority: KeyPair, names: Sequence[str], now: datetime) -> KeyPair:
@@ -63,7 +63,7 @@ def issue(authority: KeyPair, names: Sequence[str], now: datetime) -> KeyPair:
             x509.random_serial_number(),
         )
         .not_valid_before(now - _BACKDATE)
-        .not_valid_after(now + CERTIFICATE_LIFE)
+        .not_valid_after(now + CERTIFICATE_LIFETIME)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
@@ -88,7 +88,7 @@ def is_usable(pair: KeyPair) -> bool:
         return False
 
 
-def split(bundle: str) -> list[str]:
+def split_bundle(bundle: str) -> list[str]:
     """Return the certificates of a PEM bundle one by one."""
     return [f"{text}{_END}" for text in bundle.split(_END) if text.strip()]
 
@@ -115,18 +115,16 @@ def needs_renewal(certificate: str, authority: str, names: Sequence[str], now: d
     return bool(set(names) - set(dns_names(certificate))) or found.not_valid_after_utc < now + RENEW_BEFORE
 
 
-def _certify_authority(public_key: object, signing_key: "ec.EllipticCurvePrivateKey", now: datetime) -> str:
+def _certify_ca(public_key: object, signing_key: "ec.EllipticCurvePrivateKey", now: datetime) -> str:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if not isinstance(public_key, ec.EllipticCurvePublicKey):
         raise TypeError("the authority's key is not an elliptic-curve key")
     certificate = (
-        x509.CertificateBuilder(
-            _name(AUTHORITY_NAME), _name(AUTHORITY_NAME), public_key, x509.random_serial_number()
-        )
+        x509.CertificateBuilder(_name(CA_NAME), _name(CA_NAME), public_key, x509.random_serial_number())
         .not_valid_before(now - _BACKDATE)
-        .not_valid_after(now + AUTHORITY_LIFE)
+        .not_valid_after(now + CA_LIFETIME)
         # One authority may follow another: Go counts the certificate between them, OpenSSL does not.
         .add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
         .add_extension(_usage(signs=True), critical=True)

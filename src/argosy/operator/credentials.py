@@ -19,32 +19,32 @@ from argosy.kinds.kubernetes import Namespace, Secret, SecretMetadata
 from argosy.operator.endpoint import load_certificate, server_tls
 from argosy.operator.endpoint_credentials import (
     TOKEN_KEY_DELAY,
-    Trust,
-    is_stale,
-    make_trust,
-    observer_trust,
+    EndpointCredentials,
+    make_credentials,
+    needs_renewal_for,
+    observer_credentials,
     read_secret,
     renew,
-    rotate_authority,
+    rotate_ca,
     rotate_token_key,
     secret_body,
 )
 
 log = Logger(__name__)
 
-LOOK_SECONDS: Final = 15.0
+CHECK_INTERVAL_SECONDS: Final = 15.0
 """Between two looks at a Secret. A change passes through the operator's Secret to the observers', so that
 three times this must be less than `trust.TOKEN_KEY_DELAY`."""
 
 
-class Store:
+class SecretStore:
     """One Secret with credentials."""
 
-    def __init__(self, client: Client, namespace: str, name: str, *, observing: bool = False) -> None:
+    def __init__(self, client: Client, namespace: str, name: str, *, for_observer: bool = False) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._observing = observing
+        self._for_observer = for_observer
 
     def __str__(self) -> str:
         return f"{self._namespace}/{self._name}"
@@ -56,15 +56,15 @@ class Store:
             return found.metadata.resource_version
         return ""
 
-    async def read(self) -> tuple[Trust | None, str]:
+    async def read(self) -> tuple[EndpointCredentials | None, str]:
         """Return what the Secret holds, None if nothing usable, and its version, empty if it is missing."""
         with suppress(NotFound):
             secret = await self._client.get(Secret, self._name, self._namespace)
-            trust = read_secret(secret, observing=self._observing)
+            trust = read_secret(secret, for_observer=self._for_observer)
             return trust, secret.metadata.resource_version
         return None, ""
 
-    async def write(self, trust: Trust, version: str) -> bool:
+    async def write(self, trust: EndpointCredentials, version: str) -> bool:
         """Replace the Secret of this version, or create it if empty; False if someone else was faster."""
         body = secret_body(self._namespace, self._name, trust, version)
         try:
@@ -89,8 +89,8 @@ class Store:
 class Credentials:
     """The credentials in use; replaced as a whole when their Secret changes."""
 
-    def __init__(self, store: Store, trust: Trust, version: str, clock: Clock) -> None:
-        self.trust = trust
+    def __init__(self, store: SecretStore, trust: EndpointCredentials, version: str, clock: Clock) -> None:
+        self.current = trust
         self.tls: ssl.SSLContext = server_tls(trust)
         """For servers; new connections get the new certificate."""
         self.version = version
@@ -99,15 +99,15 @@ class Credentials:
         """False while the Secret is missing or damaged."""
         self._store = store
         self._clock = clock
-        self._listeners: list[Callable[[Trust], None]] = []
+        self._listeners: list[Callable[[EndpointCredentials], None]] = []
 
     def token(self, job_uid: str) -> str:
-        return self.trust.token(job_uid, self._clock.now())
+        return self.current.token(job_uid, self._clock.now())
 
-    def admits(self, token: str, job_uid: str) -> bool:
-        return self.trust.admits(token, job_uid)
+    def verify(self, token: str, job_uid: str) -> bool:
+        return self.current.verify(token, job_uid)
 
-    def subscribe(self, listener: Callable[[Trust], None]) -> None:
+    def subscribe(self, listener: Callable[[EndpointCredentials], None]) -> None:
         """Call the listener with the credentials whenever they are others."""
         self._listeners.append(listener)
 
@@ -124,23 +124,23 @@ class Credentials:
         if trust is None and self.stored:
             log.warning("the Secret with credentials is missing or damaged; those in memory stay in use")
         self.stored = trust is not None
-        if trust is not None and trust != self.trust:
-            self.trust = trust
+        if trust is not None and trust != self.current:
+            self.current = trust
             load_certificate(self.tls, trust)
             for listener in self._listeners:
                 listener(trust)
             log.info("reloaded credentials")
 
 
-class Maintenance:
+class CredentialMaintainer:
     """What the leader does about the credentials in the cluster."""
 
     def __init__(
         self,
         credentials: Credentials,
-        own: Store,
+        own: SecretStore,
         own_names: Sequence[str],
-        observers: Store | None,
+        observers: SecretStore | None,
         observer_names: Sequence[str],
         clock: Clock,
     ) -> None:
@@ -153,25 +153,27 @@ class Maintenance:
 
     async def run(self) -> None:
         """Keep Secrets in order until cancelled."""
-        await _repeat(self.once)
+        await _repeat(self.maintain)
 
-    async def once(self) -> None:
+    async def maintain(self) -> None:
         await self._credentials.refresh()
-        await self._keep_own()
+        await self._maintain_own()
         if self._observers is not None:
-            await self._keep_observers(self._observers)
+            await self._maintain_observers(self._observers)
 
-    async def _keep_own(self) -> None:
+    async def _maintain_own(self) -> None:
         current, now = self._credentials, self._clock.now()
-        trust = current.trust
-        if is_stale(trust, self._own_names, now):
+        trust = current.current
+        if needs_renewal_for(trust, self._own_names, now):
             trust = renew(trust, self._own_names, now)
-        if (trust != current.trust or not current.stored) and await self._own.write(trust, current.version):
+        if (trust != current.current or not current.stored) and await self._own.write(trust, current.version):
             await current.refresh()
 
-    async def _keep_observers(self, store: Store) -> None:
+    async def _maintain_observers(self, store: SecretStore) -> None:
         existing, version = await store.read()
-        trust = observer_trust(self._credentials.trust, existing, self._observer_names, self._clock.now())
+        trust = observer_credentials(
+            self._credentials.current, existing, self._observer_names, self._clock.now()
+        )
         if trust != existing:
             await store.write(trust, version)
 
@@ -180,7 +182,7 @@ class RotationError(Exception):
     """Credentials cannot be rotated now; the message says why, and what to do."""
 
 
-async def rotate(store: Store, clock: Clock, *, authority: bool) -> Trust:
+async def rotate(store: SecretStore, clock: Clock, *, ca: bool) -> EndpointCredentials:
     """Replace the token key, and the certificate authority if asked for; return what was replaced.
 
     Replicas and observers take over the new credentials by themselves.
@@ -190,17 +192,17 @@ async def rotate(store: Store, clock: Clock, *, authority: bool) -> Trust:
         now = clock.now()
         if old is None:
             raise RotationError(f"Secret {store}: not found, or damaged; an operator that runs repairs it")
-        if old.rotated and now < (ready := old.rotated + TOKEN_KEY_DELAY):
+        if old.rotated_at and now < (ready := old.rotated_at + TOKEN_KEY_DELAY):
             raise RotationError(
                 f"Secret {store}: was rotated less than {TOKEN_KEY_DELAY.seconds} s ago;"
                 f" try again after {ready:%H:%M:%S} UTC, when every replica has read it"
             )
         new = rotate_token_key(old, now)
-        if await store.write(rotate_authority(new, now) if authority else new, version):
+        if await store.write(rotate_ca(new, now) if ca else new, version):
             return old
 
 
-async def load(store: Store, clock: Clock) -> Credentials:
+async def wait_for_credentials(store: SecretStore, clock: Clock) -> Credentials:
     """Return the credentials that the operator made for this process; waits until they are there."""
     log.info("waiting for the Secret with credentials", secret=str(store))
     while True:
@@ -210,15 +212,15 @@ async def load(store: Store, clock: Clock) -> Credentials:
         await asyncio.sleep(1.0)
 
 
-async def load_or_make(
-    store: Store, names: Sequence[str], clock: Clock, is_led: Callable[[], Awaitable[bool]]
+async def load_or_create(
+    store: SecretStore, names: Sequence[str], clock: Clock, is_led: Callable[[], Awaitable[bool]]
 ) -> Credentials:
     """Return the operator's credentials; made on first use.
 
     A leader that still has them in memory is given time to put a lost Secret back: `is_led` tells whether
     there is one.
     """
-    deadline = clock.monotonic() + 2 * LOOK_SECONDS
+    deadline = clock.monotonic() + 2 * CHECK_INTERVAL_SECONDS
     while True:
         trust, version = await store.read()
         if trust is not None:
@@ -226,7 +228,7 @@ async def load_or_make(
         if clock.monotonic() < deadline and await is_led():
             await asyncio.sleep(1.0)
             continue
-        await store.write(make_trust(names, clock.now()), version)
+        await store.write(make_credentials(names, clock.now()), version)
 
 
 async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
@@ -235,4 +237,4 @@ async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
             await step()
         except ApiError as error:
             log.warning("cannot look after the credentials, trying again", error=str(error))
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_INTERVAL_SECONDS)

@@ -28,12 +28,12 @@ from argosy.operator.certificates import (
     dns_names,
     is_usable,
     issue,
-    make_authority,
+    make_ca,
     needs_renewal,
-    split,
+    split_bundle,
 )
 
-SECRET = "argosy-operator-trust"  # noqa: S105 - the name of a Secret, not its content
+SECRET = "argosy-operator-tls"  # noqa: S105 - the name of a Secret, not its content
 TOKEN_KEY_BYTES: Final = 32
 TOKEN_KEY_DELAY: Final = timedelta(seconds=60)
 """How long after a rotation tokens are still made from the previous key: by then every replica and observer
@@ -49,30 +49,30 @@ _PARTS = (_AUTHORITY, _AUTHORITY_KEY, *_OBSERVER_PARTS)
 class TokenVerifier(Protocol):
     """Tells whether a token is that of a job."""
 
-    def admits(self, token: str, job_uid: str) -> bool: ...
+    def verify(self, token: str, job_uid: str) -> bool: ...
 
 
-class Trust(Struct, frozen=True):
+class EndpointCredentials(Struct, frozen=True):
     """PEM texts, and the keys that job tokens are made from."""
 
-    authority: str
+    ca: str
     """The current authority, then the one before it if there is one. Empty for observers."""
-    authority_key: str
+    ca_key: str
     """Of the current authority. Empty for observers."""
     certificate: str
     """The endpoint's, then the current authority as certified by the one before it."""
     certificate_key: str
     token_key: bytes
     previous_token_key: bytes = b""
-    rotated: datetime | None = None
+    rotated_at: datetime | None = None
     """When the token key took the place of the previous one."""
 
     def token(self, job_uid: str, now: datetime | None = None) -> str:
         """Return the token for a job's new pods."""
-        settling = bool(now and self.rotated and now < self.rotated + TOKEN_KEY_DELAY)
+        settling = bool(now and self.rotated_at and now < self.rotated_at + TOKEN_KEY_DELAY)
         return _token(self.previous_token_key if settling else self.token_key, job_uid)
 
-    def admits(self, token: str, job_uid: str) -> bool:
+    def verify(self, token: str, job_uid: str) -> bool:
         keys = [key for key in (self.token_key, self.previous_token_key) if key]
         return bool(job_uid) and any(
             hmac.compare_digest(token.encode(), _token(key, job_uid).encode()) for key in keys
@@ -81,7 +81,7 @@ class Trust(Struct, frozen=True):
     @property
     def signer(self) -> KeyPair:
         """The current authority."""
-        return KeyPair(split(self.authority)[0], self.authority_key)
+        return KeyPair(split_bundle(self.ca)[0], self.ca_key)
 
 
 def _token(key: bytes, job_uid: str) -> str:
@@ -94,90 +94,96 @@ def endpoint_names(service: str, namespace: str, cluster_domain: str) -> tuple[s
     return (service, short, f"{short}.svc", f"{short}.svc.{cluster_domain}", "localhost")
 
 
-def make_trust(names: Sequence[str], now: datetime) -> Trust:
-    authority = make_authority(now)
-    bare = Trust(authority.certificate, authority.key, "", "", secrets.token_bytes(TOKEN_KEY_BYTES))
+def make_credentials(names: Sequence[str], now: datetime) -> EndpointCredentials:
+    authority = make_ca(now)
+    bare = EndpointCredentials(
+        authority.certificate, authority.key, "", "", secrets.token_bytes(TOKEN_KEY_BYTES)
+    )
     return renew(bare, names, now)
 
 
-def renew(trust: Trust, names: Sequence[str], now: datetime) -> Trust:
+def renew(trust: EndpointCredentials, names: Sequence[str], now: datetime) -> EndpointCredentials:
     """Return the same authority and token keys with a fresh certificate for these names."""
     issued = issue(trust.signer, names, now)
-    chain = "".join(split(trust.certificate)[1:])
+    chain = "".join(split_bundle(trust.certificate)[1:])
     return replace(trust, certificate=issued.certificate + chain, certificate_key=issued.key)
 
 
-def is_stale(trust: Trust, names: Sequence[str], now: datetime) -> bool:
+def needs_renewal_for(trust: EndpointCredentials, names: Sequence[str], now: datetime) -> bool:
     """Return True if the certificate should be renewed."""
-    return needs_renewal(split(trust.certificate)[0], trust.signer.certificate, names, now)
+    return needs_renewal(split_bundle(trust.certificate)[0], trust.signer.certificate, names, now)
 
 
-def rotate_token_key(trust: Trust, now: datetime) -> Trust:
+def rotate_token_key(trust: EndpointCredentials, now: datetime) -> EndpointCredentials:
     """Return trust with a new token key; of the old keys only the current one stays, as the previous."""
     return replace(
         trust,
         token_key=secrets.token_bytes(TOKEN_KEY_BYTES),
         previous_token_key=trust.token_key,
-        rotated=now,
+        rotated_at=now,
     )
 
 
-def rotate_authority(trust: Trust, now: datetime) -> Trust:
+def rotate_ca(trust: EndpointCredentials, now: datetime) -> EndpointCredentials:
     """Return trust with a new authority and certificate.
 
     Pods that know the current authority accept the new certificate by the chain that is sent with it. Pods
     created from now on are given both authorities, for replicas that still have the old certificate.
     """
-    old, new = trust.signer, make_authority(now)
+    old, new = trust.signer, make_ca(now)
     issued = issue(new, dns_names(trust.certificate), now)
     return replace(
         trust,
-        authority=new.certificate + old.certificate,
-        authority_key=new.key,
+        ca=new.certificate + old.certificate,
+        ca_key=new.key,
         certificate=issued.certificate + cross_sign(new, old, now),
         certificate_key=issued.key,
     )
 
 
-def observer_trust(trust: Trust, existing: Trust | None, names: Sequence[str], now: datetime) -> Trust:
+def observer_credentials(
+    trust: EndpointCredentials, existing: EndpointCredentials | None, names: Sequence[str], now: datetime
+) -> EndpointCredentials:
     """Return what observers are given: the token keys and a certificate of their own.
 
     The existing certificate is kept while it is good.
     """
     served = KeyPair(existing.certificate, existing.certificate_key) if existing else None
-    if served is None or needs_renewal(split(served.certificate)[0], trust.signer.certificate, names, now):
+    if served is None or needs_renewal(
+        split_bundle(served.certificate)[0], trust.signer.certificate, names, now
+    ):
         issued = issue(trust.signer, names, now)
-        served = KeyPair(issued.certificate + "".join(split(trust.certificate)[1:]), issued.key)
-    return replace(
-        trust, authority="", authority_key="", certificate=served.certificate, certificate_key=served.key
-    )
+        served = KeyPair(issued.certificate + "".join(split_bundle(trust.certificate)[1:]), issued.key)
+    return replace(trust, ca="", ca_key="", certificate=served.certificate, certificate_key=served.key)
 
 
-def secret_body(namespace: str, name: str, trust: Trust, resource_version: str = "") -> dict[str, object]:
+def secret_body(
+    namespace: str, name: str, trust: EndpointCredentials, resource_version: str = ""
+) -> dict[str, object]:
     metadata: dict[str, object] = {"name": name, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}}
     if resource_version:
         metadata["resourceVersion"] = resource_version
     content = {
-        _AUTHORITY: trust.authority.encode(),
-        _AUTHORITY_KEY: trust.authority_key.encode(),
+        _AUTHORITY: trust.ca.encode(),
+        _AUTHORITY_KEY: trust.ca_key.encode(),
         _CERTIFICATE: trust.certificate.encode(),
         _CERTIFICATE_KEY: trust.certificate_key.encode(),
         _TOKEN_KEY: trust.token_key,
         _PREVIOUS_TOKEN_KEY: trust.previous_token_key,
-        _ROTATED: trust.rotated.isoformat().encode() if trust.rotated else b"",
+        _ROTATED: trust.rotated_at.isoformat().encode() if trust.rotated_at else b"",
     }
     data = {part: base64.b64encode(value).decode() for part, value in content.items() if value}
     return {"metadata": metadata, "type": "Opaque", "data": data}
 
 
-def read_secret(secret: Secret, *, observing: bool = False) -> Trust | None:
+def read_secret(secret: Secret, *, for_observer: bool = False) -> EndpointCredentials | None:
     """Return what a Secret holds; None if something is missing or cannot be read."""
-    if any(not secret.data.get(part) for part in (_OBSERVER_PARTS if observing else _PARTS)):
+    if any(not secret.data.get(part) for part in (_OBSERVER_PARTS if for_observer else _PARTS)):
         return None
     try:
         data = {part: base64.b64decode(text, validate=True) for part, text in secret.data.items()}
         rotated = data.get(_ROTATED, b"").decode()
-        trust = Trust(
+        trust = EndpointCredentials(
             data.get(_AUTHORITY, b"").decode(),
             data.get(_AUTHORITY_KEY, b"").decode(),
             data[_CERTIFICATE].decode(),
@@ -188,5 +194,5 @@ def read_secret(secret: Secret, *, observing: bool = False) -> Trust | None:
         )
     except ValueError:
         return None
-    pairs = [KeyPair(trust.certificate, trust.certificate_key), *([] if observing else [trust.signer])]
+    pairs = [KeyPair(trust.certificate, trust.certificate_key), *([] if for_observer else [trust.signer])]
     return trust if all(map(is_usable, pairs)) else None

@@ -13,17 +13,17 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from argosy.wire.messages import Handler, HttpError, Request, Response, text_response
 
 
-class Finding(NamedTuple):
-    well: bool
-    told: str
+class CheckResult(NamedTuple):
+    ok: bool
+    message: str
 
 
 class Check(NamedTuple):
     name: str
-    look: Callable[[], Finding]
+    run: Callable[[], CheckResult]
 
 
-class Shown(NamedTuple):
+class HealthPaths(NamedTuple):
     """What is answered at one address; what is empty is not served there."""
 
     registry: CollectorRegistry | None = None
@@ -31,7 +31,7 @@ class Shown(NamedTuple):
     ready: Sequence[Check] = ()
 
 
-def health_handler(shown: Shown) -> Handler:
+def health_handler(shown: HealthPaths) -> Handler:
     async def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "there is nothing to change here")
@@ -48,7 +48,7 @@ def health_handler(shown: Shown) -> Handler:
 
 
 def _checked(checks: Sequence[Check], *, verbose: bool) -> Response:
-    found = [(check.name, *check.look()) for check in checks]
+    found = [(check.name, *check.run()) for check in checks]
     well = all(fine for _, fine, _ in found)
     lines = [f"[{'+' if fine else '-'}] {name}: {told}" for name, fine, told in found if verbose or not fine]
     return text_response(200 if well else 503, "\n".join(lines) or "ok")

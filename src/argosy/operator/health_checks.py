@@ -9,64 +9,64 @@ more to do, and a restart would begin all of it again.
 from math import inf
 
 from argosy.engine.leader import Leader
-from argosy.operator.health import Check, Finding
-from argosy.operator.manager import DRAIN_SECONDS, Serving
+from argosy.operator.health import Check, CheckResult
+from argosy.operator.manager import DRAIN_SECONDS, Manager
 
-STALE = 300.0
+MAX_CACHE_AGE_SECONDS = 300.0
 """Seconds without a word from a watch, which the server breaks every minute, after which its cache is old."""
-LEASE_SILENCE = 30.0
+MAX_LEASE_AGE_SECONDS = 30.0
 """Seconds without an answer about the lease, which is asked for every two, after which nobody knows who
 leads."""
-STALLED = 300.0
+MAX_STALL_SECONDS = 300.0
 """Seconds for which jobs may wait while no reconcile begins or ends, before workers are taken for stuck."""
-LONGEST_RECONCILE = 1800.0
+MAX_RECONCILE_SECONDS = 1800.0
 """Seconds that a single reconcile may take. Its requests time out after 30 s and it creates pods for a minute
 at a time, but it may have to wait for the deletion of very many."""
-OVERSTAYED = DRAIN_SECONDS + 20.0
+MAX_LEASE_OVERRUN_SECONDS = DRAIN_SECONDS + 20.0
 """Seconds that work may go on after the lease was lost; passes under way are given part of them to end."""
 
 
-def live_checks(serving: Serving, leader: Leader | None) -> tuple[Check, ...]:
+def live_checks(serving: Manager, leader: Leader | None) -> tuple[Check, ...]:
     checks = (Check("workers", lambda: _workers(serving)),)
-    return checks if leader is None else (*checks, Check("lease", lambda: _let_go(leader)))
+    return checks if leader is None else (*checks, Check("lease", lambda: _lease_overrun(leader)))
 
 
-def ready_checks(serving: Serving, leader: Leader | None) -> tuple[Check, ...]:
+def ready_checks(serving: Manager, leader: Leader | None) -> tuple[Check, ...]:
     return (Check("caches", lambda: _caches(serving)), Check("lease", lambda: _lease(leader)))
 
 
-def _workers(serving: Serving) -> Finding:
+def _workers(serving: Manager) -> CheckResult:
     stalled, longest = serving.stalled, serving.longest_running
-    if stalled > STALLED:
-        return Finding(False, f"jobs wait and no reconcile has begun or ended for {stalled:.0f} s")
-    if longest > LONGEST_RECONCILE:
-        return Finding(False, f"a reconcile has been running for {longest:.0f} s")
-    return Finding(True, f"reconciles end; the longest under way has been running for {longest:.0f} s")
+    if stalled > MAX_STALL_SECONDS:
+        return CheckResult(False, f"jobs wait and no reconcile has begun or ended for {stalled:.0f} s")
+    if longest > MAX_RECONCILE_SECONDS:
+        return CheckResult(False, f"a reconcile has been running for {longest:.0f} s")
+    return CheckResult(True, f"reconciles end; the longest under way has been running for {longest:.0f} s")
 
 
-def _let_go(leader: Leader) -> Finding:
-    if leader.lease_overrun > OVERSTAYED:
-        return Finding(False, f"work goes on {leader.lease_overrun:.0f} s after the lease was lost")
-    return Finding(True, "leading" if leader.is_leader else "not leading")
+def _lease_overrun(leader: Leader) -> CheckResult:
+    if leader.lease_overrun > MAX_LEASE_OVERRUN_SECONDS:
+        return CheckResult(False, f"work goes on {leader.lease_overrun:.0f} s after the lease was lost")
+    return CheckResult(True, "leading" if leader.is_leader else "not leading")
 
 
-def _caches(serving: Serving) -> Finding:
+def _caches(serving: Manager) -> CheckResult:
     if missing := serving.not_ready():
-        return Finding(False, missing)
-    kind, age = serving.stalest()
-    if age > STALE:
-        return Finding(False, f"nothing heard of {kind} for {age:.0f} s")
-    return Finding(True, f"filled, and nothing older than {age:.0f} s")
+        return CheckResult(False, missing)
+    kind, age = serving.oldest_cache()
+    if age > MAX_CACHE_AGE_SECONDS:
+        return CheckResult(False, f"nothing heard of {kind} for {age:.0f} s")
+    return CheckResult(True, f"filled, and nothing older than {age:.0f} s")
 
 
-def _lease(leader: Leader | None) -> Finding:
+def _lease(leader: Leader | None) -> CheckResult:
     if leader is None:
-        return Finding(True, "not used: this replica acts without election")
+        return CheckResult(True, "not used: this replica acts without election")
     if leader.is_leader:
-        return Finding(True, "this replica leads")
+        return CheckResult(True, "this replica leads")
     why = f": {leader.last_error}" if leader.last_error else ""
     if leader.seconds_since_contact == inf:
-        return Finding(False, f"not yet seen{why}")
-    if leader.seconds_since_contact > LEASE_SILENCE:
-        return Finding(False, f"nothing heard of it for {leader.seconds_since_contact:.0f} s{why}")
-    return Finding(True, f"{leader.holder or 'nobody'} leads, this replica stands by")
+        return CheckResult(False, f"not yet seen{why}")
+    if leader.seconds_since_contact > MAX_LEASE_AGE_SECONDS:
+        return CheckResult(False, f"nothing heard of it for {leader.seconds_since_contact:.0f} s{why}")
+    return CheckResult(True, f"{leader.holder or 'nobody'} leads, this replica stands by")

@@ -32,14 +32,20 @@ from argosy.operator.bounds import (
     OnRefused,
     endpoint_connections,
 )
-from argosy.operator.credentials import Credentials, Maintenance, Store, load, load_or_make
+from argosy.operator.credentials import (
+    CredentialMaintainer,
+    Credentials,
+    SecretStore,
+    load_or_create,
+    wait_for_credentials,
+)
 from argosy.operator.endpoint import Endpoint
 from argosy.operator.endpoint_credentials import endpoint_names
-from argosy.operator.health import Shown, health_handler
+from argosy.operator.health import HealthPaths, health_handler
 from argosy.operator.health_checks import live_checks, ready_checks
 from argosy.operator.job_metrics import JobMetrics
-from argosy.operator.manager import Serving
-from argosy.operator.observer_locator import Whereabouts
+from argosy.operator.manager import Manager
+from argosy.operator.observer_locator import ObserverLocator
 from argosy.operator.settings import NAME, Settings
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Features, RenderContext
@@ -53,7 +59,7 @@ LEASE = NAME
 GRACE_SECONDS = 1.0
 
 R = TypeVar("R")
-Upkeep = Callable[[], Coroutine[None, None, None]]
+LeaderTask = Callable[[], Coroutine[None, None, None]]
 """Something that the leader keeps in order, beside its work on jobs, until cancelled."""
 
 
@@ -66,7 +72,7 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    work = asyncio.create_task(operate(settings))
+    work = asyncio.create_task(run_operator(settings))
     told = asyncio.create_task(stop.wait())
     await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
     told.cancel()
@@ -78,7 +84,7 @@ async def run(settings: Settings) -> None:
         work.result()
 
 
-async def operate(settings: Settings) -> None:
+async def run_operator(settings: Settings) -> None:
     """Serve until cancelled; then finish the passes under way and give the lease back."""
     connection = _connect(settings)
     metrics, clock = Metrics(CollectorRegistry()), SystemClock()
@@ -89,15 +95,15 @@ async def operate(settings: Settings) -> None:
         leader = Leader(own, settings.name, settings.operator_namespace, settings.identity, metrics=metrics)
         deadline = leader.deadline if settings.leader_elect else None
         client = await stack.enter_async_context(
-            Client(connection, metrics=metrics, deadline=deadline, limits=settings.limits)
+            Client(connection, metrics=metrics, deadline=deadline, limits=settings.write_limits)
         )
-        credentials = await _credentials(own, settings, clock)
-        whereabouts = await stack.enter_async_context(_whereabouts(connection, settings))
-        pods = PodRenderer(_site(settings, credentials, whereabouts), credentials.token)
-        credentials.subscribe(lambda trust: pods.use_authority(trust.authority))
+        credentials = await _load_credentials(own, settings, clock)
+        whereabouts = await stack.enter_async_context(_observer_locator(connection, settings))
+        pods = PodRenderer(_render_context(settings, credentials, whereabouts), credentials.token)
+        credentials.subscribe(lambda trust: pods.use_authority(trust.ca))
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
-        serving = Serving(
+        serving = Manager(
             client,
             namespace=settings.namespace,
             clock=clock,
@@ -108,37 +114,37 @@ async def operate(settings: Settings) -> None:
             concurrency=settings.concurrency,
             gang_backend=settings.gang_backend,
             remote_exec=settings.remote_exec,
-            observing=settings.observing,
-            also=whereabouts.caches if whereabouts else (),
+            observer_only=settings.observer_only,
+            extra_caches=whereabouts.caches if whereabouts else (),
         )
         if "argosy" in settings.apis:
             serving.add(training_run_api(cluster_domain=settings.cluster_domain))
         if "ares" in settings.apis:
             serving.add(ares_job_api(settings.ares_ttl_after_succeeded, settings.cluster_domain))
         elected = leader if settings.leader_elect else None
-        await stack.enter_async_context(_listening(settings, serving, elected, credentials, metrics))
+        await stack.enter_async_context(_serve_http(settings, serving, elected, credentials, metrics))
         if settings.publish_service:
-            await _patiently(lambda: publish_service(own, settings.operator_namespace))
-        if settings.observing:
-            await asyncio.gather(serving.watch(), credentials.follow())
+            await _retry_unavailable(lambda: publish_service(own, settings.operator_namespace))
+        if settings.observer_only:
+            await asyncio.gather(serving.run_caches(), credentials.follow())
             return
-        upkeep = _upkeep(client, settings, credentials, clock)
+        upkeep = _leader_tasks(client, settings, credentials, clock)
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(serving.watch()), tasks.create_task(credentials.follow())]
+            background = [tasks.create_task(serving.run_caches()), tasks.create_task(credentials.follow())]
             try:
-                lead = partial(_lead, serving, upkeep)
+                lead = partial(_run_as_leader, serving, upkeep)
                 await (leader.run(lead) if settings.leader_elect else lead())
             finally:
                 for task in background:
                     task.cancel()
 
 
-async def _lead(serving: Serving, upkeep: Sequence[Upkeep]) -> None:
+async def _run_as_leader(serving: Manager, upkeep: Sequence[LeaderTask]) -> None:
     """Work on jobs, and look after what only the leader writes, until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         beside = [tasks.create_task(start()) for start in upkeep]
         try:
-            await serving.lead()
+            await serving.run_controllers()
         finally:
             for task in beside:
                 task.cancel()
@@ -155,7 +161,7 @@ async def publish_service(client: Client, namespace: str) -> None:
     await client.apply(Service, {"metadata": metadata, "spec": spec}, namespace, force=True)
 
 
-async def _patiently(step: Callable[[], Awaitable[R]]) -> R:
+async def _retry_unavailable(step: Callable[[], Awaitable[R]]) -> R:
     """An API server that is not up yet, or away for a moment, is waited for."""
     for failures in itertools.count(1):
         try:
@@ -166,7 +172,7 @@ async def _patiently(step: Callable[[], Awaitable[R]]) -> R:
     raise AssertionError("counting does not end")
 
 
-async def _credentials(client: Client, settings: Settings, clock: Clock) -> Credentials:
+async def _load_credentials(client: Client, settings: Settings, clock: Clock) -> Credentials:
     """The credentials of this installation. Observers wait until the operator has made theirs."""
     home, lease = settings.operator_namespace, settings.name
 
@@ -177,32 +183,34 @@ async def _credentials(client: Client, settings: Settings, clock: Clock) -> Cred
             return False
         return settings.leader_elect and holder not in ("", settings.identity)
 
-    if settings.observing:
-        store = Store(client, home, settings.observer_secret, observing=True)
-        return await _patiently(lambda: load(store, clock))
-    store, names = Store(client, home, settings.secret), _names(settings, settings.service)
-    return await _patiently(lambda: load_or_make(store, names, clock, is_led))
+    if settings.observer_only:
+        store = SecretStore(client, home, settings.observer_secret, for_observer=True)
+        return await _retry_unavailable(lambda: wait_for_credentials(store, clock))
+    store, names = SecretStore(client, home, settings.secret), _certificate_names(settings, settings.service)
+    return await _retry_unavailable(lambda: load_or_create(store, names, clock, is_led))
 
 
-def _upkeep(client: Client, settings: Settings, credentials: Credentials, clock: Clock) -> list[Upkeep]:
-    home, observers = settings.operator_namespace, settings.observers
-    maintenance = Maintenance(
+def _leader_tasks(
+    client: Client, settings: Settings, credentials: Credentials, clock: Clock
+) -> list[LeaderTask]:
+    home, observers = settings.operator_namespace, settings.observer_service
+    maintenance = CredentialMaintainer(
         credentials,
-        Store(client, home, settings.secret),
-        _names(settings, settings.service),
-        Store(client, home, settings.observer_secret, observing=True) if observers else None,
-        _names(settings, observers.host) if observers else (),
+        SecretStore(client, home, settings.secret),
+        _certificate_names(settings, settings.service),
+        SecretStore(client, home, settings.observer_secret, for_observer=True) if observers else None,
+        _certificate_names(settings, observers.host) if observers else (),
         clock,
     )
-    upkeep: list[Upkeep] = [maintenance.run]
+    upkeep: list[LeaderTask] = [maintenance.run]
     if settings.webhooks:
         upkeep.append(
-            lambda: webhooks.keep_announced(client, settings.webhooks, lambda: credentials.trust.authority)
+            lambda: webhooks.keep_ca_injected(client, settings.webhooks, lambda: credentials.current.ca)
         )
     return upkeep
 
 
-def _names(settings: Settings, host: str) -> list[str]:
+def _certificate_names(settings: Settings, host: str) -> list[str]:
     """The DNS names of a Service, of which NAME.NAMESPACE or more is known."""
     service, _, rest = host.partition(".")
     known = endpoint_names(service, rest.partition(".")[0], settings.cluster_domain)
@@ -216,66 +224,70 @@ def _connect(settings: Settings) -> Connection:
 
 
 @asynccontextmanager
-async def _whereabouts(connection: Connection, settings: Settings) -> AsyncIterator[Whereabouts | None]:
+async def _observer_locator(
+    connection: Connection, settings: Settings
+) -> AsyncIterator[ObserverLocator | None]:
     """With a client of its own, whose caches are not told of in the metrics: there are others of those kinds.
 
     None where no pod is made that would ask."""
-    if settings.observing or "ares" not in settings.apis:
+    if settings.observer_only or "ares" not in settings.apis:
         yield None
         return
     service = "" if settings.advertise_url else settings.service
     async with Client(connection) as client:
-        yield Whereabouts(client, settings.url, service, settings.observers)
+        yield ObserverLocator(client, settings.url, service, settings.observer_service)
 
 
-def _site(settings: Settings, credentials: Credentials, whereabouts: Whereabouts | None) -> RenderContext:
+def _render_context(
+    settings: Settings, credentials: Credentials, whereabouts: ObserverLocator | None
+) -> RenderContext:
     return RenderContext(
         helper=settings.helper,
         url=settings.url,
-        ca_pem=credentials.trust.authority,
+        ca_pem=credentials.current.ca,
         cluster_domain=settings.cluster_domain,
         features=Features(settings.remote_exec, settings.ssh_keys),
         initializers=settings.initializers,
-        whereabouts=whereabouts.asked if whereabouts else None,
+        whereabouts=whereabouts.observer_address if whereabouts else None,
     )
 
 
 @asynccontextmanager
-async def _listening(
-    settings: Settings, serving: Serving, leader: Leader | None, credentials: Credentials, metrics: Metrics
+async def _serve_http(
+    settings: Settings, serving: Manager, leader: Leader | None, credentials: Credentials, metrics: Metrics
 ) -> AsyncIterator[None]:
     counted = EndpointMetrics(metrics.registry)
     async with AsyncExitStack() as stack:
         answers = Endpoint(
-            serving.readings,
+            serving.job_views,
             credentials,
             serving.not_ready,
-            tokens=settings.observer_tokens,
+            tokens=settings.require_observer_tokens,
             reviews=webhooks.ARES if settings.webhooks else None,
             on_refused=counted.refused,
         )
         bounds = endpoint_connections(settings.max_connections, settings.max_connections_per_address)
-        endpoint = await stack.enter_async_context(_serving(answers.answer, bounds, counted.refused))
+        endpoint = await stack.enter_async_context(_http_server(answers.handle, bounds, counted.refused))
         counted.connections.set_function(lambda: endpoint.connections)
         if settings.endpoint_socket is not None:
             await endpoint.listen_unix(settings.endpoint_socket, credentials.tls)
         elif settings.endpoint:
             await endpoint.listen_tcp(*_address(settings.endpoint), credentials.tls)
-        if settings.plain_endpoint:
-            await endpoint.listen_tcp(*_address(settings.plain_endpoint))
-        for address in {settings.metrics, settings.probes} - {""}:
-            probed, measured = address == settings.probes, address == settings.metrics
-            shown = Shown(
+        if settings.http_endpoint:
+            await endpoint.listen_tcp(*_address(settings.http_endpoint))
+        for address in {settings.metrics_address, settings.probe_address} - {""}:
+            probed, measured = address == settings.probe_address, address == settings.metrics_address
+            shown = HealthPaths(
                 metrics.registry if measured else None,
                 live_checks(serving, leader) if probed else (),
                 ready_checks(serving, leader) if probed else (),
             )
-            health = await stack.enter_async_context(_serving(health_handler(shown), PROBE_CONNECTIONS))
+            health = await stack.enter_async_context(_http_server(health_handler(shown), PROBE_CONNECTIONS))
             await health.listen_tcp(*_address(address))
         try:
             yield
         finally:
-            serving.readings.let_go()
+            serving.job_views.release_waiters()
 
 
 def _address(text: str) -> tuple[str | None, int]:
@@ -284,7 +296,7 @@ def _address(text: str) -> tuple[str | None, int]:
 
 
 @asynccontextmanager
-async def _serving(
+async def _http_server(
     handler: Handler, bounds: ConnectionLimits, on_refused: OnRefused = lambda _reason: None
 ) -> AsyncIterator[Server]:
     server = Server(handler, limits=REQUEST_LIMITS, bounds=bounds, on_refused=on_refused)

@@ -23,7 +23,7 @@ from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.pod_groups import KubernetesPodGroup, PodGroup
 from argosy.kinds.resource import Resource
 from argosy.operator.job_metrics import JobMetrics
-from argosy.operator.job_views import Readings
+from argosy.operator.job_views import JobViews
 from argosy.operator.triggers import Triggers
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pod_renderer import PodRenderer
@@ -34,11 +34,11 @@ log = Logger(__name__)
 
 DRAIN_SECONDS = 10.0
 
-BUILT_IN = frozenset({KubernetesPodGroup.resource.group})
+BUILT_IN_GROUPS = frozenset({KubernetesPodGroup.resource.group})
 """API groups of Kubernetes' own that may be switched off."""
 
 
-class Serving:
+class Manager:
     """One replica's share: everything between the client and the leader's election."""
 
     def __init__(
@@ -54,8 +54,8 @@ class Serving:
         concurrency: int,
         gang_backend: str = VOLCANO.name,
         remote_exec: bool = True,
-        observing: bool = False,
-        also: "Sequence[AnyCache]" = (),
+        observer_only: bool = False,
+        extra_caches: "Sequence[AnyCache]" = (),
     ) -> None:
         self.client = client
         self.namespace = namespace
@@ -64,19 +64,21 @@ class Serving:
         self.pods = pods
         self.statistics = statistics
         self.concurrency = concurrency
-        self.definitions = Cache(client, CustomResourceDefinition)
+        self.crds = Cache(client, CustomResourceDefinition)
         self.caches = Caches(client, clock, namespace, gang_backend)
         statistics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
         self.triggers = Triggers(self.caches)
-        self.readings = Readings(self.caches, cluster_domain)
-        self.gate = Gate()
-        self._kinds = [_Kind(cache.kind.resource, cache) for cache in self.caches.pod_groups.caches.values()]
-        self.caches.pod_groups.defined = lambda name: self._blind() or self._has(name)
-        self.definitions.subscribe(lambda _: self.triggers.gangs())
-        self._reconcilers: list[_Terms] = []
+        self.job_views = JobViews(self.caches, cluster_domain)
+        self.gate = DrainGate()
+        self._kinds = [
+            _WatchedKind(cache.kind.resource, cache) for cache in self.caches.pod_groups.caches.values()
+        ]
+        self.caches.pod_groups.defined = lambda name: self._crds_forbidden() or self._has_crd(name)
+        self.crds.subscribe(lambda _: self.triggers.enqueue_waiting_gangs())
+        self._reconcilers: list[_TermReconciler] = []
         self._remote_exec = remote_exec
-        self._observing = observing
-        self._also = also
+        self._observer_only = observer_only
+        self._extra_caches = extra_caches
 
     def add(self, api: JobApi[T]) -> None:
         """Serve the jobs of this API."""
@@ -94,37 +96,37 @@ class Serving:
             metrics=self.client.metrics,
         )
         self.triggers.add(reconciler, controller)
-        self.readings.add(api, jobs)
+        self.job_views.add(api, jobs)
         self._reconcilers.append(reconciler)
-        self._kinds.append(_Kind(api.resource, jobs, controller))
+        self._kinds.append(_WatchedKind(api.resource, jobs, controller))
 
         def definition(change: Change[CustomResourceDefinition]) -> None:
-            if change.new is not None and change.new.metadata.name == _definition_name(api.resource):
+            if change.new is not None and change.new.metadata.name == _crd_name(api.resource):
                 for key in reconciler.on_crd_changed():
                     controller.enqueue(key)
 
-        self.definitions.subscribe(definition)
+        self.crds.subscribe(definition)
 
-    async def watch(self) -> None:
+    async def run_caches(self) -> None:
         """Keep all caches current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.definitions.run())
-            for cache in self._always():
+            tasks.create_task(self.crds.run())
+            for cache in self._core_caches():
                 tasks.create_task(cache.run())
             for kind in self._kinds:
                 tasks.create_task(self._watch_when_defined(kind))
-            tasks.create_task(self._watch_room())
+            tasks.create_task(self._watch_capacity())
             tasks.create_task(self.caches.node_health.run())
             for group in self.caches.pod_groups.caches.values():
-                tasks.create_task(self._tell_when_served(group))
-            tasks.create_task(self._settle())
+                tasks.create_task(self._enqueue_gangs_when_synced(group))
+            tasks.create_task(self._freeze_heap_when_ready())
 
-    async def lead(self) -> None:
+    async def run_controllers(self) -> None:
         """Work until cancelled; then let the passes under way come to their end."""
         await self.wait_ready()
         await asyncio.gather(*(reconciler.begin_term() for reconciler in self._reconcilers))
         self.gate.open()
-        controllers = [asyncio.create_task(kind.work()) for kind in self._kinds]
+        controllers = [asyncio.create_task(kind.run_controller()) for kind in self._kinds]
         try:
             # Not gather: that would cancel the passes under way together with us.
             await asyncio.wait(controllers, return_when=asyncio.FIRST_EXCEPTION)
@@ -146,62 +148,63 @@ class Serving:
 
     def not_ready(self) -> str:
         """What is still missing before this replica could work; empty when nothing is."""
-        waiting = [cache.kind.resource.kind for cache in self._always() if not cache.synced]
-        if not self.definitions.synced and not self._blind():
+        waiting = [cache.kind.resource.kind for cache in self._core_caches() if not cache.synced]
+        if not self.crds.synced and not self._crds_forbidden():
             waiting.append(CustomResourceDefinition.resource.kind)
         waiting += [
             kind.resource.kind
             for kind in self._kinds
-            if (self._blind() or self._defined(kind.resource)) and not (kind.synced or kind.unserved)
+            if (self._crds_forbidden() or self._is_defined(kind.resource))
+            and not (kind.synced or kind.not_served)
         ]
         return f"not yet seen: {', '.join(waiting)}" if waiting else ""
 
     @property
     def stalled(self) -> float:
         """Seconds for which jobs have waited while no reconcile began or ended; 0 while not leading."""
-        return max((one.stalled for one in self._controllers()), default=0.0)
+        return max((one.stalled for one in self._active_controllers()), default=0.0)
 
     @property
     def longest_running(self) -> float:
         """Seconds that the oldest reconcile under way has taken so far; 0 while not leading."""
-        return max((one.longest_running for one in self._controllers()), default=0.0)
+        return max((one.longest_running for one in self._active_controllers()), default=0.0)
 
-    def _controllers(self) -> Sequence[Controller[Key]]:
+    def _active_controllers(self) -> Sequence[Controller[Key]]:
         """Those at work."""
         if not self.gate.is_open:
             return ()
         return [kind.controller for kind in self._kinds if kind.controller is not None]
 
-    def stalest(self) -> tuple[str, float]:
+    def oldest_cache(self) -> tuple[str, float]:
         """The kind of which nothing was heard for longest, and for how many seconds."""
-        watched = (*self._always(), *(kind.cache for kind in self._kinds))
+        watched = (*self._core_caches(), *(kind.cache for kind in self._kinds))
         ages = [(cache.seconds_since_event, cache.kind.resource.kind) for cache in watched if cache.synced]
         age, kind = max(ages, default=(0.0, ""))
         return kind, age
 
-    def _always(self) -> "Sequence[AnyCache]":
+    def _core_caches(self) -> "Sequence[AnyCache]":
         caches = self.caches
-        if self._observing:
+        if self._observer_only:
             return (caches.pods,)
         launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_exec else ()
-        return (caches.pods, caches.nodes, caches.services, *launchers, *self._also)
+        return (caches.pods, caches.nodes, caches.services, *launchers, *self._extra_caches)
 
-    async def _watch_room(self) -> None:
+    async def _watch_capacity(self) -> None:
         await self.caches.capacity.requested.wait()
         await self.caches.capacity.pods.run()
 
-    async def _tell_when_served(self, groups: Cache[PodGroup]) -> None:
+    async def _enqueue_gangs_when_synced(self, groups: Cache[PodGroup]) -> None:
         await groups.wait_synced()
-        self.triggers.gangs()
+        self.triggers.enqueue_waiting_gangs()
 
-    async def _watch_when_defined(self, kind: "_Kind") -> None:
+    async def _watch_when_defined(self, kind: "_WatchedKind") -> None:
         changed = asyncio.Event()
 
         def listen(_: Change[CustomResourceDefinition]) -> None:
             changed.set()
 
-        self.definitions.subscribe(listen)
-        while not self._defined(kind.resource) and not self._blind():
+        self.crds.subscribe(listen)
+        while not self._is_defined(kind.resource) and not self._crds_forbidden():
             changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(5.0):
@@ -209,35 +212,35 @@ class Serving:
         log.info("serving", kind=kind.resource.kind)
         await kind.watch()
 
-    def _defined(self, resource: Resource) -> bool:
+    def _is_defined(self, resource: Resource) -> bool:
         """A kind of Kubernetes' own has no definition to be seen: it is tried, and may not be served."""
-        return resource.group in BUILT_IN or self._has(_definition_name(resource))
+        return resource.group in BUILT_IN_GROUPS or self._has_crd(_crd_name(resource))
 
-    def _has(self, definition: str) -> bool:
-        return self.definitions.get("", definition) is not None
+    def _has_crd(self, definition: str) -> bool:
+        return self.crds.get("", definition) is not None
 
-    def _blind(self) -> bool:
+    def _crds_forbidden(self) -> bool:
         """Whether we may not look at definitions: then every kind is simply tried."""
-        return isinstance(self.definitions.watcher.last_error, Forbidden)
+        return isinstance(self.crds.watcher.last_error, Forbidden)
 
-    async def _settle(self) -> None:
+    async def _freeze_heap_when_ready(self) -> None:
         await self.wait_ready()
         collect_and_freeze()
         await refreeze_periodically()
 
 
-def _definition_name(resource: Resource) -> str:
+def _crd_name(resource: Resource) -> str:
     return f"{resource.plural}.{resource.group}"
 
 
-class Gate:
+class DrainGate:
     """Lets passes through, or none; knows how many are under way."""
 
     def __init__(self) -> None:
         self._open = False
-        self._under_way = 0
-        self._empty = asyncio.Event()
-        self._empty.set()
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def is_open(self) -> bool:
@@ -251,7 +254,7 @@ class Gate:
         self._open = False
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._empty.wait()
+                await self._idle.wait()
 
     def guard(
         self, reconcile: Callable[[Key], Awaitable[Requeue | None]]
@@ -259,19 +262,19 @@ class Gate:
         async def guarded(key: Key) -> Requeue | None:
             if not self._open:
                 return Requeue(1.0)
-            self._under_way += 1
-            self._empty.clear()
+            self._active += 1
+            self._idle.clear()
             try:
                 return await reconcile(key)
             finally:
-                self._under_way -= 1
-                if not self._under_way:
-                    self._empty.set()
+                self._active -= 1
+                if not self._active:
+                    self._idle.set()
 
         return guarded
 
 
-class _Terms(Protocol):
+class _TermReconciler(Protocol):
     """A reconciler of whatever kind, as far as leadership goes."""
 
     async def begin_term(self) -> None: ...
@@ -297,7 +300,7 @@ class AnyCache(Protocol):
     async def run(self) -> None: ...
 
 
-class _Kind:
+class _WatchedKind:
     """A kind that is watched once it is defined, and worked on if it has a controller."""
 
     def __init__(
@@ -312,13 +315,13 @@ class _Kind:
         return self.cache.synced
 
     @property
-    def unserved(self) -> bool:
+    def not_served(self) -> bool:
         """Defined, and not in the version that is ours, or switched off. Others do not wait for it."""
         return isinstance(self.cache.watcher.last_error, NotFound)
 
     async def watch(self) -> None:
         await self.cache.run()
 
-    async def work(self) -> None:
+    async def run_controller(self) -> None:
         if self.controller is not None:
             await self.controller.run()

@@ -16,7 +16,7 @@ from argosy.engine.logs import Logger
 from argosy.kinds.aresjob import AresJob
 from argosy.operator.bounds import OnRefused
 from argosy.operator.endpoint_credentials import TokenVerifier
-from argosy.operator.job_views import NEWS, JobReading, Readings, TooManyWaitsError, index_of
+from argosy.operator.job_views import COUNT_UPDATE_SECONDS, JobView, JobViews, TooManyWaitsError, index_of
 from argosy.wire.messages import Request, Response
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase
@@ -24,8 +24,8 @@ from argosy.workload.record import Record
 
 log = Logger(__name__)
 
-LONGEST_WAIT = 60.0
-UNKNOWN_GRACE = 2.0
+MAX_WAIT_SECONDS = 60.0
+UNKNOWN_JOB_GRACE_SECONDS = 2.0
 """Seconds that a replica whose caches lag gives a job to appear."""
 
 _ERRORS = {
@@ -36,42 +36,42 @@ _ERRORS = {
 }
 
 
-class RoleAnswer(Struct, frozen=True):
+class RoleEntry(Struct, frozen=True):
     phase: str
     running: bool
     replicas: int
     ips: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Told(Struct, frozen=True):
+class CachedResponse(Struct, frozen=True):
     body: bytes
     phases: str
     """Of the roles and the job: what people wait for."""
     phase: str
-    tag: str
+    etag: str
 
     @classmethod
-    def of(cls, roles: dict[str, RoleAnswer], phase: str) -> "_Told":
+    def create(cls, roles: dict[str, RoleEntry], phase: str) -> "CachedResponse":
         body = msgspec.json.encode(roles)
         tag = f'"{hashlib.sha256(body + phase.encode()).hexdigest()[:16]}"'
         phases = ",".join([phase, *(f"{name}={role.phase}" for name, role in roles.items())])
         return cls(body, phases, phase, tag)
 
-    def answer(self) -> Response:
+    def to_response(self) -> Response:
         return Response(self.body, headers=self._headers)
 
-    def unchanged(self) -> Response:
+    def not_modified(self) -> Response:
         return Response(b"", 304, headers=self._headers)
 
     @property
     def _headers(self) -> list[tuple[bytes, bytes]]:
-        return [(b"etag", self.tag.encode()), (b"ares-job-phase", self.phase.encode())]
+        return [(b"etag", self.etag.encode()), (b"ares-job-phase", self.phase.encode())]
 
 
 class Observer:
     def __init__(
         self,
-        readings: Readings,
+        readings: JobViews,
         trust: TokenVerifier,
         not_ready: Callable[[], str],
         *,
@@ -79,12 +79,12 @@ class Observer:
         on_refused: OnRefused = lambda _reason: None,
     ) -> None:
         self._on_refused = on_refused
-        self.readings = readings
-        self.trust = trust
+        self.job_views = readings
+        self.tokens = trust
         self.not_ready = not_ready
-        self.tokens = tokens
+        self.require_tokens = tokens
 
-    async def answer(self, request: Request, path: list[str]) -> Response:
+    async def handle(self, request: Request, path: list[str]) -> Response:
         """`path` is what follows `/cache`."""
         try:
             match request.method, path:
@@ -109,44 +109,50 @@ class Observer:
             return _error(500, missing)
         known, seconds = request.header(b"if-none-match"), _seconds(request)
         deadline = _now() + seconds
-        grace = _now() + UNKNOWN_GRACE
+        grace = _now() + UNKNOWN_JOB_GRACE_SECONDS
         phases = ""
-        with self.readings.changes(namespace, name) as changes:
+        with self.job_views.subscribe(namespace, name) as changes:
             while True:
-                job = self._allowed(request, namespace, name)
+                job = self._find_job(request, namespace, name)
                 if job is None:
-                    if self.tokens and not request.header(b"authorization"):
+                    if self.require_tokens and not request.header(b"authorization"):
                         return _error(401, "there is no token")
-                    if await self.readings.may_appear(changes, grace):
+                    if await self.job_views.wait_for_unknown_job(changes, grace):
                         continue
-                    return _error(401, "the token is not of such a job") if self.tokens else _error(404, key)
-                told = self._told(job)
-                if told.tag != known:
+                    return (
+                        _error(401, "the token is not of such a job")
+                        if self.require_tokens
+                        else _error(404, key)
+                    )
+                told = self._cached_response(job)
+                if told.etag != known:
                     if told.phases != phases:
-                        return told.answer()
-                    deadline = min(deadline, _now() + NEWS)
+                        return told.to_response()
+                    deadline = min(deadline, _now() + COUNT_UPDATE_SECONDS)
                 phases = told.phases
-                if self.readings.closing or not await changes.happen(deadline):
-                    return told.unchanged() if told.tag == known and seconds else told.answer()
+                if self.job_views.closing or not await changes.wait(deadline):
+                    return told.not_modified() if told.etag == known and seconds else told.to_response()
 
-    def _told(self, job: JobReading) -> "_Told":
+    def _cached_response(self, job: JobView) -> "CachedResponse":
         """What all who ask are told until something about the job changes."""
-        return self.readings.once(job, "all roles", lambda: _Told.of(self._roles(job), shown(job.record)))
+        return self.job_views.memoize(
+            job, "all roles", lambda: CachedResponse.create(self._roles(job), shown(job.record))
+        )
 
-    def _allowed(self, request: Request, namespace: str, name: str) -> JobReading | None:
+    def _find_job(self, request: Request, namespace: str, name: str) -> JobView | None:
         token = request.header(b"authorization").removeprefix("Bearer ")
-        found = self.readings.find(
-            namespace, name, lambda uid: not self.tokens or self.trust.admits(token, uid)
+        found = self.job_views.find(
+            namespace, name, lambda uid: not self.require_tokens or self.tokens.verify(token, uid)
         )
         return next((job for job in found if job.kind == AresJob.resource.kind), None)
 
-    def _roles(self, job: JobReading) -> dict[str, RoleAnswer]:
-        answers: dict[str, RoleAnswer] = {}
+    def _roles(self, job: JobView) -> dict[str, RoleEntry]:
+        answers: dict[str, RoleEntry] = {}
         for name, role in sorted(job.record.roles.items()):
-            pods = sorted(self.readings.pods(job, name), key=index_of)
+            pods = sorted(self.job_views.pods(job, name), key=index_of)
             ips = [pod.status.host_ip if pod.spec.host_network else pod.status.pod_ip for pod in pods]
             there = [ip for ip in ips if ip]
-            answers[name] = RoleAnswer(
+            answers[name] = RoleEntry(
                 role.phase.value, role.phase is Phase.RUNNING, role.size, there or msgspec.UNSET
             )
         return answers
@@ -170,7 +176,7 @@ def _error(status: int, message: str) -> Response:
 
 def _seconds(request: Request) -> float:
     text = request.parameter("wait", "0")
-    return min(float(text), LONGEST_WAIT) if text.isascii() and text.isdigit() else 0.0
+    return min(float(text), MAX_WAIT_SECONDS) if text.isascii() and text.isdigit() else 0.0
 
 
 def _now() -> float:

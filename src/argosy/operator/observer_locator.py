@@ -18,7 +18,7 @@ SERVICE, NAMESPACE = "ares-observer", "ares"
 """Where observers are that nothing else is said of."""
 
 
-class Observers(Struct, frozen=True):
+class ObserverService(Struct, frozen=True):
     """Processes that answer pods in place of the operator."""
 
     service: str = f"{SERVICE}.{NAMESPACE}"
@@ -28,24 +28,24 @@ class Observers(Struct, frozen=True):
     namespace: str = NAMESPACE
     labels: Mapping[str, str] = field(default_factory=lambda: {"app": "ares", "module": SERVICE})
     """By which their pods are found, for the port on the nodes."""
-    tokens: bool = True
+    require_tokens: bool = True
     """They answer over TLS, and only who has a job's token; else in plain HTTP, and everybody."""
 
     @property
     def scheme(self) -> str:
-        return "https" if self.tokens else "http"
+        return "https" if self.require_tokens else "http"
 
     @property
     def host(self) -> str:
         return self.service.partition(":")[0]
 
 
-class Whereabouts:
+class ObserverLocator:
     """`url` is the operator's own; `service` its Service, NAME.NAMESPACE, if that is what the URL means."""
 
-    def __init__(self, client: Client, url: str, service: str, observers: Observers | None) -> None:
+    def __init__(self, client: Client, url: str, service: str, observers: ObserverService | None) -> None:
         self._url = f"{observers.scheme}://{observers.service}" if observers else url
-        self._tls = observers is None or observers.tokens
+        self._tls = observers is None or observers.require_tokens
         self._node_port = observers.node_port if observers else 0
         self.services: Cache[ServiceWithIP] | None = None
         self.pods: Cache[Pod] | None = None
@@ -61,7 +61,7 @@ class Whereabouts:
     def caches(self) -> "tuple[Cache[Pod] | Cache[ServiceWithIP], ...]":
         return tuple(cache for cache in (self.services, self.pods) if cache is not None)
 
-    def asked(self, host_network: bool) -> ObserverAddress:
+    def observer_address(self, host_network: bool) -> ObserverAddress:
         """What the initializer is told; for a pod in the network of its node or in the cluster's."""
         return ObserverAddress(self._uri(host_network), self._tls)
 

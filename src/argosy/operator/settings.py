@@ -17,13 +17,13 @@ from argosy.dialects.apis import APIS
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.logs import LogFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.operator.observer_locator import Observers
+from argosy.operator.observer_locator import ObserverService
 from argosy.reconcile.initializers import Initializers
 from argosy.reconcile.render_context import Helper
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
 NAME = "argosy-operator"
-"""Of the Lease, the Service and, with `-trust`, the Secret of an operator that was given no other."""
+"""Of the Lease, the Service and, with `-tls`, the Secret of an operator that was given no other."""
 IMAGE = f"argosy/argosy:{__version__}"
 """Our own image: it runs the operator, and the helper in users' pods."""
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/opt")
@@ -44,16 +44,16 @@ class Settings:
     """Where the operator keeps what is its own: Lease, keys, Service."""
 
     name: str = NAME
-    """What the Lease, the Service and, with `-trust` and `-observer-trust`, the Secrets of this installation
+    """What the Lease, the Service and, with `-tls` and `-observer-tls`, the Secrets of this installation
     are called."""
 
-    observers: Observers | None = None
+    observer_service: ObserverService | None = None
     """The observers that answer pods of AresJobs, where those do it in place of the operator."""
 
-    observer_tokens: bool = True
+    require_observer_tokens: bool = True
     """Tell of AresJobs only to those that have the job's token; clients of the original have none."""
 
-    observing: bool = False
+    observer_only: bool = False
     """Only answer pods, by the keys that the operator has made; do nothing else."""
 
     leader_elect: bool = True
@@ -69,7 +69,7 @@ class Settings:
     endpoint_socket: Path | None = None
     """A unix socket for the endpoint instead of `endpoint` (the local control plane relays it to pods)."""
 
-    plain_endpoint: str = ""
+    http_endpoint: str = ""
     """Host and port where the endpoint is served in plain HTTP too, for clients of the original; empty:
     nowhere."""
 
@@ -85,13 +85,13 @@ class Settings:
     publish_service: bool = False
     """Make the endpoint's Service at start (local control plane); elsewhere the installation brings it."""
 
-    metrics: str = ":8080"
+    metrics_address: str = ":8080"
     """Host and port of `/metrics`; empty: none."""
 
-    probes: str = ":8081"
+    probe_address: str = ":8081"
     """Host and port of `/healthz` and `/readyz`; empty: none. May be that of the metrics."""
 
-    limits: WriteLimits = field(default_factory=WriteLimits)
+    write_limits: WriteLimits = field(default_factory=WriteLimits)
     """How many writes are sent to the API server at once, and a second."""
 
     concurrency: int = 32
@@ -141,12 +141,12 @@ class Settings:
     @property
     def secret(self) -> str:
         """The name of the Secret with the operator's credentials."""
-        return f"{self.name}-trust"
+        return f"{self.name}-tls"
 
     @property
     def observer_secret(self) -> str:
         """The name of the Secret with what observers need of them."""
-        return f"{self.name}-observer-trust"
+        return f"{self.name}-observer-tls"
 
     @property
     def url(self) -> str:
@@ -162,8 +162,8 @@ def local_settings(state: Path, kubeconfig: Path | None = None) -> Settings:
         endpoint="",
         endpoint_socket=state / "operator.sock",
         publish_service=True,
-        metrics="",
-        probes="",
+        metrics_address="",
+        probe_address="",
         helper=local_helper(),
         log_format="text",
     )

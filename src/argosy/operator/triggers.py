@@ -21,14 +21,14 @@ from argosy.reconcile.status import COUNTS_SECONDS
 
 C = TypeVar("C", bound=ApiObject)
 
-POD_PAUSE = 0.1
+POD_DEBOUNCE_SECONDS = 0.1
 """Pods of a job come and go in groups: a pass waits this long for the others of its group."""
 
-START_PAUSE = COUNTS_SECONDS
+START_DEBOUNCE_SECONDS = COUNTS_SECONDS
 """The same for a pod that runs while others of its role do not yet: there is hardly more to tell than their
 number."""
 
-FOLLOW_PAUSE = 0.5
+FOLLOW_DEBOUNCE_SECONDS = 0.5
 """The same for a pod that has succeeded while others of its role go on (their number again, unless the role
 succeeds with any one of them, and then it may wait so long), and for one on its way out that is merely
 replaced, for which nothing can be done until it is gone."""
@@ -48,10 +48,10 @@ class Triggers:
         self.caches = caches
         self._served: dict[tuple[str, str], _Served] = {}
         caches.on_pod_change(self._pod)
-        caches.pod_groups.on_change(self._owner_of)
-        caches.capacity.when_freed(self.gangs)
+        caches.pod_groups.on_change(self._enqueue_owner)
+        caches.capacity.when_freed(self.enqueue_waiting_gangs)
         caches.nodes.subscribe(self._node)
-        caches.node_health.when_answered(self._pods_on)
+        caches.node_health.when_answered(self._enqueue_owners_on_node)
         for children in (caches.services, caches.accounts, caches.rbac_roles, caches.bindings):
             children.subscribe(self._child)
 
@@ -75,56 +75,56 @@ class Triggers:
         jobs.on_undecodable(undecodable)
 
     def _pod(self, pod: Pod) -> None:
-        self._owner_of(pod, self._pause(pod))
+        self._enqueue_owner(pod, self._debounce_seconds(pod))
 
-    def _pause(self, pod: Pod) -> float:
+    def _debounce_seconds(self, pod: Pod) -> float:
         known = self.caches.pods.get(pod.metadata.namespace, pod.metadata.name)
         if known is None or known.metadata.uid != pod.metadata.uid:
             return 0.0  # what the others make of its loss must not be seen first
         if pod.metadata.deletion_timestamp is not None:
-            return FOLLOW_PAUSE if self._pod_goes(pod) else 0.0
+            return FOLLOW_DEBOUNCE_SECONDS if self._on_pod_terminating(pod) else 0.0
         if self.caches.role_still_starting(pod):
-            return START_PAUSE
-        return FOLLOW_PAUSE if self.caches.more_will_end(pod) else POD_PAUSE
+            return START_DEBOUNCE_SECONDS
+        return FOLLOW_DEBOUNCE_SECONDS if self.caches.more_will_end(pod) else POD_DEBOUNCE_SECONDS
 
-    def _pod_goes(self, pod: Pod) -> bool:
+    def _on_pod_terminating(self, pod: Pod) -> bool:
         meta = pod.metadata
         if meta.controller is None:
             return False
-        served = self._served_by(meta.controller)
+        served = self._served_owner(meta.controller)
         key = Key(meta.namespace, meta.controller.name)
-        return served is not None and served.pod_goes(key, meta.labels.get(labels.ROLE, ""))
+        return served is not None and served.on_pod_terminating(key, meta.labels.get(labels.ROLE, ""))
 
-    def gangs(self) -> None:
+    def enqueue_waiting_gangs(self) -> None:
         """Something that gangs wait for has come: room, or who places them."""
         for group, kind, key in tuple(self.caches.pod_groups.waiting):
-            self._served[group, kind].queue.enqueue(key, POD_PAUSE)
+            self._served[group, kind].queue.enqueue(key, POD_DEBOUNCE_SECONDS)
 
     def _child(self, change: Change[C]) -> None:
         if change.new is None:
-            self._owner_of(change.old)
+            self._enqueue_owner(change.old)
 
     def _node(self, change: Change[Node]) -> None:
         node = change.new or change.old
         if node is not None and _health(change.old) != _health(change.new):
-            self._pods_on(node.metadata.name)
+            self._enqueue_owners_on_node(node.metadata.name)
 
-    def _pods_on(self, node: str) -> None:
+    def _enqueue_owners_on_node(self, node: str) -> None:
         for pod in self.caches.pods.by(NODE, node):
-            self._owner_of(pod)
+            self._enqueue_owner(pod)
 
-    def _owner_of(self, obj: ApiObject | None, after: float = 0.0) -> None:
+    def _enqueue_owner(self, obj: ApiObject | None, after: float = 0.0) -> None:
         metadata = obj.metadata if obj is not None else None
         if isinstance(metadata, ObjectMeta) and metadata.controller is not None:
             self._enqueue(metadata.namespace, metadata.controller, after)
 
     def _enqueue(self, namespace: str, owner: OwnerReference, after: float) -> None:
-        served = self._served_by(owner)
+        served = self._served_owner(owner)
         key = Key(namespace, owner.name)
-        if served is not None and served.known(key):
+        if served is not None and served.job_exists(key):
             served.queue.enqueue(key, after)
 
-    def _served_by(self, owner: OwnerReference) -> "_Served | None":
+    def _served_owner(self, owner: OwnerReference) -> "_Served | None":
         group = owner.api_version.partition("/")[0] if "/" in owner.api_version else ""
         return self._served.get((group, owner.kind))
 
@@ -136,7 +136,7 @@ def _health(node: Node | None) -> tuple[bool, bool, bool] | None:
 
 class _Served(NamedTuple):
     queue: Queue
-    known: Callable[[Key], bool]
+    job_exists: Callable[[Key], bool]
     """Whether there is such a job. What happens to the children of one that is gone, or has not come yet,
     is no reason to remember its name: on a replica that stands by nobody would ever forget it."""
-    pod_goes: Callable[[Key, str], bool]
+    on_pod_terminating: Callable[[Key, str], bool]

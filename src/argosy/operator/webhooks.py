@@ -24,18 +24,18 @@ from argosy.workload.model import Json
 
 log = Logger(__name__)
 
-MAX_BODY: Final = 3 * 1024 * 1024
+MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 """Bytes of a question: as much as the API server itself takes of an object."""
 MAX_REVIEWS: Final = 4
 """Questions whose bodies are received and judged at once."""
 MAX_WAITING: Final = 64
 """Questions that wait for that, of whose bodies nothing is read yet."""
 BODY_SECONDS: Final = 5.0
-LOOK_SECONDS: Final = 30.0
+CHECK_INTERVAL_SECONDS: Final = 30.0
 Configuration = TypeVar("Configuration", MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
 
 
-class Asked(Struct, frozen=True, rename="camel"):
+class AdmissionRequest(Struct, frozen=True, rename="camel"):
     """What the API server asks about."""
 
     uid: str
@@ -44,27 +44,27 @@ class Asked(Struct, frozen=True, rename="camel"):
 
 
 class _Review(Struct, frozen=True):
-    request: Asked
+    request: AdmissionRequest
 
 
-Answer = Callable[[Asked], Json]
+Review = Callable[[AdmissionRequest], Json]
 
 
-def _mutate(asked: Asked) -> Json:
+def _mutate(asked: AdmissionRequest) -> Json:
     patch = admission.additions(asked.object)
     if not patch:
         return {"allowed": True}
     return {"allowed": True, "patchType": "JSONPatch", "patch": _text(msgspec.json.encode(patch))}
 
 
-def _validate(asked: Asked) -> Json:
+def _validate(asked: AdmissionRequest) -> Json:
     found = admission.problems(asked.object, asked.old_object)
     if found is None:
         return {"allowed": True}
     return {"allowed": False, "status": {"code": 422, "reason": "Invalid", "message": str(found)}}
 
 
-ARES: Final[Mapping[str, Answer]] = {
+ARES: Final[Mapping[str, Review]] = {
     "/mutate-ares-io-v1-aresjob": _mutate,
     "/validate-ares-io-v1-aresjob": _validate,
 }
@@ -78,31 +78,31 @@ class Reviewer:
     wait for their turn with their bodies unread, and others are refused.
     """
 
-    def __init__(self, reviews: Mapping[str, Answer], on_refused: OnRefused = lambda _reason: None) -> None:
+    def __init__(self, reviews: Mapping[str, Review], on_refused: OnRefused = lambda _reason: None) -> None:
         self._reviews = reviews
         self._on_refused = on_refused
         self._slots = asyncio.Semaphore(MAX_REVIEWS)
-        self._asked = 0
+        self._in_flight = 0
 
     def answers(self, request: Request) -> bool:
         return request.method == "POST" and request.path in self._reviews
 
     async def answer(self, request: Request) -> Response:
-        if self._asked >= MAX_REVIEWS + MAX_WAITING:
+        if self._in_flight >= MAX_REVIEWS + MAX_WAITING:
             self._on_refused("webhook-busy")
-            raise HttpError(429, f"{self._asked} reviews are being answered or wait; ask again later")
-        self._asked += 1
+            raise HttpError(429, f"{self._in_flight} reviews are being answered or wait; ask again later")
+        self._in_flight += 1
         try:
             async with self._slots:
                 body = await self._body(request)
                 return await asyncio.to_thread(_review, body, self._reviews[request.path])
         finally:
-            self._asked -= 1
+            self._in_flight -= 1
 
     async def _body(self, request: Request) -> bytes:
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                return await request.body(MAX_BODY)
+                return await request.body(MAX_BODY_BYTES)
         except TooLargeError as error:
             self._on_refused("too-large")
             raise HttpError(413, str(error)) from None
@@ -111,7 +111,7 @@ class Reviewer:
             raise HttpError(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
 
 
-def _review(body: bytes, decide: Answer) -> Response:
+def _review(body: bytes, decide: Review) -> Response:
     try:
         review = msgspec.json.decode(body, type=_Review)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -121,23 +121,23 @@ def _review(body: bytes, decide: Answer) -> Response:
     return Response(msgspec.json.encode(answer))
 
 
-async def keep_announced(client: Client, name: str, authority: Callable[[], str]) -> None:
+async def keep_ca_injected(client: Client, name: str, authority: Callable[[], str]) -> None:
     """Have the configurations of this name know our authority, until cancelled."""
     while True:
         try:
-            await announce(client, name, authority())
+            await inject_ca(client, name, authority())
         except ApiError as error:
             log.warning("the webhooks could not be told our authority, trying again", error=str(error))
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_INTERVAL_SECONDS)
 
 
-async def announce(client: Client, name: str, authority: str) -> None:
+async def inject_ca(client: Client, name: str, authority: str) -> None:
     bundle = _text(authority.encode())
-    await _tell(client, MutatingWebhookConfiguration, name, bundle)
-    await _tell(client, ValidatingWebhookConfiguration, name, bundle)
+    await _patch_ca_bundle(client, MutatingWebhookConfiguration, name, bundle)
+    await _patch_ca_bundle(client, ValidatingWebhookConfiguration, name, bundle)
 
 
-async def _tell(client: Client, kind: type[Configuration], name: str, bundle: str) -> None:
+async def _patch_ca_bundle(client: Client, kind: type[Configuration], name: str, bundle: str) -> None:
     found = await client.get(kind, name)
     operations = [
         {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}

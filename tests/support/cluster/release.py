@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from argosy.engine.dynamic import Json
-from argosy.install.chart import folder
+from argosy.install.chart import chart_folder
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from tests.support.assets import Programs
 from tests.support.cluster.running import RunningCluster
@@ -38,10 +38,10 @@ class Release:
         strict = "pod-security.kubernetes.io/enforce=restricted"
         self.cluster.kubectl("create", "namespace", self.namespace, code=None)
         self.cluster.kubectl("label", "--overwrite", "namespace", self.namespace, strict)
-        self.helm("install", NAME, str(chart or folder()), "--wait", "--timeout=2m", *options)
+        self.helm("install", NAME, str(chart or chart_folder()), "--wait", "--timeout=2m", *options)
 
     def upgrade(self, *options: str, chart: Path | None = None) -> None:
-        self.helm("upgrade", NAME, str(chart or folder()), "--wait", "--timeout=2m", *options)
+        self.helm("upgrade", NAME, str(chart or chart_folder()), "--wait", "--timeout=2m", *options)
 
     def uninstall(self) -> None:
         self.helm("uninstall", NAME, "--wait")
@@ -61,7 +61,7 @@ class Release:
 
 def older_chart(to: Path, version: str) -> Path:
     """A copy of the chart that says it is of another version; its image is the same."""
-    copied = Path(shutil.copytree(folder(), to / "argosy"))
+    copied = Path(shutil.copytree(chart_folder(), to / "argosy"))
     about = copied / "Chart.yaml"
     lines = [
         f"{line.partition(':')[0]}: {version}" if line.startswith(("version:", "appVersion:")) else line
