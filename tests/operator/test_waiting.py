@@ -18,7 +18,7 @@ from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
 from argosy.operator.observer_locator import ObserverService
-from argosy.reconcile import status_deferral as reconcile_crowd
+from argosy.reconcile import status_writer
 from tests.support.aresjobs import template
 from tests.support.operator_harness import Scene
 from tests.support.servers import free_port
@@ -151,8 +151,8 @@ async def test_all_end_with_a_reason_when_what_they_wait_for_fails(scene: Scene)
 async def test_in_a_burst_pods_are_released_without_waiting_for_a_deferred_status(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconcile_crowd, "DEFER_SECONDS", 3600.0)
-    monkeypatch.setattr(reconcile_crowd, "MAX_DEFER_SECONDS", 3600.0)
+    monkeypatch.setattr(status_writer, "DEFER_SECONDS", 3600.0)
+    monkeypatch.setattr(status_writer, "MAX_DEFER_SECONDS", 3600.0)
     late = {"template": template(), "dependence": {"roleNames": ["first"]}}
     first = {"template": template(), "restartPolicy": "OnFailure"}  # with Never, nothing of it is deferred
     roles = {"first": first, "late": late}

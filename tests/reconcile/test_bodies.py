@@ -15,7 +15,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
-from argosy.reconcile.job_state import JobState
+from argosy.reconcile.job_state import JobState, RetryState
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
 from argosy.workload.plan import CreatePod
 from tests.support.builders import role, workload
@@ -64,7 +64,7 @@ def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int)
         Unseeing(),
         job,
         TrainingRun,
-        JobState(uid=job.uid, slow_start=SlowStart(window=MAX_WINDOW)),
+        JobState(uid=job.uid, retries=RetryState(slow_start=SlowStart(window=MAX_WINDOW))),
         api.render(namespace, size),
         lambda role, index, attempt, replacement: job.hostname(role, index),
         budget,

@@ -21,7 +21,7 @@ from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
 from argosy.kinds.pod_groups import VolcanoPodGroup
 from argosy.operator.job_views import JobView, JobViews
 from argosy.reconcile.caches import Caches
-from argosy.reconcile.job_state import JobState
+from argosy.reconcile.job_state import PodHints
 from argosy.reconcile.nodes import SHOW_AFTER_SECONDS
 from argosy.workload.observed import RecentLoss
 from argosy.workload.record import Record
@@ -65,7 +65,7 @@ def node(ready: str) -> Node:
 def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, want: set[str]) -> None:
     caches.pods.put(pod(node="n1"))
     caches.nodes.put(node(ready))
-    assert caches.observe(JOB, JobState(uid="job")).nodes_down == want
+    assert caches.observe(JOB).observed.nodes_down == want
 
 
 def test_a_node_with_any_unknown_condition_is_partly_unknown(caches: Caches) -> None:
@@ -74,23 +74,21 @@ def test_a_node_with_any_unknown_condition_is_partly_unknown(caches: Caches) -> 
     caches.nodes.put(
         Node(ObjectMeta(name="n1", resource_version="1"), status=NodeStatus(conditions=conditions))
     )
-    seen = caches.observe(JOB, JobState(uid="job"))
+    seen = caches.observe(JOB).observed
     assert seen.nodes_down == frozenset()
     assert seen.nodes_partly_unknown == {"n1"}
 
 
 def test_a_node_that_is_not_known_is_unconfirmed_however_long(caches: Caches, clock: ManualClock) -> None:
-    memory = JobState(uid="job")
     caches.pods.put(pod(node="n1"))
-    seen = caches.observe(JOB, memory)
+    seen = caches.observe(JOB).observed
     assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": ""})
-    caches.confirm_nodes(seen, memory)
-    assert memory.recheck_at == clock.seconds + SHOW_AFTER_SECONDS
+    assert caches.node_health.confirm(seen.nodes_unconfirmed) == clock.seconds + SHOW_AFTER_SECONDS
     clock.advance(3600)
-    seen = caches.observe(JOB, memory)
+    seen = caches.observe(JOB).observed
     assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": "no answer yet"})
     caches.nodes.put(node("True"))
-    assert not caches.observe(JOB, memory).nodes_unconfirmed
+    assert not caches.observe(JOB).observed.nodes_unconfirmed
 
 
 def starting(caches: Caches, *phases: str) -> list[Pod]:
@@ -133,7 +131,7 @@ def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
     caches.pods.put(pod("a"))
     caches.pods.put(pod("b", owner="other"))
     caches.services.put(Service(meta("s")))
-    seen = caches.observe(JOB, JobState(uid="job"))
+    seen = caches.observe(JOB).observed
     assert [one.name for one in seen.pods] == ["a"]
     assert dict(seen.children) == {("Service", "s"): ""}
 
@@ -141,16 +139,16 @@ def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
 def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_seen(caches: Caches) -> None:
     caches.pods.put(pod("a", phase="Pending"))
     caches.pod_groups.put(VolcanoPodGroup(meta("group")))
-    before = caches.observe(JOB, JobState(uid="job"))
+    before = caches.observe(JOB).observed
     forged = meta("forged", namespace="other")
     caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
     for kind in (Service, ServiceAccount, Role, RoleBinding, VolcanoPodGroup):
         caches.put(kind(forged))
-    assert caches.observe(JOB, JobState(uid="job")) == before
+    assert caches.observe(JOB).observed == before
     (other,) = (one for one in caches.pods if one.metadata.name == "b")
     assert not caches.role_still_starting(other), "the job's own pods are not counted for it"
     caches.pods._store(Key("other", "b"), None)
-    assert caches.observe(JOB, JobState(uid="job")).departed == ()
+    assert caches.observe(JOB).observed.departed == ()
 
 
 def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) -> None:
@@ -161,10 +159,12 @@ def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) ->
 
 
 def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:
-    memory = JobState(uid="job", deleted_uids={"uid-of-a", "uid-of-gone"})
+    hints = PodHints(deleted_uids={"uid-of-a", "uid-of-gone"})
     caches.pods.put(pod("a"))
-    assert [one.terminating for one in caches.observe(JOB, memory).pods] == [True]
-    assert memory.deleted_uids == {"uid-of-a"}
+    pods = caches.observe(JOB, deleted_uids=hints.deleted_uids).observed.pods
+    assert [pod.terminating for pod in pods] == [True]
+    hints.keep_deleted(pods)
+    assert hints.deleted_uids == {"uid-of-a"}
 
 
 def test_only_changes_that_matter_are_told(caches: Caches) -> None:
@@ -175,11 +175,11 @@ def test_only_changes_that_matter_are_told(caches: Caches) -> None:
     caches.pods.put(pod(version=3, phase="Pending", node="n1"))
     caches.pods.put(pod(version=4, phase="Running", node="n1"))
     assert told == ["1", "4"]
-    assert caches.observe(JOB, JobState(uid="job")).pods[0].node == "n1"
+    assert caches.observe(JOB).observed.pods[0].node == "n1"
 
 
 def test_pods_that_a_place_lost_in_a_row_are_counted(caches: Caches) -> None:
     for version in (1, 3, 5):
         caches.pods.put(pod("a", version=version))
         caches.pods._store(Key("default", "a"), None)
-    assert caches.observe(JOB, JobState(uid="job")).recent_losses == {("worker", 0): RecentLoss(3, 0.0)}
+    assert caches.observe(JOB).observed.recent_losses == {("worker", 0): RecentLoss(3, 0.0)}

@@ -29,7 +29,7 @@ from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
-from argosy.reconcile.job_state import JobState
+from argosy.reconcile.job_state import JobState, RetryState
 from argosy.reconcile.pod_renderer import UnrenderableError
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
@@ -308,8 +308,8 @@ async def test_actions(case: Case) -> None:
     await performer(api, memory, seen, case.features).execute([case.action])
     assert api.done == case.want_done
     assert seen.names == case.want_seen
-    assert memory.confirmed_absent == case.want_absent
-    outcomes = list(memory.outcomes.values())
+    assert memory.hints.confirmed_absent == case.want_absent
+    outcomes = list(memory.retries.outcomes.values())
     assert [one.result for one in outcomes] == ([case.want_result] if case.want_result else [])
     assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
 
@@ -318,7 +318,7 @@ async def test_pods_wait_for_children_that_could_not_be_made() -> None:
     api = Api(None, Unavailable(0, "Timeout", "no answer"))
     memory = JobState(uid=JOB.uid)
     await performer(api, memory, Seen()).execute([CREATE, EnsureService("worker", "mnist-worker")])
-    assert list(memory.outcomes) == [("Service", "mnist-worker")]
+    assert list(memory.retries.outcomes) == [("Service", "mnist-worker")]
 
 
 async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
@@ -327,10 +327,10 @@ async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
     await at_work.execute([CREATE])
     api.answer = None
     await at_work.execute([CREATE])
-    assert (api.done, len(memory.outcomes)) == ([], 1)
-    memory.reset_retries()
-    await at_work.execute([CREATE])
-    assert (api.done, len(memory.outcomes)) == ([f"create Pod {NAME}"], 0)
+    assert (api.done, len(memory.retries.outcomes)) == ([], 1)
+    memory.retries = RetryState()
+    await performer(api, memory, Seen()).execute([CREATE])
+    assert (api.done, len(memory.retries.outcomes)) == ([f"create Pod {NAME}"], 0)
 
 
 async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
@@ -346,7 +346,9 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
             return await super().create(kind, body, namespace, **options)
 
     api = Slow(None, None)
-    at_work = performer(api, JobState(uid=JOB.uid, slow_start=SlowStart(window=MAX_WINDOW)), Seen())
+    at_work = performer(
+        api, JobState(uid=JOB.uid, retries=RetryState(slow_start=SlowStart(window=MAX_WINDOW))), Seen()
+    )
     render = at_work.render
 
     def noting(action: CreatePod, name: str) -> dict[str, object]:
@@ -381,7 +383,7 @@ async def test_an_adapter_that_fails_is_told_about() -> None:
     at_work = performer(Api(None, None), memory, Seen())
     at_work.render = broken
     await at_work.execute([CREATE])
-    outcome = memory.outcomes["Pod", NAME]
+    outcome = memory.retries.outcomes["Pod", NAME]
     assert (outcome.result, outcome.message) == (Result.INVALID, "framework x failed: KeyError('a')")
 
 
@@ -428,7 +430,7 @@ DEEDS = {
 async def test_what_became_of_an_action_is_handed_back_once(case: Told) -> None:
     api, memory = Api(case.there, case.answer), JobState(uid=JOB.uid)
     assert list(await performer(api, memory, Seen()).execute([case.action])) == case.want
-    memory.retries.clear()
-    memory.slow_start = SlowStart()
+    memory.retries.retries.clear()
+    memory.retries.slow_start = SlowStart()
     if case.answer is not None:
         assert not await performer(api, memory, Seen()).execute([case.action]), "it is tried again silently"

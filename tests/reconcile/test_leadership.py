@@ -21,11 +21,12 @@ from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.job_metrics import JobMetrics
+from argosy.reconcile.bursts import BURST_JOBS
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.reconcile.status_deferral import BURST_JOBS, MAX_DEFER_SECONDS
+from argosy.reconcile.status_writer import MAX_DEFER_SECONDS
 from tests.support.builders import run
 from tests.support.manual_clock import ManualClock
 
@@ -137,7 +138,7 @@ class Replica:
             PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
             JobMetrics(CollectorRegistry()),
         )
-        self.reconciler.proof.confirm_write()
+        self.reconciler.status.record_support.confirm_write()
 
     def watch(self) -> None:
         """The caches catch up."""
@@ -165,7 +166,7 @@ class Replica:
     def _burst(self) -> Iterator[None]:
         with ExitStack() as others:
             for _ in range(BURST_JOBS):
-                others.enter_context(self.reconciler.crowds.of(KEY[0]))
+                others.enter_context(self.reconciler.status.bursts.for_namespace(KEY[0]))
             yield
 
 
@@ -179,7 +180,7 @@ class Cluster:
         await replica.lead()
         self.api.edit()  # as a job that was created after this term began
         assert await replica.go(burst=True) == ["POST mnist-worker-0", "POST mnist-worker-1"]
-        assert replica.reconciler.memories[KEY].deferred is not None
+        assert replica.reconciler.states[KEY].status.deferred is not None
 
     async def finish_job(self, replica: Replica) -> None:
         """The job runs and succeeds, and its pods are cleaned up, with this replica as the leader."""
@@ -263,7 +264,7 @@ async def test_a_record_that_was_deferred_is_decided_again_after_the_job_was_edi
     cluster.api.edit()
     cluster.api.pods_become("Running")
     assert await cluster.first.go(burst=True) == ["PUT Running"]
-    assert cluster.first.reconciler.memories[KEY].record_first
+    assert cluster.first.reconciler.states[KEY].status.record_first
 
 
 async def test_records_of_a_job_are_deferred_again_in_the_next_term(cluster: Cluster) -> None:

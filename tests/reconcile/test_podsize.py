@@ -173,7 +173,7 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
             ByteBudget(),
         )
         await performer.execute([CreatePod("worker", 0, 1, 0)])
-    assert [one.result for one in memory.outcomes.values()] == [Result.INVALID]
+    assert [one.result for one in memory.retries.outcomes.values()] == [Result.INVALID]
 
 
 class Unseeing:

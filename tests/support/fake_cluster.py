@@ -167,9 +167,7 @@ class World:
         if job is None:
             return None
         seen = self.observe()
-        leader.memory.drop_outdated(str(job.version))
-        deferred = leader.memory.deferred
-        before = deferred.record if deferred else decode(job.status)
+        before = leader.memory.status.deferred_record(str(job.version)) or decode(job.status)
         if self.broken:
             plan = refuse(before, _BROKEN, job.workload.generation, self.now)
             assert not [action for action in plan.actions if not isinstance(action, Emit)]
@@ -186,10 +184,10 @@ class World:
             requests += 1
 
         if self._defers(job, before, plan, seen):
-            leader.memory.deferred = Deferred(plan.record, str(job.version))
+            leader.memory.status.deferred = Deferred(plan.record, str(job.version))
         elif encode(plan.record) != job.status:
             request()
-            leader.memory.deferred = None
+            leader.memory.status.deferred = None
             if not self._write(job, plan.record):
                 return None
             self._check_count(before, plan.record, seen)
@@ -317,7 +315,7 @@ class World:
     # What happens inside.
 
     def _defers(self, job: Job, before: Record | None, plan: Plan, seen: Observed) -> bool:
-        memory = self.leader.memory
+        memory = self.leader.memory.status
         wanted = bool(plan.actions or memory.deferred)
         if not self.crowded or self.prunes or not wanted or memory.record_first:
             return False
@@ -334,7 +332,7 @@ class World:
     def _write(self, job: Job, record: Record) -> bool:
         assert decode(encode(record)) == record, "a Record must survive being stored"
         if self.job is None or self.job.version != job.version:
-            self.leader.memory.record_first = True
+            self.leader.memory.status.record_first = True
             return False
         if (stored := decode(self.job.status)) is not None:
             invariants.never_regresses(stored, record)

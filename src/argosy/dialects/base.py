@@ -67,7 +67,7 @@ class Dialect(Protocol[T]):
 
 
 class StatusChange(Struct, Generic[T], frozen=True):
-    """A status that was written: what status events are made from."""
+    """What was decided about a job, and its object before and after: what status events are made from."""
 
     before: T
     after: T

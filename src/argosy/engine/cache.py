@@ -28,6 +28,8 @@ class Change(Struct, Generic[T]):
 
     old: T | None
     new: T | None
+    own: bool = False
+    """Set if the object was returned by a write of this process, so that the writer knows of it already."""
 
 
 class Cache(Generic[T]):
@@ -112,7 +114,7 @@ class Cache(Generic[T]):
         """Call for each version of an object that does not fit its type: somebody may tell its owner."""
         self._undecodable.append(listener)
 
-    def put(self, obj: T, *, metadata_only: bool = False) -> None:
+    def put(self, obj: T, *, metadata_only: bool = False, own: bool = False) -> None:
         """What our own write returned, unless the watch already brought that version or a later one. In
         brief it is metadata alone, and the watch's own word of the same version replaces it."""
         key, version = key_of(obj), version_of(obj)
@@ -123,7 +125,7 @@ class Cache(Generic[T]):
             return
         if self._incoming is not None:
             self._put_meanwhile.add(key)
-        self._store(key, self._trim(obj))
+        self._store(key, self._trim(obj), own=own)
         if metadata_only:
             self._brief.add(key)
 
@@ -217,7 +219,7 @@ class Cache(Generic[T]):
             elif before.metadata.resource_version != obj.metadata.resource_version:
                 self._tell(before, obj)
 
-    def _store(self, key: Key, obj: T | None) -> None:
+    def _store(self, key: Key, obj: T | None, *, own: bool = False) -> None:
         old = self._objects.get(key)
         self._brief.discard(key)
         if obj is None:
@@ -225,10 +227,10 @@ class Cache(Generic[T]):
         else:
             self._objects[key] = obj
         self._index.move(key, old, obj)
-        self._tell(old, obj)
+        self._tell(old, obj, own=own)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
-        change = Change(old, new)
+    def _tell(self, old: T | None, new: T | None, *, own: bool = False) -> None:
+        change = Change(old, new, own)
         for listener in self._listeners:
             try:
                 listener(change)

@@ -17,7 +17,7 @@ from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.caches import NODE, Caches
 from argosy.reconcile.nodes import has_unknown_condition, is_down, is_out_of_service
 from argosy.reconcile.reconciler import Reconciler
-from argosy.reconcile.status import COUNTS_SECONDS
+from argosy.reconcile.status_changes import COUNTS_SECONDS
 
 C = TypeVar("C", bound=ApiObject)
 
@@ -62,7 +62,7 @@ class Triggers:
 
         def job(change: Change[T]) -> None:
             if change.new is not None:
-                if not reconciler.writing:
+                if not change.own:
                     queue.enqueue(key_of(change.new))
             elif change.old is not None:
                 reconciler.on_job_deleted(change.old)

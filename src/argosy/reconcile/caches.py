@@ -5,8 +5,9 @@ One cache a kind, shared by all dialects and indexed by the owning job (see `own
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.engine.cache import Cache, Change
@@ -19,15 +20,13 @@ from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, Servi
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.pod_groups import CoschedulingPodGroup, KubernetesPodGroup, VolcanoPodGroup
 from argosy.reconcile.capacity import CapacityTracker
-from argosy.reconcile.job_state import JobState
 from argosy.reconcile.losses import RecentLosses
 from argosy.reconcile.nodes import NodeHealth
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
-from argosy.workload.capacity import Room
 from argosy.workload.gang_schedulers.volcano import VOLCANO
-from argosy.workload.observed import Observed, ObservedPod, observe_pod, same_pod
+from argosy.workload.observed import Observed, ObservedPod, Outcome, observe_pod, same_pod
 
 NODE = "node"
 OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"
@@ -36,8 +35,16 @@ PODS_GATHER = 0.02
 """Seconds between looks at what pods do, while they do it one by one; a pass waits longer than this for the
 pods of its job anyway."""
 
-UNKNOWN_ROOM = 0.5
-"""Seconds until a job asks again what is free, while that is not known."""
+UNKNOWN_CAPACITY_SECONDS = 0.5
+"""When a job asks again what is free, while that is not known."""
+
+
+class Observation(Struct, frozen=True):
+    """What is decided on, and when to look again because some of it is not known yet."""
+
+    observed: Observed
+    recheck_at: float | None = None
+    """On the monotonic clock."""
 
 
 class Caches:
@@ -72,7 +79,6 @@ class Caches:
         self._departed = RecentlyDeleted(clock)
         self._losses = RecentLosses(clock)
         self._pod_listeners: list[Callable[[Pod], None]] = []
-        self._own = False
         self.pods.subscribe(self._pod_changed)
 
     def on_pod_change(self, listener: Callable[[Pod], None]) -> None:
@@ -101,9 +107,7 @@ class Caches:
         """
         match obj:
             case Pod():
-                self._own = True
-                self.pods.put(obj, metadata_only=metadata_only)
-                self._own = False
+                self.pods.put(obj, metadata_only=metadata_only, own=True)
             case VolcanoPodGroup() | KubernetesPodGroup() | CoschedulingPodGroup():
                 self.pod_groups.put(obj)
             case Service():
@@ -115,15 +119,25 @@ class Caches:
             case RoleBinding():
                 self.bindings.put(obj)
 
-    def observe(self, job: ObjectMeta, memory: JobState, *, room: bool = False) -> Observed:
-        """What a pass looks at; what is free in the cluster only for those who ask."""
+    def observe(
+        self,
+        job: ObjectMeta,
+        *,
+        failures: tuple[Outcome, ...] = (),
+        confirmed_absent: frozenset[tuple[str, int]] = frozenset(),
+        deleted_uids: Collection[str] = (),
+        capacity: bool = False,
+    ) -> Observation:
+        """Return everything that is decided on. Changes nothing.
+
+        `failures`, `confirmed_absent` and `deleted_uids` are what the API server has answered and the caches
+        may not show yet. What is free in the cluster is only included if `capacity` is set.
+        """
         owner = owner_key(job.namespace, job.uid)
-        pods = self._pods(owner, memory)
+        pods = self._pods(owner, deleted_uids)
         nodes = self.node_health.states({pod.node for pod in pods if pod.node})
-        absent, memory.confirmed_absent = frozenset(memory.confirmed_absent), set()
-        memory.recheck_at = None
-        free = self._room(memory) if room else None
-        return Observed(
+        free = self.capacity.snapshot() if capacity else None
+        observed = Observed(
             pods=pods,
             nodes_down=nodes.down,
             nodes_partly_unknown=nodes.partly_unknown,
@@ -134,27 +148,22 @@ class Caches:
             gang_choice=self.pod_groups.choice,
             gangs_served=self.pod_groups.served,
             room=free,
-            absent=absent,
+            absent=confirmed_absent,
             departed=self._departed.for_job(owner),
             recent_losses=self._losses.of(owner),
-            outcomes=tuple(memory.outcomes.values()),
+            outcomes=failures,
         )
+        if not capacity:
+            return Observation(observed)
+        unknown_until = self._clock.monotonic() + UNKNOWN_CAPACITY_SECONDS if free is None else None
+        return Observation(observed, unknown_until or self.capacity.expected_until())
 
-    def confirm_nodes(self, seen: Observed, memory: JobState) -> None:
-        """Have the API asked for the nodes of which the caches cannot tell how they are."""
-        shown_at = self.node_health.confirm(seen.nodes_unconfirmed)
-        if shown_at is not None and (memory.recheck_at is None or shown_at < memory.recheck_at):
-            memory.recheck_at = shown_at
-
-    def _pods(self, owner: str, memory: JobState) -> tuple[ObservedPod, ...]:
-        found = (self._observed_pods.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
-        views = tuple(view for view in found if view is not None)
-        if not memory.deleted_uids:
-            return views
-        memory.deleted_uids &= {view.uid for view in views}
-        return tuple(
-            replace(view, terminating=True) if view.uid in memory.deleted_uids else view for view in views
-        )
+    def _pods(self, owner: str, deleted_uids: Collection[str]) -> tuple[ObservedPod, ...]:
+        cached = (self._observed_pods.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
+        pods = tuple(pod for pod in cached if pod is not None)
+        if not deleted_uids:
+            return pods
+        return tuple(replace(pod, terminating=True) if pod.uid in deleted_uids else pod for pod in pods)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         """Each version of a pod is looked at once; passes and triggers share what was seen."""
@@ -178,7 +187,7 @@ class Caches:
             elif before is not None:
                 self._departed.add(owner, before)
         self._count(pod, before, after)
-        if not self._own:
+        if not change.own:
             for listener in self._pod_listeners:
                 listener(pod)
 
@@ -200,12 +209,6 @@ class Caches:
         ):
             _add(found, kind.resource.kind, (one.metadata for one in objects))
         return {**found, **self.pod_groups.children(owner)}
-
-    def _room(self, memory: JobState) -> Room | None:
-        room = self.capacity.snapshot()
-        unknown = self._clock.monotonic() + UNKNOWN_ROOM if room is None else None
-        memory.recheck_at = unknown or self.capacity.expected_until()
-        return room
 
 
 def _add_to(counter: Counter[tuple[str, str]], key: tuple[str, str], number: int) -> None:

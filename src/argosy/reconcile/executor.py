@@ -89,7 +89,7 @@ class ActionExecutor:
         seen: ObjectSink,
         workload: Workload,
         job: type[ApiObject],
-        memory: JobState,
+        state: JobState,
         render: Callable[[CreatePod, str], Json],
         name: Callable[[str, int, int, int], str],
         bodies: ByteBudget,
@@ -100,7 +100,8 @@ class ActionExecutor:
         self.sink = seen
         self.workload = workload
         self.job = job
-        self.memory = memory
+        self.retries = state.retries
+        self.hints = state.hints
         self.render = render
         self.name = name
         self.bodies = bodies
@@ -195,7 +196,7 @@ class ActionExecutor:
         return Result.DONE if _owner(metadata) == self.workload.uid else Result.FOREIGN
 
     async def _create_pods(self, actions: Sequence[Action]) -> bool:
-        slow_start, outcomes = self.memory.slow_start, self.memory.outcomes.values()
+        slow_start, outcomes = self.retries.slow_start, self.retries.outcomes.values()
         failed = {(one.role, one.index) for one in outcomes if one.result is Result.FAILED}
         creations = slow_start.in_order((one for one in actions if isinstance(one, CreatePod)), failed)
         return await PodCreations(slow_start, self.clock, self._create_pod).run(creations)
@@ -261,7 +262,7 @@ class ActionExecutor:
         except Conflict:
             if await self._is_there(action):
                 raise  # it is another than it was seen to be: the next pass judges it anew
-        self.memory.deleted_uids.add(action.uid)
+        self.hints.deleted_uids.add(action.uid)
         return Result.DONE
 
     async def _is_there(self, action: DeletePod) -> bool:
@@ -276,7 +277,7 @@ class ActionExecutor:
         try:
             self.sink.put(await self.client.get(Pod, name, self.workload.namespace))
         except NotFound:
-            self.memory.confirmed_absent.add((action.role, action.index))
+            self.hints.confirmed_absent.add((action.role, action.index))
         return Result.DONE
 
     async def _remark(self, action: Remark) -> bool:
@@ -339,7 +340,7 @@ class ActionExecutor:
         start of its job and not for itself: once one pod is let in, all are tried again.
         """
         kind, name = deed.kind, deed.name
-        if self.memory.in_backoff(kind, name, self.clock.monotonic()):
+        if self.retries.in_backoff(kind, name, self.clock.monotonic()):
             return None
         try:
             result, message = await step(), ""
@@ -354,14 +355,14 @@ class ActionExecutor:
         except SpecRejectedError as error:
             result, message = Result.MISTAKE, str(error)
         if result is Result.DONE:
-            self.memory.clear_failure(kind, name)
+            self.retries.clear_failure(kind, name)
             return result
         message = truncate(message or _WHY[result].format(kind=kind, name=name), MAX_MESSAGE_CHARS)
         outcome = Outcome(kind, name, result, message, deed.role, index)
-        if result in _REFUSALS and self.memory.outcomes.get((kind, name)) != outcome:
+        if result in _REFUSALS and self.retries.outcomes.get((kind, name)) != outcome:
             self.deeds.append(replace(deed, refused=message))
         by_job = index is not None and result in slow_start.REFUSALS
-        self.memory.record_failure(outcome, self.clock.monotonic(), hold=not by_job)
+        self.retries.record_failure(outcome, self.clock.monotonic(), backoff=not by_job)
         return result
 
 

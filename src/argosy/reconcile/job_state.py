@@ -1,84 +1,46 @@
-"""What the operator holds about a job between passes and may lose: answers to actions, and when to try again.
+"""Keeps what the operator remembers of a job between reconciles and may lose.
 
 Nothing here is needed for correctness. Losing it (a restart, a new leader) costs one more try of what was
-refused. It is dropped when a job has finished, so that finished jobs cost nothing but their cached object.
+rejected. It is dropped when a job has finished, so that finished jobs cost nothing but their cached object.
+All times are on the monotonic clock.
 """
 
 from msgspec import Struct, field
 
 from argosy.reconcile.slow_start import SlowStart
 from argosy.workload.model import Problems, Workload
-from argosy.workload.observed import Outcome
+from argosy.workload.observed import ObservedPod, Outcome
 from argosy.workload.record import Record
 
 FIRST_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 30.0
+NEVER = float("-inf")
+"""A time that is always past."""
 
 
 class Retry(Struct):
-    """When an action that was not done may be tried again, on the monotonic clock."""
+    """When an action that failed may be tried again."""
 
     failures: int
     at: float
 
 
-class Deferred(Struct, frozen=True):
-    """A Record that is written with a later pass, though its actions have been carried out.
+class RetryState(Struct):
+    """What the API server answered to actions that did not succeed, and when to try them again."""
 
-    Lost, it is rebuilt from the labels of the pods.
-    """
-
-    record: Record
-    resource_version: str
-    """The version of the job on which it was decided. It says nothing about any other version."""
-
-
-class JobState(Struct):
-    uid: str
-    """Of the job that this is about; a job made anew under an old name starts afresh."""
-    lowered: tuple[tuple[int, bool, dict[str, str]], Workload | Problems] | None = None
-    """The job as a workload, with what this was made from: the generation, whether it is being deleted, and
-    annotations."""
     outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     """Answers other than success, by kind and name, until the action is tried again."""
     retries: dict[tuple[str, str], Retry] = field(default_factory=dict)
     slow_start: SlowStart = field(default_factory=SlowStart)
-    confirmed_absent: set[tuple[str, int]] = field(default_factory=set)
-    """Places confirmed empty by the API; good for one pass."""
-    deleted_uids: set[str] = field(default_factory=set)
-    """Uids of pods that were asked to go, so that a cache which has not heard of it yet does not mislead."""
-    written_at: float = float("-inf")
-    """When the status was last written, on the monotonic clock."""
-    flush_at: float | None = None
-    """When a change that was not worth a write by itself is written after all."""
-    flush_by: float = float("-inf")
-    """When a Record that is not written yet must be."""
-    deferred: Deferred | None = None
-    current: bool = False
-    """The cached job is known to show all that was written to it before this term of leadership."""
-    record_first: bool = False
-    """Somebody else writes to this job: its Records are no longer deferred."""
-    recheck_at: float | None = None
-    """Something seen is in doubt; look again then."""
-    blocked_until: float = float("-inf")
-    """The CRD drops the Record: nothing is tried before this time."""
-    block_count: int = 0
-    status_not_found: int = 0
-    """Times in a row that there was no status to write to."""
 
-    def drop_outdated(self, resource_version: str) -> None:
-        """Drop a Record that was deferred at another version of the job: it would overwrite newer ones."""
-        if self.deferred is not None and self.deferred.resource_version != resource_version:
-            self.deferred, self.record_first = None, True
+    def record_failure(self, outcome: Outcome, now: float, *, backoff: bool = True) -> None:
+        """Remember an answer that was not success, and back off exponentially.
 
-    def record_failure(self, outcome: Outcome, now: float, *, hold: bool = True) -> None:
-        """Remember an answer that was not success.
-
-        Unless something else does so (`hold` is False), hold the next try back: twice as long each time.
+        Without `backoff` the next try is held back by something else.
         """
         key = (outcome.kind, outcome.name)
         self.outcomes[key] = outcome
-        if not hold:
+        if not backoff:
             self.retries.pop(key, None)
             return
         failures = self.retries[key].failures + 1 if key in self.retries else 1
@@ -89,15 +51,94 @@ class JobState(Struct):
         self.outcomes.pop((kind, name), None)
         self.retries.pop((kind, name), None)
 
-    def reset_retries(self) -> None:
-        """The definition changed: what was refused before may be right now."""
-        self.outcomes.clear()
-        self.retries.clear()
-        self.slow_start = SlowStart()
-
     def in_backoff(self, kind: str, name: str, now: float) -> bool:
         retry = self.retries.get((kind, name))
         return retry is not None and retry.at > now
 
     def next_retry_at(self) -> float | None:
         return min((retry.at for retry in self.retries.values()), default=None)
+
+
+class Deferred(Struct, frozen=True):
+    """A Record that is written by a later reconcile, although its actions have been executed.
+
+    If it is lost, it is rebuilt from the labels of the pods.
+    """
+
+    record: Record
+    resource_version: str
+    """The version of the job on which it was decided. It says nothing about any other version."""
+
+
+class StatusState(Struct):
+    """What the status writer remembers of one job."""
+
+    written_at: float = NEVER
+    flush_at: float | None = None
+    """When a change is written that was not worth a write by itself."""
+    flush_by: float = NEVER
+    """When a deferred Record is written at the latest."""
+    deferred: Deferred | None = None
+    record_first: bool = False
+    """Somebody else writes to this job: its Records are no longer deferred."""
+    is_current: bool = False
+    """The cached job is known to show all that was written to it before this term of leadership."""
+    not_found: int = 0
+    """Status writes in a row that were answered with NotFound."""
+
+    def deferred_record(self, resource_version: str) -> Record | None:
+        """Return the deferred Record; drop one of another version, which would overwrite newer ones."""
+        if self.deferred is not None and self.deferred.resource_version != resource_version:
+            self.deferred, self.record_first = None, True
+        return self.deferred.record if self.deferred else None
+
+    def written(self, now: float) -> None:
+        """The status was written: nothing is left to flush."""
+        self.written_at, self.flush_at, self.deferred = now, None, None
+        self.is_current, self.not_found = True, 0
+
+
+class CrdBlock(Struct):
+    """How long a job is left alone because its CRD or its Record does not fit this operator."""
+
+    until: float = NEVER
+    count: int = 0
+
+
+class PodHints(Struct):
+    """What the API server answered about pods, while the caches may not show it yet."""
+
+    confirmed_absent: set[tuple[str, int]] = field(default_factory=set)
+    """Replicas of which the API server said that they have no pod; good for one reconcile."""
+    deleted_uids: set[str] = field(default_factory=set)
+    """Pods that were deleted by us; a cache that has not seen it yet must not mislead."""
+
+    def take_confirmed_absent(self) -> frozenset[tuple[str, int]]:
+        """Return the confirmations, and forget them."""
+        absent, self.confirmed_absent = frozenset(self.confirmed_absent), set()
+        return absent
+
+    def keep_deleted(self, pods: tuple[ObservedPod, ...]) -> None:
+        """Forget deleted pods that the caches do not have any more."""
+        if self.deleted_uids:
+            self.deleted_uids &= {pod.uid for pod in pods}
+
+
+class WorkloadCache(Struct, frozen=True):
+    """A job as a workload, with what it was made from."""
+
+    version: tuple[int, bool, dict[str, str]]
+    """Generation, whether it is being deleted, and annotations."""
+    workload: Workload | Problems
+
+
+class JobState(Struct):
+    uid: str
+    """Of the job that this is about; a job recreated under the same name starts afresh."""
+    workload: WorkloadCache | None = None
+    retries: RetryState = field(default_factory=RetryState)
+    status: StatusState = field(default_factory=StatusState)
+    hints: PodHints = field(default_factory=PodHints)
+    block: CrdBlock = field(default_factory=CrdBlock)
+    recheck_at: float | None = None
+    """When something unconfirmed is to be looked at again."""

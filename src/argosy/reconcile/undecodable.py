@@ -20,7 +20,7 @@ from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.engine.objects import Key
-from argosy.reconcile.status import status_body
+from argosy.reconcile.status_changes import status_body
 from argosy.workload.decide import refuse
 from argosy.workload.model import Problem, Problems
 from argosy.workload.observed import Observed

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.trainingrun import RoleStatus, TrainingRunStatus
-from argosy.reconcile.status import COUNTS_SECONDS, MESSAGES_SECONDS, write_interval
+from argosy.reconcile.status_changes import COUNTS_SECONDS, MESSAGES_SECONDS, write_interval
 
 OLD = TrainingRunStatus(
     phase="Starting",
