@@ -24,7 +24,7 @@ from tests.support.servers import Server, local_apiserver, real_apiserver
 
 JOBS, PODS = int(os.environ.get("BENCH_JOBS", "1000")), 8
 ROUNDS = 4
-WRITES = r'argosy_requests_total{.*verb="(?:POST|PUT|PATCH|DELETE)"'
+WRITES = r'argosy_api_requests_total{.*method="(?:POST|PUT|PATCH|DELETE)"'
 LEAST_WRITES = PODS + 4
 LEAST_WRITES_ARE = "its pods, a service, an event, and a status before and after"
 

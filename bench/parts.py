@@ -25,7 +25,7 @@ from tests.support.waiting import until
 ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE = 120.0
-_REQUESTS = re.compile(r'argosy_requests_total\{code="(\w+)",verb="(\w+)"\} (\S+)')
+_REQUESTS = re.compile(r'argosy_api_requests_total\{code="(\w+)",method="(\w+)"\} (\S+)')
 
 
 class Operator(Struct, frozen=True):
@@ -39,18 +39,18 @@ class Operator(Struct, frozen=True):
         requests = {
             (verb, code): float(value) for code, verb, value in _REQUESTS.findall(text) if verb != "WATCH"
         }
-        failed = summed(text, r'argosy_passes_total{.*outcome="failed"')
+        failed = summed(text, r'argosy_reconcile_total{.*result="error"')
         return Reading(cpu_seconds(self.pid), requests, failed)
 
     def until_ready(self) -> None:
         _until(self._is_ready, "the operator is ready")
 
     def until_leading(self) -> None:
-        _until(lambda: summed(self.metrics(), "argosy_leader ") == 1.0, "the operator leads")
+        _until(lambda: summed(self.metrics(), "argosy_is_leader ") == 1.0, "the operator leads")
 
     def until_passed(self, jobs: int) -> None:
         """Until it has had a pass over every job that was there when it started."""
-        passes = r'argosy_passes_total{.*outcome="done"'
+        passes = r'argosy_reconcile_total{.*result="success"'
         what = f"the operator has looked at {jobs} jobs"
         _until(lambda: summed(self.metrics(), passes) >= jobs, what, pause=0.2)
 

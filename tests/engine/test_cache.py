@@ -265,4 +265,4 @@ async def test_size_and_age_of_a_cache_are_told(client: Client, server: FakeServ
         await server.put("pods", raw_pod("b"))
         await eventually(lambda: len(cache) == 2)
         assert cache.seconds_since_event <= asyncio.get_running_loop().time() - sent
-        assert sample("argosy_cache_stale_seconds", labels) is not None
+        assert sample("argosy_cache_seconds_since_event", labels) is not None

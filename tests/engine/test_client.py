@@ -309,11 +309,11 @@ async def test_requests_are_counted_by_verb_and_code(client: Client) -> None:
     sample = client.metrics.registry.get_sample_value
     async with aclosing(client.watch_batches(ConfigMap, "default", send_initial_events=True)) as watch:
         await anext(watch)
-    assert sample("argosy_requests_total", {"verb": "POST", "code": "201"}) == 1
-    assert sample("argosy_requests_total", {"verb": "GET", "code": "404"}) == 1
-    assert sample("argosy_requests_total", {"verb": "WATCH", "code": "200"}) == 1
-    assert sample("argosy_request_seconds_count", {"verb": "POST"}) == 1
+    assert sample("argosy_api_requests_total", {"method": "POST", "code": "201"}) == 1
+    assert sample("argosy_api_requests_total", {"method": "GET", "code": "404"}) == 1
+    assert sample("argosy_api_requests_total", {"method": "WATCH", "code": "200"}) == 1
+    assert sample("argosy_api_request_duration_seconds_count", {"method": "POST"}) == 1
     async with Client(Connection("http://127.0.0.1:1"), metrics=client.metrics) as nowhere:
         with pytest.raises(Unavailable):
             await nowhere.get(ConfigMap, "b", "default")
-    assert sample("argosy_requests_total", {"verb": "GET", "code": "none"}) == 1
+    assert sample("argosy_api_requests_total", {"method": "GET", "code": "error"}) == 1

@@ -52,8 +52,8 @@ async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
     assert passes == {"bad": 3, "a": 1, "b": 1}, "at 0, 1 and 3 seconds"
     assert [(entry["controller"], entry["object"]) for entry in logs] == [("test", "bad")] * 3
     sample = metrics.registry.get_sample_value
-    assert sample("argosy_passes_total", {"controller": "test", "outcome": "failed"}) == 3
-    assert sample("argosy_passes_total", {"controller": "test", "outcome": "done"}) == 2
+    assert sample("argosy_reconcile_total", {"controller": "test", "result": "error"}) == 3
+    assert sample("argosy_reconcile_total", {"controller": "test", "result": "success"}) == 2
 
 
 async def test_a_pass_says_when_it_wants_to_run_again() -> None:
@@ -151,17 +151,17 @@ async def test_depth_and_age_of_the_queue_are_told_and_how_long_keys_waited() ->
     metrics = Metrics(CollectorRegistry())
     sample = metrics.registry.get_sample_value
     subject, labels = controller(reconcile, metrics), {"controller": "test"}
-    assert sample("argosy_queue_age_seconds", labels) == 0
+    assert sample("argosy_workqueue_oldest_item_seconds", labels) == 0
     subject.enqueue("a")
     await asyncio.sleep(3)
     subject.enqueue("b")
-    assert sample("argosy_queue_depth", labels) == 2
-    assert sample("argosy_queue_age_seconds", labels) == pytest.approx(3)
+    assert sample("argosy_workqueue_depth", labels) == 2
+    assert sample("argosy_workqueue_oldest_item_seconds", labels) == pytest.approx(3)
     await run_for(subject, 1)
-    assert sample("argosy_queue_depth", labels) == 0
-    assert sample("argosy_queue_age_seconds", labels) == 0
-    assert sample("argosy_queue_seconds_count", labels) == 2
-    assert sample("argosy_queue_seconds_sum", labels) == pytest.approx(3)
+    assert sample("argosy_workqueue_depth", labels) == 0
+    assert sample("argosy_workqueue_oldest_item_seconds", labels) == 0
+    assert sample("argosy_workqueue_wait_duration_seconds_count", labels) == 2
+    assert sample("argosy_workqueue_wait_duration_seconds_sum", labels) == pytest.approx(3)
 
 
 async def test_a_namespace_with_many_keys_delays_others_by_a_turn_and_not_by_all_of_them() -> None:

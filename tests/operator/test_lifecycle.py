@@ -81,12 +81,12 @@ async def ask(port: int, path: str) -> Response:
 
 
 def writes(text: str) -> float:
-    lines = re.findall(r'argosy_requests_total\{code="\w+",verb="(\w+)"\} (\S+)', text)
+    lines = re.findall(r'argosy_api_requests_total\{code="\w+",method="(\w+)"\} (\S+)', text)
     return sum(float(number) for verb, number in lines if verb not in ("GET", "WATCH"))
 
 
 def passes(text: str) -> float:
-    return sum(map(float, re.findall(r"argosy_passes_total\{[^}]*\} (\S+)", text)))
+    return sum(map(float, re.findall(r"argosy_reconcile_total\{[^}]*\} (\S+)", text)))
 
 
 async def test_a_second_operator_finds_nothing_to_do(scene: Scene) -> None:

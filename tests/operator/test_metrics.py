@@ -34,11 +34,21 @@ VALUES: dict[str, set[str]] = {
     "controller": {"TrainingRun", "AresJob"},
     "framework": set(installed()),
     "phase": set(Phase),
-    "cause": {*Why, "error", "silent", "gone", "no-watch-list"},
+    "cause": set(Why),
     "kind": set(KINDS.split()),
-    "verb": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
-    "outcome": {"done", "failed"},
-    "reason": {*get_args(RejectReason), "unknown-job", "webhook-busy", "webhook-slow", "too-large"},
+    "method": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
+    "result": {"success", "error"},
+    "reason": {
+        *get_args(RejectReason),
+        "unknown-job",
+        "webhook-busy",
+        "webhook-slow",
+        "too-large",
+        "error",
+        "idle-timeout",
+        "gone",
+        "no-watch-list",
+    },
 }
 
 
@@ -119,15 +129,15 @@ async def test_a_run_is_seen_from_outside(scene: Scene) -> None:
     assert value(metrics, "argosy_jobs") == 3
     assert value(metrics, "argosy_restarts_total", cause="Signal") == 1
     assert value(metrics, "argosy_phase_seconds_count", phase="Restarting") == 1
-    assert value(metrics, "argosy_requests_total", verb="POST", code="201") >= 5
-    assert value(metrics, "argosy_requests_total", verb="WATCH", code="200") >= 8
-    assert value(metrics, "argosy_passes_total", outcome="done") > 3
-    assert value(metrics, "argosy_pass_seconds_count") > 3
-    assert value(metrics, "argosy_queue_seconds_count") > 3
+    assert value(metrics, "argosy_api_requests_total", method="POST", code="201") >= 5
+    assert value(metrics, "argosy_api_requests_total", method="WATCH", code="200") >= 8
+    assert value(metrics, "argosy_reconcile_total", result="success") > 3
+    assert value(metrics, "argosy_reconcile_duration_seconds_count") > 3
+    assert value(metrics, "argosy_workqueue_wait_duration_seconds_count") > 3
     assert value(metrics, "argosy_cache_objects", kind="Pod") == 4
     assert value(metrics, "argosy_cache_objects", kind="TrainingRun") == 3
     assert value(metrics, "argosy_cache_synced", kind="Pod") == 1
-    assert value(metrics, "argosy_cache_stale_seconds", kind="Pod") >= 0
+    assert value(metrics, "argosy_cache_seconds_since_event", kind="Pod") >= 0
     for metric in metrics.values():
         for sample in metric.samples:
             for label, given in sample.labels.items():

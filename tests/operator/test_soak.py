@@ -94,7 +94,12 @@ class Jobs:
 class Size(dict[str, float]):
     """What an operator takes of its machine."""
 
-    NAMES = ("process_resident_memory_bytes", "process_open_fds", "argosy_tasks", "argosy_cache_objects")
+    NAMES = (
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "argosy_event_loop_tasks",
+        "argosy_cache_objects",
+    )
 
     @classmethod
     async def of(cls, port: int) -> "Size":
@@ -150,5 +155,5 @@ async def test_five_thousand_jobs_leave_nothing_behind(real_apiserver: Server) -
     first, last = sizes[0], sizes[-1]
     assert last["process_resident_memory_bytes"] <= 1.1 * first["process_resident_memory_bytes"]
     assert last["process_open_fds"] <= first["process_open_fds"] + 8
-    assert last["argosy_tasks"] <= first["argosy_tasks"] + 2
+    assert last["argosy_event_loop_tasks"] <= first["argosy_event_loop_tasks"] + 2
     assert last["argosy_cache_objects"] <= first["argosy_cache_objects"]

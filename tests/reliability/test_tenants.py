@@ -85,7 +85,8 @@ class Operator(msgspec.Struct, frozen=True):
             sample.value
             for metric in parse(text)
             for sample in metric.samples
-            if sample.name == "argosy_requests_total" and sample.labels == {"verb": "POST", "code": "403"}
+            if sample.name == "argosy_api_requests_total"
+            and sample.labels == {"method": "POST", "code": "403"}
         )
 
 
@@ -132,7 +133,7 @@ def module(server: Server, *command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def leads(operator: Operator) -> bool:
-    return "argosy_leader 1.0" in (await operator.get("/metrics"))[1]
+    return "argosy_is_leader 1.0" in (await operator.get("/metrics"))[1]
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,9 @@ async def counted(port: int, code: str) -> float:
         return 0.0
     finally:
         await client.close()
-    lines = [line for line in text.splitlines() if line.startswith(f'argosy_requests_total{{code="{code}"')]
+    lines = [
+        line for line in text.splitlines() if line.startswith(f'argosy_api_requests_total{{code="{code}"')
+    ]
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 

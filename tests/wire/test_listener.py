@@ -210,7 +210,7 @@ async def test_a_client_that_never_begins_its_handshake_is_closed(pki: Path) -> 
     bounds = ConnectionLimits(total=9, per_address=9, hello_seconds=0.1)
     async with serving(bounds, pki=pki) as site:
         assert await (await site.connect(tls=False)).is_closed()
-        assert (site.refused, site.server.connections) == ({"silent": 1}, 0)
+        assert (site.refused, site.server.connections) == ({"hello-timeout": 1}, 0)
 
 
 @on_both_loops

@@ -145,7 +145,7 @@ class Cache(Generic[T]):
         kind, metrics = self._called, self._metrics
         metrics.cache_objects.labels(kind).set_function(lambda: len(self))
         metrics.cache_synced.labels(kind).set_function(lambda: float(self.synced))
-        metrics.cache_stale_seconds.labels(kind).set_function(lambda: self.seconds_since_event)
+        metrics.cache_seconds_since_event.labels(kind).set_function(lambda: self.seconds_since_event)
 
     def _take(self, event: Event[T]) -> None:
         if isinstance(event, Apply):

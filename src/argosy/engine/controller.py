@@ -56,12 +56,14 @@ class Controller(Generic[K]):
         self._moved = clock.monotonic()
         """When a pass began or ended last."""
         metrics = metrics or Metrics()
-        metrics.longest_running_seconds.labels(name).set_function(lambda: self.longest_running)
-        metrics.queue_depth.labels(name).set_function(lambda: len(self.queue))
-        metrics.queue_age_seconds.labels(name).set_function(lambda: self.queue.age)
-        self._waited = metrics.queue_seconds.labels(name)
-        self._passes = {outcome: metrics.passes.labels(name, outcome) for outcome in ("done", "failed")}
-        self._seconds = metrics.pass_seconds.labels(name)
+        metrics.longest_running_reconcile.labels(name).set_function(lambda: self.longest_running)
+        metrics.workqueue_depth.labels(name).set_function(lambda: len(self.queue))
+        metrics.workqueue_oldest_item.labels(name).set_function(lambda: self.queue.age)
+        self._waited = metrics.workqueue_wait_duration.labels(name)
+        self._passes = {
+            result: metrics.reconcile_total.labels(name, result) for result in ("success", "error")
+        }
+        self._seconds = metrics.reconcile_duration.labels(name)
 
     def enqueue(self, key: K, after: float = 0.0) -> None:
         self.queue.add_after(key, after)
@@ -104,7 +106,7 @@ class Controller(Generic[K]):
         except Exception as error:
             self._failed(key, error)
         else:
-            self._passes["done"].inc()
+            self._passes["success"].inc()
             self.queue.forget(key)
             if wake is not None and wake.after is not None:
                 self.queue.add_after(key, max(wake.after, MOMENT))
@@ -115,7 +117,7 @@ class Controller(Generic[K]):
             self.queue.done(key, effort.seconds)
 
     def _failed(self, key: K, error: Exception) -> None:
-        self._passes["failed"].inc()
+        self._passes["error"].inc()
         delay = self.queue.add_rate_limited(key, error.retry_after if isinstance(error, Throttled) else 0.0)
         expected = isinstance(error, ApiError)
         log.warning(

@@ -51,7 +51,7 @@ class Leader:
         self._renew_deadline = renew_deadline
         self._backoff = Backoff(initial=retry, maximum=retry)
         self._clock = clock
-        self._gauge = (metrics or client.metrics).leader
+        self._gauge = (metrics or client.metrics).is_leader
         self._deadline = NEVER
         self._seen: LeaseSpec | None = None
         self._seen_at = NEVER

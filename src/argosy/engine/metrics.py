@@ -1,7 +1,8 @@
-"""Prometheus metrics of the engine. Every label has a handful of values; none ever names an object.
+"""Prometheus metrics of the engine, named after those of client-go and controller-runtime.
 
-One `Metrics` belongs to one registry and is handed to the parts that count. A part that gets none counts
-nothing, and then nothing of Prometheus is loaded: it takes longer than a short command does altogether.
+Every label has a handful of values, and none of them is the name of an object. One `Metrics` belongs to one
+registry and is passed to the parts that count. Without a registry nothing is counted and `prometheus_client`
+is not imported: its import takes longer than a short command runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the histograms' buckets, in seconds."""
 
 
 class Metric(Protocol):
-    """A counter, a gauge or a histogram, as far as the engine needs it."""
+    """A counter, a gauge or a histogram: the methods of `prometheus_client` that the engine calls."""
 
     def labels(self, *values: str) -> "Metric": ...
     def inc(self, amount: float = 1, /) -> None: ...
@@ -25,95 +27,114 @@ class Metric(Protocol):
 
 
 class Metrics:
+    """All metrics of the engine, in one registry."""
+
     def __init__(self, registry: "CollectorRegistry | None" = None) -> None:
         self._registry = registry
-        self.requests = self._counter(
-            "argosy_requests_total",
-            "Requests to the API server by HTTP method (WATCH for streams) and status; none: no answer.",
-            ["verb", "code"],
+        self._define_api_metrics()
+        self._define_cache_metrics()
+        self._define_controller_metrics()
+        self.is_leader = self._gauge("argosy_is_leader", "1 while this process holds the lease.")
+        self.events_dropped = self._counter(
+            "argosy_events_dropped_total", "Kubernetes Events that could not be written."
         )
-        self.request_seconds = self._histogram(
-            "argosy_request_seconds", "Time to an answer of the API server.", ["verb"]
+        self.event_loop_tasks = self._gauge("argosy_event_loop_tasks", "Tasks of the event loop.")
+
+    def _define_api_metrics(self) -> None:
+        self.api_requests = self._counter(
+            "argosy_api_requests_total",
+            "Requests to the API server by HTTP method (WATCH for streams) and status code (error if no"
+            " response was received).",
+            ["method", "code"],
         )
-        self.writes_in_flight = self._gauge("argosy_writes_in_flight", "Writes sent and not yet answered.")
+        self.api_request_duration = self._histogram(
+            "argosy_api_request_duration_seconds", "Time until the response was complete.", ["method"]
+        )
+        self.writes_in_flight = self._gauge(
+            "argosy_writes_in_flight", "Writes whose response has not been received yet."
+        )
+
+    def _define_cache_metrics(self) -> None:
         self.watch_restarts = self._counter(
-            "argosy_watch_restarts_total",
-            "Times a watch was begun again, by kind and cause.",
-            ["kind", "cause"],
+            "argosy_watch_restarts_total", "Watches that were started again, by reason.", ["kind", "reason"]
         )
-        self.watch_events = self._counter("argosy_watch_events_total", "Events taken from watches.", ["kind"])
+        self.watch_events = self._counter(
+            "argosy_watch_events_total", "Events received from watches.", ["kind"]
+        )
         self.undecodable = self._counter(
             "argosy_undecodable_objects_total",
-            "Objects passed over because they do not fit their type.",
+            "Objects skipped because a field has a value of the wrong type.",
             ["kind"],
         )
         self.cache_objects = self._gauge("argosy_cache_objects", "Objects in a cache.", ["kind"])
         self.cache_synced = self._gauge(
-            "argosy_cache_synced", "1 once a cache has had its first complete picture.", ["kind"]
+            "argosy_cache_synced", "1 once a cache holds the first complete list.", ["kind"]
         )
-        self.cache_stale_seconds = self._gauge(
-            "argosy_cache_stale_seconds",
-            "Time since a cache's watch brought anything; servers send something every minute.",
+        self.cache_seconds_since_event = self._gauge(
+            "argosy_cache_seconds_since_event",
+            "Time since a cache's watch received an event or bookmark; servers send a bookmark every minute.",
             ["kind"],
         )
-        self.queue_depth = self._gauge(
-            "argosy_queue_depth", "Keys ready and waiting for a worker.", ["controller"]
+
+    def _define_controller_metrics(self) -> None:
+        self.workqueue_depth = self._gauge(
+            "argosy_workqueue_depth", "Keys ready and waiting for a worker.", ["controller"]
         )
-        self.queue_age_seconds = self._gauge(
-            "argosy_queue_age_seconds", "How long the key that waits longest has been ready.", ["controller"]
-        )
-        self.queue_seconds = self._histogram(
-            "argosy_queue_seconds", "How long keys were ready before a worker took them.", ["controller"]
-        )
-        self.longest_running_seconds = self._gauge(
-            "argosy_longest_running_reconcile_seconds",
-            "How long the oldest reconcile under way has taken so far.",
+        self.workqueue_oldest_item = self._gauge(
+            "argosy_workqueue_oldest_item_seconds",
+            "How long the oldest ready key has waited.",
             ["controller"],
         )
-        self.passes = self._counter(
-            "argosy_passes_total", "Reconcile passes by outcome.", ["controller", "outcome"]
+        self.workqueue_wait_duration = self._histogram(
+            "argosy_workqueue_wait_duration_seconds",
+            "How long keys were ready before a worker took them.",
+            ["controller"],
         )
-        self.pass_seconds = self._histogram(
-            "argosy_pass_seconds", "Duration of a reconcile pass.", ["controller"]
+        self.longest_running_reconcile = self._gauge(
+            "argosy_longest_running_reconcile_seconds",
+            "How long the oldest running reconcile has taken so far.",
+            ["controller"],
         )
-        self.leader = self._gauge("argosy_leader", "1 while this process holds the lease.")
-        self.events_dropped = self._counter(
-            "argosy_events_dropped_total", "Kubernetes Events that could not be written."
+        self.reconcile_total = self._counter(
+            "argosy_reconcile_total", "Reconciles by result.", ["controller", "result"]
         )
-
-        self.tasks = self._gauge("argosy_tasks", "Tasks of the event loop.")
+        self.reconcile_duration = self._histogram(
+            "argosy_reconcile_duration_seconds", "Duration of a reconcile.", ["controller"]
+        )
 
     @property
     def registry(self) -> "CollectorRegistry":
-        assert self._registry is not None, "these metrics are not counted"
+        assert self._registry is not None, "these metrics have no registry"
         return self._registry
 
-    def _counter(self, name: str, told: str, labels: Sequence[str] = ()) -> Metric:
+    def _counter(self, name: str, description: str, labels: Sequence[str] = ()) -> Metric:
         if self._registry is None:
-            return _NOTHING
+            return _NO_METRIC
         from prometheus_client import Counter
 
-        return _counted(Counter(name, told, labels, registry=self._registry))
+        return _as_metric(Counter(name, description, labels, registry=self._registry))
 
-    def _gauge(self, name: str, told: str, labels: Sequence[str] = ()) -> Metric:
+    def _gauge(self, name: str, description: str, labels: Sequence[str] = ()) -> Metric:
         if self._registry is None:
-            return _NOTHING
+            return _NO_METRIC
         from prometheus_client import Gauge
 
-        return _counted(Gauge(name, told, labels, registry=self._registry))
+        return _as_metric(Gauge(name, description, labels, registry=self._registry))
 
-    def _histogram(self, name: str, told: str, labels: Sequence[str]) -> Metric:
+    def _histogram(self, name: str, description: str, labels: Sequence[str]) -> Metric:
         if self._registry is None:
-            return _NOTHING
+            return _NO_METRIC
         from prometheus_client import Histogram
 
-        return _counted(Histogram(name, told, labels, buckets=DURATIONS, registry=self._registry))
+        return _as_metric(
+            Histogram(name, description, labels, buckets=DURATION_BUCKETS, registry=self._registry)
+        )
 
 
-class _Nothing:
-    """Is counted nowhere."""
+class _NoMetric:
+    """Ignores what it is given."""
 
-    def labels(self, *values: str) -> "_Nothing":
+    def labels(self, *values: str) -> "_NoMetric":
         return self
 
     def inc(self, amount: float = 1, /) -> None: ...
@@ -123,9 +144,12 @@ class _Nothing:
     def observe(self, amount: float, /) -> None: ...
 
 
-_NOTHING = _Nothing()
+_NO_METRIC = _NoMetric()
 
 
-def _counted(number: object) -> Metric:
-    """Prometheus has a class for each sort, with the methods that this sort has; who counts knows which."""
-    return cast("Metric", number)
+def _as_metric(metric: object) -> Metric:
+    """Return a Prometheus metric under the engine's type.
+
+    Prometheus' Counter, Gauge and Histogram have only some of `Metric`'s methods each.
+    """
+    return cast("Metric", metric)

@@ -154,17 +154,17 @@ class Sender:
         """Looking a metric up by its labels costs more than counting: those in use are kept."""
         counter = self._counted.get((verb, code))
         if counter is None:
-            counter = self._counted[verb, code] = self._metrics.requests.labels(verb, code)
+            counter = self._counted[verb, code] = self._metrics.api_requests.labels(verb, code)
         counter.inc()
 
     def _time(self, verb: str, seconds: float) -> None:
         timed = self._timed.get(verb)
         if timed is None:
-            timed = self._timed[verb] = self._metrics.request_seconds.labels(verb)
+            timed = self._timed[verb] = self._metrics.api_request_duration.labels(verb)
         timed.observe(seconds)
 
 
 STREAM = "WATCH"
 """What a request for a stream counts as: it is no sooner over than its reader wants."""
 
-UNANSWERED = "none"
+UNANSWERED = "error"

@@ -89,7 +89,9 @@ async def watch(
             async with asyncio.timeout_at(None if idle_seconds is None else heard + idle_seconds()):
                 yield
         except TimeoutError as error:
-            raise Unavailable(0, "Silent", "the watch went silent: no event and no bookmark") from error
+            raise Unavailable(
+                0, "IdleTimeout", "the watch received neither event nor bookmark in time"
+            ) from error
 
     async with AsyncExitStack() as stack:
         async with watchdog():

@@ -294,9 +294,9 @@ class Watcher(Generic[T]):
         if isinstance(self.state, Watching):
             if isinstance(error, Gone):
                 return "gone", Start(from_cache=False)
-            return ("silent" if error.reason == "Silent" else "error"), self.state
+            return ("idle-timeout" if error.reason == "IdleTimeout" else "error"), self.state
         # 500: a server that knows WatchList on an etcd too old for it says so only when asked.
-        unknown = isinstance(error, BadRequest | Invalid | Forbidden | Gone) or error.reason == "Silent"
+        unknown = isinstance(error, BadRequest | Invalid | Forbidden | Gone) or error.reason == "IdleTimeout"
         unknown = unknown or error.status == 500
         if self._watch_list and unknown:
             # Not offered: answered with a refusal, or ignored and never completed. Forbidden is the answer

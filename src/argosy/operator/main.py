@@ -88,7 +88,7 @@ async def run_operator(settings: Settings) -> None:
     """Serve until cancelled; then finish the passes under way and give the lease back."""
     connection = _connect(settings)
     metrics, clock = Metrics(CollectorRegistry()), SystemClock()
-    metrics.tasks.set_function(lambda: len(asyncio.all_tasks()))
+    metrics.event_loop_tasks.set_function(lambda: len(asyncio.all_tasks()))
     ProcessCollector(registry=metrics.registry)
     async with AsyncExitStack() as stack:
         own = await stack.enter_async_context(Client(connection, metrics=metrics))

@@ -116,7 +116,7 @@ class Listener:
             return
         self._loop.add_reader(connection, self._spoke, arrival)
         seconds = self._places.limits.hello_seconds
-        arrival.timer = self._loop.call_later(seconds, self._drop, arrival, "silent")
+        arrival.timer = self._loop.call_later(seconds, self._drop, arrival, "hello-timeout")
 
     def _spoke(self, arrival: _Arrival) -> None:
         """The client has sent something: its handshake begins when it is its turn."""

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-RejectReason: TypeAlias = Literal["total", "address", "displaced", "silent", "handshake"]
+RejectReason: TypeAlias = Literal["total", "address", "displaced", "hello-timeout", "handshake"]
 """Why a connection was refused or given up.
 
 total: all places are taken. address: its address has too many. displaced: it made room for another address.
-silent: it was opened and nothing came. handshake: TLS could not be agreed upon.
+hello-timeout: the client did not start the TLS handshake. handshake: TLS could not be agreed upon.
 """
 
 

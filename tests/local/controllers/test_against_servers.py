@@ -697,7 +697,7 @@ async def _look_twice(client: Client, namespace: str) -> None:
 
         def done(verb: str, code: str) -> float | None:
             return second.metrics.registry.get_sample_value(
-                "argosy_requests_total", {"verb": verb, "code": code}
+                "argosy_api_requests_total", {"method": verb, "code": code}
             )
 
         writes = (("POST", "201"), ("PUT", "200"), ("PATCH", "200"), ("DELETE", "200"))
