@@ -87,7 +87,7 @@ def test_exec_with_a_terminal_knows_its_size_and_gives_the_exit_code(rootless: R
 
 
 def test_a_pod_reaches_the_world_outside(rootless: RootlessPlane) -> None:
-    if masquerade.find("pasta") is None or masquerade.tool() is None:
+    if masquerade.find_program("pasta") is None or masquerade.find_tool() is None:
         pytest.skip("pasta, or both nft and iptables, are not installed")
     with outside() as url:
         script = f"import urllib.request as u; print(u.urlopen('{url}', timeout=10).read().decode())"
@@ -98,5 +98,5 @@ def test_a_pod_reaches_the_world_outside(rootless: RootlessPlane) -> None:
 def test_status_says_what_pods_have_to_do_without(rootless: RootlessPlane) -> None:
     told = rootless.argosy("status")
     assert "limits are by rlimit: cgroups belong to root" in told
-    has_way = masquerade.find("pasta") is not None and masquerade.tool() is not None
+    has_way = masquerade.find_program("pasta") is not None and masquerade.find_tool() is not None
     assert ("pods reach nothing outside the cluster" in told) is not has_way

@@ -38,7 +38,7 @@ class Machine:
                 [
                     *(sys.executable, "-m", "argosy.local.node", "--state", str(self.state), "--nodes", "2"),
                     *("--first-backoff", "0.2", "--longest-backoff", "1", "--heartbeat", "1"),
-                    *("--log-patience", "3"),
+                    *("--log-retention", "3"),
                 ],
                 stdout=log,
                 stderr=log,

@@ -106,14 +106,14 @@ def leftovers(plane: ControlPlane) -> list[str]:
     left = [f"process {line}" for line in _told(plane)]
     left += [f"mount {line}" for line in _lines("/proc/self/mountinfo") if home in line]
     left += [f"socket {line}" for line in _lines("/proc/net/unix") if f"{home}/" in line]
-    link = egress.names(state.folder)[0]
+    link = egress.link_addresses(state.folder)[0]
     left += [f"interface {link}"] if Path("/sys/class/net", link).exists() else []
-    hierarchy = cgroups.find()
+    hierarchy = cgroups.find_hierarchy()
     if hierarchy is not None:
-        name = shim_manager.cgroup_of(state.pods)
+        name = shim_manager.pods_cgroup(state.pods)
         left += [f"cgroup {folder}" for folder in Path("/sys/fs/cgroup").glob(f"**/{name}")]
     if state.pods.is_dir():
-        left += [f"pod {entry.name}" for entry in state.pods.iterdir() if shim_manager.alive(entry)]
+        left += [f"pod {entry.name}" for entry in state.pods.iterdir() if shim_manager.has_shim(entry)]
     return left
 
 

@@ -36,6 +36,12 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
+def python_path() -> str:
+    """Return the folders in which another interpreter finds the package and the test support."""
+    source = Path(argosy.__file__).parents[1]
+    return f"{source}:{Path(__file__).parents[2]}"
+
+
 class Python(NamedTuple):
     """An interpreter and where it finds us and what we need."""
 

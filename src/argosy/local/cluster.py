@@ -79,7 +79,7 @@ def stop(state: State, *, delete: bool = False) -> bool:
             if not process.wait_gone(_STOP_SECONDS):
                 process.signal(signal.SIGKILL)
         _stop_processes(strays(state.folder))
-        if ran or (state.pods / namespace_holder.FILE).exists():
+        if ran or (state.pods / namespace_holder.HOLDER_FILE).exists():
             stop_pods(state)
         state.run.unlink(missing_ok=True)
     if delete:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launch_records import Stage, stage
+from tests.support.runspecs import Stage, stage
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,25 +2,29 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from argosy.local.node.addresses import Addresses, NoAddressError
+from argosy.local.node.addresses import AddressPool, NoAddressError
 
 
 def test_addresses_of_pods_that_are_there_are_kept_and_released_ones_are_not_reused_soon() -> None:
     network = IPv4Network("10.9.0.0/24")
-    first = Addresses(network, {})
-    assert [first.of("a"), first.of("b"), first.of("a")] == ["10.9.0.2", "10.9.0.3", "10.9.0.2"]
+    first = AddressPool(network, {})
+    assert [first.allocate("a"), first.allocate("b"), first.allocate("a")] == [
+        "10.9.0.2",
+        "10.9.0.3",
+        "10.9.0.2",
+    ]
     first.release("b")
-    assert first.of("c") == "10.9.0.4"
-    again = Addresses(network, {"a": "10.9.0.2", "c": "10.9.0.4", "other network": "10.8.0.5"})
-    assert again.of("a") == "10.9.0.2"
-    assert again.of("d") == "10.9.0.5"
+    assert first.allocate("c") == "10.9.0.4"
+    again = AddressPool(network, {"a": "10.9.0.2", "c": "10.9.0.4", "other network": "10.8.0.5"})
+    assert again.allocate("a") == "10.9.0.2"
+    assert again.allocate("d") == "10.9.0.5"
 
 
 def test_a_full_network_is_said_to_be_full() -> None:
-    addresses = Addresses(IPv4Network("10.9.0.0/29"), {})
-    given = {addresses.of(str(number)) for number in range(5)}
+    addresses = AddressPool(IPv4Network("10.9.0.0/29"), {})
+    given = {addresses.allocate(str(number)) for number in range(5)}
     assert given == {f"10.9.0.{number}" for number in range(2, 7)}
     with pytest.raises(NoAddressError):
-        addresses.of("one too many")
+        addresses.allocate("one too many")
     addresses.release("3")
-    assert addresses.of("another") in given
+    assert addresses.allocate("another") in given

@@ -125,7 +125,7 @@ async def test_a_pod_deleted_while_the_agent_was_away_is_ended_when_it_comes_bac
     here.kill()
     await here.client.delete(Pod, "doomed", "default", grace_seconds=0)
     folder = here.state / "pods" / pod.metadata.uid
-    assert shim_manager.alive(folder)
+    assert shim_manager.has_shim(folder)
     here.start()
     await _until(lambda: not folder.exists())
 
@@ -135,10 +135,10 @@ async def test_the_last_lines_of_a_pod_are_there_for_a_while_after_it_was_delete
     await here.run("brief", "echo first; trap 'echo last; exit 3' TERM; while :; do sleep 0.05; done")
     uid = (await here.phase("brief", "Running")).metadata.uid
     here.kill()
-    state = pod_state.read(here.state / "pods" / uid)
+    state = pod_state.read_state(here.state / "pods" / uid)
     assert state is not None
     os.kill(state["pid"], signal.SIGTERM)
-    await _until(lambda: not shim_manager.alive(here.state / "pods" / uid))
+    await _until(lambda: not shim_manager.has_shim(here.state / "pods" / uid))
     here.start()
     await here.phase("brief", "Failed")
     await here.client.delete(Pod, "brief", "default")
@@ -280,12 +280,12 @@ async def test_an_image_that_is_the_machines_own_root_is_told_once(here: Machine
 
 
 async def test_every_pod_has_a_cgroup_which_goes_with_it(here: Machine) -> None:
-    hierarchy = cgroups.find()
+    hierarchy = cgroups.find_hierarchy()
     if hierarchy is None:
         pytest.skip("no cgroup that may be written")
     await here.run("grouped", f"setsid sleep 1000 & {FOREVER}")
     pod = await here.phase("grouped", "Running")
-    paths = hierarchy.paths(f"{shim_manager.cgroup_of(here.state / 'pods')}/{pod.metadata.uid}")
+    paths = hierarchy.paths(f"{shim_manager.pods_cgroup(here.state / 'pods')}/{pod.metadata.uid}")
     assert all((path / "main" / "cgroup.procs").read_text() for path in paths)
     await here.client.delete(Pod, "grouped", "default", grace_seconds=0)
     await _until(lambda: not any(path.exists() for path in paths))
@@ -373,7 +373,7 @@ async def test_a_killed_shim_is_a_lost_pod_and_restarts_when_that_is_asked(here:
     await here.run("once", FOREVER)
     for name in ("again", "once"):
         pod = await here.phase(name, "Running")
-        state = pod_state.read(here.state / "pods" / pod.metadata.uid)
+        state = pod_state.read_state(here.state / "pods" / pod.metadata.uid)
         assert state is not None
         os.kill(state["pid"], signal.SIGKILL)
     failed = await here.phase("once", "Failed")
@@ -428,9 +428,9 @@ async def test_nothing_is_left_when_the_machine_is_stopped() -> None:
         pod = await here.phase("one", "Running")
         here.kill(signal.SIGTERM)
         folder = here.state / "pods" / pod.metadata.uid
-        assert shim_manager.alive(folder), "an agent that is told to end leaves its pods"
+        assert shim_manager.has_shim(folder), "an agent that is told to end leaves its pods"
         here.stop_pods()
-        assert not shim_manager.alive(folder)
+        assert not shim_manager.has_shim(folder)
         assert namespace_holder.find(here.state / "pods") is None
 
 

@@ -14,7 +14,7 @@ def version_two(folder: Path) -> Path:
 
 
 def test_a_group_is_made_in_a_hierarchy_that_hands_its_controllers_down(tmp_path: Path) -> None:
-    found = cgroups.find_usable("argosy/x", version_two(tmp_path))
+    found = cgroups.find_usable_hierarchy("argosy/x", version_two(tmp_path))
     assert found == cgroups.Hierarchy(2, tmp_path, tmp_path)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory +cpu"
 
@@ -28,5 +28,5 @@ def test_a_hierarchy_that_looks_writable_and_is_busy_is_not_used(
         raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(cgroups, "_delegate", busy)
-    assert cgroups.find(version_two(tmp_path)) is not None
-    assert cgroups.find_usable("argosy/x", tmp_path) is None
+    assert cgroups.find_hierarchy(version_two(tmp_path)) is not None
+    assert cgroups.find_usable_hierarchy("argosy/x", tmp_path) is None

@@ -8,7 +8,7 @@ import pytest
 
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
-from argosy.local.node.claim_folders import Claims
+from argosy.local.node.claim_folders import ClaimFolders
 from argosy.local.node.kinds import Pod
 from argosy.local.node.volumes import VolumeError
 from argosy.local.storage import PersistentVolumeClaim
@@ -24,7 +24,7 @@ NAMES = {
 @pytest.mark.parametrize("sentence", NAMES)
 async def test_a_claim_name_cannot_lead_out_of_the_folder(sentence: str, tmp_path: Path) -> None:
     """Refused before anybody is asked about it."""
-    claims = Claims(cast("Client", None), cast("Cache[PersistentVolumeClaim]", None), tmp_path)
+    claims = ClaimFolders(cast("Client", None), cast("Cache[PersistentVolumeClaim]", None), tmp_path)
     pod = msgspec.convert(
         {
             "metadata": {"name": "p", "namespace": "ns"},

@@ -6,7 +6,7 @@ from argosy.kinds.meta import Json
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.node.dns import Responder, Zone
 from argosy.local.node.kinds import Pod
-from argosy.local.node.service_backends import Directory
+from argosy.local.node.service_backends import ServiceDirectory
 
 SERVICES = {
     "web": {"clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 80, "targetPort": 8000}]},
@@ -40,7 +40,7 @@ def zone() -> Zone:
         for name, spec in SERVICES.items()
     }
     slices = {"job": [msgspec.convert(SLICE, EndpointSlice)]}
-    directory = Directory(
+    directory = ServiceDirectory(
         lambda namespace, name: services.get(name) if namespace == "ml" else None,
         lambda _, name: slices.get(name, []),
         lambda _: [msgspec.convert(LATE_POD, Pod)],

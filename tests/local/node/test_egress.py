@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.asyncio(loop_scope=
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[str]:
-    if masquerade.tool() is None:
+    if masquerade.find_tool() is None:
         pytest.skip("neither nft nor iptables is installed")
     with outside() as url:
         yield url
@@ -26,7 +26,7 @@ def world() -> Iterator[str]:
 async def here(world: str) -> AsyncIterator[Machine]:
     async with machine() as running:
         yield running
-    link = egress.names(running.state)[0]
+    link = egress.link_addresses(running.state)[0]
     assert link not in _links_and_rules()
 
 
@@ -52,5 +52,5 @@ def _links_and_rules() -> str:
     return Path("/proc/net/dev").read_text() + "".join(
         subprocess.run([program, *words], capture_output=True, text=True, check=False).stdout
         for name, words in commands.items()
-        if (program := masquerade.find(name))
+        if (program := masquerade.find_program(name))
     )

@@ -6,7 +6,13 @@ import pytest
 
 from argosy.kinds.meta import Json
 from argosy.local.networking import Service
-from argosy.local.node.environment import MissingError, Sources, command_line, environment, expand
+from argosy.local.node.environment import (
+    MissingError,
+    Sources,
+    build_command,
+    build_environment,
+    expand_references,
+)
 from argosy.local.node.kinds import Pod
 
 
@@ -68,7 +74,7 @@ EXPANSIONS = {
 @pytest.mark.parametrize("sentence", EXPANSIONS)
 def test_expand(sentence: str) -> None:
     given, want = EXPANSIONS[sentence]
-    assert expand(given, {"A": "1"}) == want
+    assert expand_references(given, {"A": "1"}) == want
 
 
 class Case(NamedTuple):
@@ -146,7 +152,7 @@ CASES = {
 def test_environment(sentence: str) -> None:
     case = CASES[sentence]
     given = pod(*case.env, **(case.container or {}))
-    assert environment(given, given.spec.containers[0], sources()) == case.want
+    assert build_environment(given, given.spec.containers[0], sources()) == case.want
 
 
 MISSING = {
@@ -164,13 +170,13 @@ def test_what_is_missing_is_named(what: str) -> None:
     source, want = MISSING[what]
     given = pod({"name": "A", "valueFrom": source})
     with pytest.raises(MissingError) as caught:
-        environment(given, given.spec.containers[0], sources())
+        build_environment(given, given.spec.containers[0], sources())
     assert str(caught.value) == want
 
 
 def test_services_of_the_namespace_and_the_api_server_are_variables() -> None:
     given = pod()
-    found = environment(
+    found = build_environment(
         given,
         given.spec.containers[0],
         sources(
@@ -188,7 +194,7 @@ def test_services_of_the_namespace_and_the_api_server_are_variables() -> None:
 def test_a_pod_may_do_without_service_links_but_not_without_the_api_server() -> None:
     given = pod()
     given.spec.enable_service_links = False
-    found = environment(
+    found = build_environment(
         given,
         given.spec.containers[0],
         sources(service("web"), service("kubernetes", "default", "10.96.0.1")),
@@ -199,4 +205,4 @@ def test_a_pod_may_do_without_service_links_but_not_without_the_api_server() -> 
 
 def test_command_and_arguments_are_expanded() -> None:
     given = pod(command=["run", "$(A)"], args=["$(B)", "$$(A)"]).spec.containers[0]
-    assert command_line(given, {"A": "1"}) == ["run", "1", "$(B)", "$(A)"]
+    assert build_command(given, {"A": "1"}) == ["run", "1", "$(B)", "$(A)"]

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from argosy.kinds.meta import Json
-from argosy.local.node.etc_files import hosts_file, resolver_file
+from argosy.local.node.etc_files import render_hosts, render_resolv_conf
 from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_plan import hostname
 
@@ -14,7 +14,7 @@ def pod(**spec: object) -> Pod:
 
 
 def test_the_hosts_file_has_the_pods_own_names_and_aliases() -> None:
-    text = hosts_file(
+    text = render_hosts(
         pod(hostname="w0", subdomain="job", hostAliases=[{"ip": "192.0.2.1", "hostnames": ["a", "b"]}]),
         "10.88.0.4",
         "cluster.local",
@@ -58,7 +58,7 @@ RESOLVERS: dict[str, tuple[Json, str]] = {
 @pytest.mark.parametrize("sentence", RESOLVERS)
 def test_resolver_file(sentence: str) -> None:
     spec, want = RESOLVERS[sentence]
-    assert resolver_file(pod(**spec), "10.88.0.1", "cluster.local", HOST) == want
+    assert render_resolv_conf(pod(**spec), "10.88.0.1", "cluster.local", HOST) == want
 
 
 def test_a_long_name_is_cut_to_what_a_hostname_may_be() -> None:

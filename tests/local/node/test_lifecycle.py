@@ -1,18 +1,18 @@
 import pytest
 
-from argosy.local.node.lifecycle import next_backoff, over, startable
-from argosy.local.node.pod_state import ContainerReport, Ended, waiting
+from argosy.local.node.lifecycle import containers_to_start, is_pod_over, next_backoff
+from argosy.local.node.pod_state import ContainerState, Termination, waiting_state
 from argosy.local.node.runspec import ContainerPlan
-from tests.support.launch_records import container_plan, launch_plan
+from tests.support.runspecs import container_plan, run_spec
 
 
-def entry(name: str, state: str) -> ContainerReport:
+def entry(name: str, state: str) -> ContainerState:
     """`.` not yet, R running, S running and started, a digit: ended so."""
-    found = waiting(name, "")
+    found = waiting_state(name, "")
     if state in "RS":
         found.update({"running": 1.0, "started": state == "S"})
     elif state != ".":
-        found["ended"] = Ended(
+        found["ended"] = Termination(
             exit_code=int(state), signal=0, reason="", message="", started=0.0, finished=1.0
         )
     return found
@@ -43,19 +43,19 @@ CASES: dict[str, tuple[str, str, str, list[str], bool]] = {
 @pytest.mark.parametrize("sentence", CASES)
 def test_what_starts_and_whether_it_is_over(sentence: str) -> None:
     kinds, states, policy, want, want_over = CASES[sentence]
-    launch = launch_plan(*plans(kinds), restart_policy=policy)
-    names = [plan["name"] for plan in launch["containers"]]
+    runspec = run_spec(*plans(kinds), restart_policy=policy)
+    names = [plan["name"] for plan in runspec["containers"]]
     reports = {name: entry(name, state) for name, state in zip(names, states, strict=True)}
-    assert over(launch, reports) is want_over
+    assert is_pod_over(runspec, reports) is want_over
     if not want_over:
-        assert [plan["name"] for plan in startable(launch, reports)] == want
+        assert [plan["name"] for plan in containers_to_start(runspec, reports)] == want
 
 
 def test_pauses_double_up_to_a_limit_and_a_long_run_forgives() -> None:
-    short = Ended(exit_code=1, signal=0, reason="", message="", started=0.0, finished=1.0)
+    short = Termination(exit_code=1, signal=0, reason="", message="", started=0.0, finished=1.0)
     pauses = [0.0]
     for _ in range(7):
         pauses.append(next_backoff(pauses[-1], short, 10, 300))
     assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
-    long = Ended(exit_code=1, signal=0, reason="", message="", started=0.0, finished=601.0)
+    long = Termination(exit_code=1, signal=0, reason="", message="", started=0.0, finished=601.0)
     assert next_backoff(300, long, 10, 300) == 0

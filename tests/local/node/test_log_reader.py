@@ -9,7 +9,7 @@ from argosy.local.node.logs import LogWriter
 def _texts(reader: LogReader) -> list[str]:
     said: list[str] = []
     while True:
-        lines, some = reader.fresh()
+        lines, some = reader.read_new()
         said += [line.text.decode() for line in lines]
         if not some:
             return said
@@ -19,7 +19,7 @@ def test_a_line_written_while_the_first_ones_are_read_comes_once(tmp_path: Path)
     writer = LogWriter(tmp_path / "0.log", 1 << 20)
     writer.write("stdout", b"one\ntwo\n")
     reader = LogReader(tmp_path / "0.log")
-    first = reader.so_far()
+    first = reader.read_existing()
     said = [next(first).text.decode()]
     writer.write("stdout", b"three\n")
     said += [line.text.decode() for line in first]
@@ -30,7 +30,7 @@ def test_a_rotation_while_they_are_read_loses_and_doubles_nothing(tmp_path: Path
     writer = LogWriter(tmp_path / "0.log", 500)
     reader = LogReader(tmp_path / "0.log")
     writer.write("stdout", b"0\n")
-    said = [line.text.decode() for line in reader.so_far()]
+    said = [line.text.decode() for line in reader.read_existing()]
     for number in range(1, 100):
         writer.write("stdout", f"{number}\n".encode())
         said += _texts(reader) if number % 5 == 0 else []
@@ -42,7 +42,7 @@ def test_a_log_rotated_before_it_is_read_begins_with_what_is_left_of_it(tmp_path
     for number in range(20):
         writer.write("stdout", f"{number}\n".encode())
     reader = LogReader(tmp_path / "0.log")
-    said = [line.text.decode() for line in reader.so_far()]
+    said = [line.text.decode() for line in reader.read_existing()]
     assert said == [str(number) for number in range(20)][-len(said) :]
     assert len(said) > 10
     assert _texts(reader) == []
@@ -50,7 +50,7 @@ def test_a_log_rotated_before_it_is_read_begins_with_what_is_left_of_it(tmp_path
 
 def test_a_log_that_is_not_there_yet_is_read_when_it_comes(tmp_path: Path) -> None:
     reader = LogReader(tmp_path / "0.log")
-    assert list(reader.so_far(tail=3)) == []
+    assert list(reader.read_existing(tail=3)) == []
     LogWriter(tmp_path / "0.log", 500).write("stderr", b"at last\n")
     assert _texts(reader) == ["at last"]
 
@@ -59,8 +59,8 @@ def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_bytes(b"2026-01-01T00:00:00.000000000Z stdout F one\n2026-01-01T00:0")
     reader = LogReader(path)
-    assert [line.text for line in reader.so_far()] == [b"one"]
+    assert [line.text for line in reader.read_existing()] == [b"one"]
     with path.open("ab") as file:
         file.write(b"0:01.000000000Z stdout F two\n")
-    lines, _ = reader.fresh()
+    lines, _ = reader.read_new()
     assert [(line.time, line.text) for line in lines] == [("2026-01-01T00:00:01.000000000Z", b"two")]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.local.node.logs import LogWriter, log_path, parse, read_lines, rotated, tail_text, timestamp
+from argosy.local.node.logs import LogWriter, log_path, parse, read_lines, rotated_path, tail_text, timestamp
 
 
 def test_lines_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -13,7 +13,7 @@ def test_lines_come_back_as_they_were_written(tmp_path: Path) -> None:
     writer.write("stderr", b"error\n")
     writer.write("stdout", b"o\nno end")
     writer.close()
-    assert b"".join(line.shown(False) for line in read_lines(path)) == b"one\nerror\ntwo\nno end"
+    assert b"".join(line.format(False) for line in read_lines(path)) == b"one\nerror\ntwo\nno end"
     assert [line.stream for line in read_lines(path)] == ["stdout", "stderr", "stdout", "stdout"]
     assert [line.text for line in read_lines(path, tail=1)] == [b"no end"]
 
@@ -25,7 +25,7 @@ def test_a_log_is_bounded_and_its_newest_lines_stay(tmp_path: Path) -> None:
         writer.write("stdout", f"line {number}\n".encode())
     writer.close()
     assert path.stat().st_size <= 1000
-    assert rotated(path).stat().st_size <= 1000
+    assert rotated_path(path).stat().st_size <= 1000
     assert [line.text for line in read_lines(path)][-1] == b"line 199"
 
 
@@ -34,13 +34,13 @@ def test_a_line_without_end_is_cut_into_pieces(tmp_path: Path) -> None:
     writer = LogWriter(path, 1 << 20)
     writer.write("stdout", b"x" * 40000 + b"\n")
     writer.close()
-    assert b"".join(line.shown(False) for line in read_lines(path)) == b"x" * 40000 + b"\n"
+    assert b"".join(line.format(False) for line in read_lines(path)) == b"x" * 40000 + b"\n"
 
 
 def test_since_and_timestamps() -> None:
     line = parse(b"2026-05-01T12:00:00.000000001Z stdout F hello there")
     assert line is not None
-    assert line.shown(True) == b"2026-05-01T12:00:00.000000001Z hello there\n"
+    assert line.format(True) == b"2026-05-01T12:00:00.000000001Z hello there\n"
     assert timestamp(1777636800.5) == "2026-05-01T12:00:00.500000000Z"
 
 

@@ -14,7 +14,7 @@ import subprocess, sys
 from argosy.local.node import kernel, masquerade
 kernel.unshare(kernel.NEW_NET)
 tool, policy = sys.argv[1:]
-masquerade.tool = lambda: tool
+masquerade.find_tool = lambda: tool
 if policy:
     subprocess.run(["iptables", "-P", "FORWARD", policy], check=True)
 def show():
@@ -22,9 +22,9 @@ def show():
     print(subprocess.run(which, capture_output=True, text=True, check=True).stdout, "=" * 9)
 for _ in range(2):
     assert masquerade.masquerade("argosy-ayup1", "100.64.0.2/30") == ""
-    assert masquerade.let_through("ayup1") == ""
+    assert masquerade.allow_forwarding("ayup1") == ""
 show()
-masquerade.undo("argosy-ayup1", "100.64.0.2/30", "ayup1")
+masquerade.remove("argosy-ayup1", "100.64.0.2/30", "ayup1")
 show()
 """
 
@@ -42,7 +42,7 @@ show()
     ],
 )
 def test_what_is_set_up_is_taken_away(tool: str, policy: str, want: dict[str, int]) -> None:
-    if masquerade.find(tool) is None or (policy and masquerade.find("iptables") is None):
+    if masquerade.find_program(tool) is None or (policy and masquerade.find_program("iptables") is None):
         pytest.skip(f"{tool} is not installed")
     done = subprocess.run(
         [sys.executable, "-c", _IN_A_NETWORK_OF_ITS_OWN, tool, policy],

@@ -9,14 +9,14 @@ import pytest
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError, Sources
 from argosy.local.node.kinds import Pod
-from argosy.local.node.pod_plan import Place, plan_launch
-from argosy.local.node.runspec import Launch
+from argosy.local.node.pod_plan import Allocation, build_runspec
+from argosy.local.node.runspec import RunSpec
 from argosy.local.node.settings import Settings
 from argosy.local.node.sysctls import SysctlForbiddenError
 from argosy.local.node.volumes import VolumeError
 
 
-def plan(folder: Path, spec: Json, container: Json | None = None) -> Launch:
+def plan(folder: Path, spec: Json, container: Json | None = None) -> RunSpec:
     """Plan a pod of one container `c`."""
     given = msgspec.convert(
         {
@@ -25,7 +25,7 @@ def plan(folder: Path, spec: Json, container: Json | None = None) -> Launch:
         },
         Pod,
     )
-    place = Place(
+    place = Allocation(
         folder=folder / "pod",
         address="10.88.0.9",
         gpus={},
@@ -42,10 +42,10 @@ def plan(folder: Path, spec: Json, container: Json | None = None) -> Launch:
         pod_ip="",
         node_allocatable={"cpu": Decimal(1)},
     )
-    return plan_launch(given, place, sources, Settings(state=folder))
+    return build_runspec(given, place, sources, Settings(state=folder))
 
 
-def plan_volume(folder: Path, volume: Json) -> Launch:
+def plan_volume(folder: Path, volume: Json) -> RunSpec:
     mounts: Json = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     return plan(folder, {"volumes": [{"name": "v", **volume}]}, mounts)
 
@@ -119,8 +119,8 @@ def test_safe_kernel_parameters_become_paths_whatever_their_separator(tmp_path: 
         {"name": "net.ipv4.tcp_syncookies", "value": "1"},
         {"name": "net/ipv4/tcp_fin_timeout", "value": "9"},
     ]
-    launch = plan(tmp_path, {"securityContext": {"sysctls": wanted}})
-    assert launch["sysctls"] == {"net/ipv4/tcp_syncookies": "1", "net/ipv4/tcp_fin_timeout": "9"}
+    runspec = plan(tmp_path, {"securityContext": {"sysctls": wanted}})
+    assert runspec["sysctls"] == {"net/ipv4/tcp_syncookies": "1", "net/ipv4/tcp_fin_timeout": "9"}
 
 
 ESCALATION: dict[str, tuple[Json, bool]] = {
@@ -134,8 +134,8 @@ ESCALATION: dict[str, tuple[Json, bool]] = {
 @pytest.mark.parametrize("sentence", ESCALATION)
 def test_new_privileges(sentence: str, tmp_path: Path) -> None:
     security, want_none = ESCALATION[sentence]
-    launch = plan(tmp_path, {}, {"securityContext": security})
-    assert launch["containers"][0]["no_new_privileges"] is want_none
+    runspec = plan(tmp_path, {}, {"securityContext": security})
+    assert runspec["containers"][0]["no_new_privileges"] is want_none
 
 
 _IMAGE_IS_ROOT = 'container has runAsNonRoot and image will run as root (pod: "p_ns(u)", container: c)'

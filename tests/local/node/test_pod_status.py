@@ -6,11 +6,11 @@ import pytest
 
 from argosy.kinds.meta import Json
 from argosy.local.node.kinds import Pod
-from argosy.local.node.pod_state import ContainerReport, Ended, Report, waiting
-from argosy.local.node.pod_status import Outcome, Situation, pod_status, qos_class, status_patch
+from argosy.local.node.pod_state import ContainerState, PodState, Termination, waiting_state
+from argosy.local.node.pod_status import PodFailure, StatusContext, pod_status, qos_class, status_patch
 
 NOW = datetime(2026, 5, 1, 12, 0, 30, tzinfo=UTC)
-HERE = Situation(address="10.88.0.5", host_address="10.88.0.1", now=NOW)
+HERE = StatusContext(address="10.88.0.5", host_address="10.88.0.1", now=NOW)
 
 
 def pod(
@@ -31,14 +31,14 @@ def pod(
     )
 
 
-def ended(code: int, reason: str = "") -> Ended:
+def ended(code: int, reason: str = "") -> Termination:
     why = reason or ("Error" if code else "Completed")
-    return Ended(exit_code=code, signal=0, reason=why, message="", started=0.0, finished=10.0)
+    return Termination(exit_code=code, signal=0, reason=why, message="", started=0.0, finished=10.0)
 
 
-def container(name: str, state: str, restarts: int = 0) -> ContainerReport:
+def container(name: str, state: str, restarts: int = 0) -> ContainerState:
     """R running and ready, N running and not ready, W waiting, a digit: ended so, C crash loop."""
-    entry = waiting(name, "ContainerCreating" if state == "W" else "")
+    entry = waiting_state(name, "ContainerCreating" if state == "W" else "")
     entry["restarts"] = restarts
     if state in "RN":
         entry.update({"running": 5.0, "ready": state == "R", "started": True, "waiting": ""})
@@ -49,8 +49,8 @@ def container(name: str, state: str, restarts: int = 0) -> ContainerReport:
     return entry
 
 
-def report(*, finished: bool = False, **states: str) -> Report:
-    return Report(
+def report(*, finished: bool = False, **states: str) -> PodState:
+    return PodState(
         pid=1,
         start_time=1,
         address="10.88.0.5",
@@ -64,7 +64,7 @@ def report(*, finished: bool = False, **states: str) -> Report:
 
 class Case(NamedTuple):
     pod: Pod
-    report: Report | None
+    report: PodState | None
     want_phase: str
     want: dict[str, str]
     """Conditions that matter here."""
@@ -170,7 +170,7 @@ def test_a_reference_that_is_missing_is_why_containers_wait() -> None:
 
 def test_an_end_from_outside_fails_the_pod_with_its_reason() -> None:
     status = pod_status(
-        pod(), report(a="R", b="R"), HERE._replace(outcome=Outcome("DeadlineExceeded", "too long"))
+        pod(), report(a="R", b="R"), HERE._replace(failure=PodFailure("DeadlineExceeded", "too long"))
     )
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
 

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-import argosy
-from tests.support.launch_records import Stage, container_plan, finished, launch_plan
-from tests.support.rootless import NOBODY, Python
+from tests.support.rootless import NOBODY, Python, python_path
+from tests.support.runspecs import Stage, container_plan, finished, run_spec
 
 pytestmark = pytest.mark.root
 
@@ -52,11 +51,11 @@ import json, sys
 from pathlib import Path
 from argosy.local.node import namespace_holder, rootfs
 from argosy.local.node.logs import log_path, read_lines
-from tests.support.launch_records import container_plan, finished, launch_plan, stage
+from tests.support.runspecs import container_plan, finished, run_spec, stage
 
 folder = Path(sys.argv[1])
 try:
-    namespace_holder.enter(namespace_holder.Starting(folder, rootless=True).pid(), rootless=True)
+    namespace_holder.enter(namespace_holder.PendingHolder(folder, rootless=True).wait(), rootless=True)
     notes = rootfs.rootless_notes(folder, ["/home", "/root"])
     volume = folder / "volume"
     volume.mkdir()
@@ -66,12 +65,12 @@ try:
     )
     with stage(folder) as pods:
         mounts = [{"source": str(volume), "target": "/mnt/volume", "read_only": False}]
-        launch = launch_plan(
+        runspec = run_spec(
             container_plan("main", script, mounts=mounts), rootless=True, hidden=["/home", "/root"]
         )
-        place = pods.run(launch)
+        place = pods.run(runspec)
         state = finished(place)
-        text = b"".join(l.shown(False) for l in read_lines(log_path(place, "main", 0))).decode()
+        text = b"".join(l.format(False) for l in read_lines(log_path(place, "main", 0))).decode()
         written = (volume / "written").exists()
         print(json.dumps({"notes": notes, "text": text, "written": written,
                           "ended": state["containers"]["main"]["ended"]}))
@@ -132,8 +131,7 @@ def run(python: Python, folder: Path, patch: str) -> Outcome:
     state = folder / "state"
     state.mkdir()
     os.chown(state, NOBODY, NOBODY)
-    source = str(Path(argosy.__file__).parents[1])
-    environment = python.environment | {"PYTHONPATH": f"{folder}:{source}"}
+    environment = python.environment | {"PYTHONPATH": f"{folder}:{python_path()}"}
     done = subprocess.run(
         [sys.executable, "-c", MACHINE, python.program, "-c", POD, str(state)],
         env=environment,
@@ -181,7 +179,7 @@ def test_a_file_system_below_another_disk_is_read_only_for_root_too(pods: Stage)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk / "below"], check=True)
         mounts = [{"source": str(disk), "target": "/disk", "read_only": True}]
         script = "touch /disk/x /disk/below/x; test ! -e /disk/x -a ! -e /disk/below/x"
-        state = finished(pods.run(launch_plan(container_plan("main", script, mounts=mounts))))
+        state = finished(pods.run(run_spec(container_plan("main", script, mounts=mounts))))
         ended = state["containers"]["main"]["ended"]
         assert ended is not None
         assert ended["exit_code"] == 0

@@ -9,32 +9,31 @@ from pathlib import Path
 
 import pytest
 
-import argosy
-from argosy.local.node.namespace_holder import why_forbidden
+from argosy.local.node.namespace_holder import explain_forbidden
+from tests.support.rootless import NOBODY, python_path
 
-NOBODY = 65534
 SCRIPT = """
 import json, sys
 from pathlib import Path
 from argosy.local.node import namespace_holder, network
 from argosy.local.node.logs import log_path, read_lines
-from tests.support.launch_records import container_plan, finished, launch_plan, pod_network, stage
+from tests.support.runspecs import container_plan, finished, run_spec, pod_network, stage
 
 folder = Path(sys.argv[1])
 try:
-    namespace_holder.enter(namespace_holder.Starting(folder, rootless=True).pid(), rootless=True)
+    namespace_holder.enter(namespace_holder.PendingHolder(folder, rootless=True).wait(), rootless=True)
     network.ensure_bridge("argosy0", "10.88.0.1", 24)
     with stage(folder) as pods:
-        launch = launch_plan(
+        runspec = run_spec(
             container_plan("root", "id -u; touch /usr/mine && echo written; ls -A /root /home; hostname"),
             container_plan("user", "id -u; grep CapEff /proc/self/status", uid=1234, gid=1234),
             container_plan("net", "grep -c eth0 /proc/net/dev"),
             uid="pod", rootless=True, hidden=["/home", "/root", str(folder)], address="10.88.0.9",
             network=pod_network("argosy0", "10.88.0.9", "pod", "10.88.0.1"),
         )
-        place = pods.run(launch)
+        place = pods.run(runspec)
         state = finished(place)
-        text = {name: b"".join(l.shown(False) for l in read_lines(log_path(place, name, 0))).decode()
+        text = {name: b"".join(l.format(False) for l in read_lines(log_path(place, name, 0))).decode()
                 for name in state["containers"]}
         print(json.dumps({"ends": {n: c["ended"] for n, c in state["containers"].items()}, "text": text}))
 finally:
@@ -64,10 +63,9 @@ def test_a_pod_of_an_unprivileged_user() -> None:
         folder = Path(name)
         os.chown(folder, NOBODY, NOBODY)
         folder.chmod(0o700)
-        source = str(Path(argosy.__file__).parents[1])
         done = subprocess.run(
             [python, "-c", SCRIPT, name],
-            env={"PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
+            env={"PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
             user=NOBODY,
             group=NOBODY,
             extra_groups=[],
@@ -105,11 +103,11 @@ def test_the_setting_that_forbids_namespaces_is_named_with_the_remedy(setting: s
     value, want = CASES[setting]
     (tmp_path / setting).parent.mkdir()
     (tmp_path / setting).write_text(f"{value}\n")
-    assert want in why_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)
+    assert want in explain_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)
 
 
 def test_the_remedy_for_apparmor_opens_nothing_for_other_programs(tmp_path: Path) -> None:
     setting = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
     setting.parent.mkdir()
     setting.write_text("1\n")
-    assert "sysctl" not in why_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)
+    assert "sysctl" not in explain_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)

@@ -12,13 +12,13 @@ import pytest
 from argosy.local.node import capabilities, cgroups, kernel, pod_state, shim_socket
 from argosy.local.node.logs import log_path, read_lines
 from argosy.local.node.pod_plan import hidden_folders, interpreter_folders
-from argosy.local.node.shim_manager import alive
-from tests.support.launch_records import (
+from argosy.local.node.shim_manager import has_shim
+from tests.support.runspecs import (
     Stage,
     container_plan,
     finished,
-    launch_plan,
     probe_plan,
+    run_spec,
     stage,
 )
 from tests.support.waiting import wait_for
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.root
 
 
 def output(folder: Path, container: str, run: int = 0) -> str:
-    return b"".join(line.shown(False) for line in read_lines(log_path(folder, container, run))).decode()
+    return b"".join(line.format(False) for line in read_lines(log_path(folder, container, run))).decode()
 
 
 def ask(folder: Path, request: dict[str, object]) -> dict[str, object]:
@@ -37,15 +37,15 @@ def ask(folder: Path, request: dict[str, object]) -> dict[str, object]:
         return answer
 
 
-def entry(folder: Path, container: str) -> pod_state.ContainerReport:
+def entry(folder: Path, container: str) -> pod_state.ContainerState:
     """What is reported of a container by now."""
-    state = pod_state.read(folder)
-    return (state["containers"] if state else {}).get(container) or pod_state.waiting(container, "")
+    state = pod_state.read_state(folder)
+    return (state["containers"] if state else {}).get(container) or pod_state.waiting_state(container, "")
 
 
 def test_two_containers_run_side_by_side_and_their_ends_are_reported(pods: Stage) -> None:
     folder = pods.run(
-        launch_plan(container_plan("a", "echo one; exit 3"), container_plan("b", "echo two >&2; hostname"))
+        run_spec(container_plan("a", "echo one; exit 3"), container_plan("b", "echo two >&2; hostname"))
     )
     state = finished(folder)
     ends = {name: entry["ended"] for name, entry in state["containers"].items()}
@@ -55,7 +55,7 @@ def test_two_containers_run_side_by_side_and_their_ends_are_reported(pods: Stage
     assert (ends["b"]["exit_code"], ends["b"]["reason"]) == (0, "Completed")
     assert output(folder, "a") == "one\n"
     assert sorted(output(folder, "b").splitlines()) == ["pod", "two"]  # two streams have no common order
-    wait_for(lambda: not alive(folder))
+    wait_for(lambda: not has_shim(folder))
 
 
 def test_init_containers_run_in_order_before_the_main_one(pods: Stage, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_init_containers_run_in_order_before_the_main_one(pods: Stage, tmp_path:
     shared.mkdir()
     mount = [{"source": str(shared), "target": "/data", "read_only": False}]
     folder = pods.run(
-        launch_plan(
+        run_spec(
             container_plan("first", "echo 1 >> /data/order", kind="init", mounts=mount),
             container_plan("side", "echo side >> /data/order; sleep 100", kind="sidecar", mounts=mount),
             container_plan(
@@ -80,7 +80,7 @@ def test_init_containers_run_in_order_before_the_main_one(pods: Stage, tmp_path:
 
 def test_a_failed_init_container_ends_a_pod_that_never_restarts(pods: Stage) -> None:
     folder = pods.run(
-        launch_plan(container_plan("first", "exit 1", kind="init"), container_plan("main", "echo never"))
+        run_spec(container_plan("first", "exit 1", kind="init"), container_plan("main", "echo never"))
     )
     state = finished(folder)
     assert state["containers"]["main"]["ended"] is None
@@ -96,7 +96,7 @@ def test_a_crashing_container_is_restarted_with_growing_pauses(pods: Stage, tmp_
         "until test -e /data/go; do sleep 0.01; done; exit 1",
         mounts=[{"source": str(shared), "target": "/data", "read_only": False}],
     )
-    folder = pods.run(launch_plan(plan, restart_policy="Always"))
+    folder = pods.run(run_spec(plan, restart_policy="Always"))
     wait_for(lambda: entry(folder, "main")["running"])
     pauses: list[tuple[int, str]] = []
     with shim_socket.connect(folder) as client, client.makefile() as stream:
@@ -122,12 +122,12 @@ def test_only_failures_are_restarted_on_failure(pods: Stage, tmp_path: Path) -> 
         "test -e /data/once && exit 0; touch /data/once; exit 7",
         mounts=[{"source": str(shared), "target": "/data", "read_only": False}],
     )
-    state = finished(pods.run(launch_plan(plan, restart_policy="OnFailure")))
+    state = finished(pods.run(run_spec(plan, restart_policy="OnFailure")))
     assert state["containers"]["main"]["restarts"] == 1
 
 
 def test_a_command_that_is_not_there_is_a_start_error(pods: Stage) -> None:
-    state = finished(pods.run(launch_plan(container_plan("main", "", argv=["no-such-program"]))))
+    state = finished(pods.run(run_spec(container_plan("main", "", argv=["no-such-program"]))))
     ended = state["containers"]["main"]["ended"]
     assert ended is not None
     assert (ended["exit_code"], ended["reason"]) == (128, "StartError")
@@ -142,9 +142,7 @@ def test_a_pod_sees_neither_homes_nor_the_host_and_its_writes_stay_inside(pods: 
         f"ls -A /home /root; cat {secret} 2>&1; echo mine > {marker}; cat {marker}; "
         "grep -E 'CapEff|NoNewPrivs' /proc/self/status; echo x > /proc/sys/kernel/hostname || echo denied"
     )
-    folder = pods.run(
-        launch_plan(container_plan("main", script), hidden=["/home", "/root", str(pods.folder)])
-    )
+    folder = pods.run(run_spec(container_plan("main", script), hidden=["/home", "/root", str(pods.folder)]))
     finished(folder)
     text = output(folder, "main")
     assert "admin" not in text
@@ -158,7 +156,7 @@ def test_a_pod_sees_neither_homes_nor_the_host_and_its_writes_stay_inside(pods: 
 def test_a_container_may_make_no_device_files_and_send_no_raw_packets(pods: Stage) -> None:
     raw = "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"
     script = f'mknod /x c 1 3 || echo no device; python3 -c "{raw}" 2>/dev/null || echo no packets'
-    folder = pods.run(launch_plan(container_plan("main", script)))
+    folder = pods.run(run_spec(container_plan("main", script)))
     finished(folder)
     assert output(folder, "main").splitlines()[-2:] == ["no device", "no packets"]
 
@@ -173,10 +171,10 @@ def test_device_files_that_a_container_makes_do_not_open_unless_it_is_privileged
         "granted",
         f"{script}; cat /dev/null && echo given",
         mounts=mounts,
-        capabilities=capabilities.granted(["MKNOD"], ()),
+        capabilities=capabilities.grant(["MKNOD"], ()),
     )
     privileged = container_plan("privileged", script, privileged=True)
-    folder = pods.run(launch_plan(granted, privileged))
+    folder = pods.run(run_spec(granted, privileged))
     finished(folder)
     assert [line for line in output(folder, "granted").splitlines() if "cat" not in line] == ["given"]
     assert "opened /dev\n" in output(folder, "privileged")
@@ -189,7 +187,7 @@ def test_stopping_runs_the_hook_then_sends_the_signal_and_after_the_grace_kills(
         pre_stop={"exec": ["/bin/sh", "-c", "echo hook > /proc/1/root/dev/null; touch /tmp/hooked"]},
     )
     deaf = container_plan("deaf", "trap '' TERM; echo up; while :; do sleep 0.05; done")
-    folder = pods.run(launch_plan(polite, deaf))
+    folder = pods.run(run_spec(polite, deaf))
     wait_for(lambda: output(folder, "polite") and output(folder, "deaf"))
     assert ask(folder, {"op": "stop", "grace": 0.5}) == {"ok": True}
     state = finished(folder)
@@ -202,7 +200,7 @@ def test_stopping_runs_the_hook_then_sends_the_signal_and_after_the_grace_kills(
 
 def test_processes_in_the_background_end_with_their_container(pods: Stage) -> None:
     folder = pods.run(
-        launch_plan(
+        run_spec(
             container_plan("main", "setsid sleep 1000 & echo started; exit 0"),
             container_plan("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
         )
@@ -210,7 +208,7 @@ def test_processes_in_the_background_end_with_their_container(pods: Stage) -> No
 
     wait_for(lambda: entry(folder, "main")["ended"])
     wait_for(lambda: "sleep 1000" not in commands(folder))
-    assert alive(folder)
+    assert has_shim(folder)
 
 
 ENDS: dict[str, dict[str, object]] = {
@@ -221,11 +219,11 @@ ENDS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("sentence", ENDS)
 def test_a_process_that_left_the_mount_namespace_ends_with_its_container(sentence: str, pods: Stage) -> None:
-    if "cgroup" in ENDS[sentence] and cgroups.find() is None:
+    if "cgroup" in ENDS[sentence] and cgroups.find_hierarchy() is None:
         pytest.skip("no cgroup that may be written")
     script = "unshare -m setsid sleep 1001 & until ps ax | grep -q '[s]leep 1001'; do :; done; exit 0"
     folder = pods.run(
-        launch_plan(
+        run_spec(
             container_plan("main", script, privileged=True),
             container_plan("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
             **ENDS[sentence],
@@ -233,11 +231,11 @@ def test_a_process_that_left_the_mount_namespace_ends_with_its_container(sentenc
     )
     wait_for(lambda: entry(folder, "main")["ended"])
     wait_for(lambda: "sleep 1001" not in commands(folder))
-    assert alive(folder)
+    assert has_shim(folder)
     assert entry(folder, "other")["running"]
     ask(folder, {"op": "stop", "grace": 0})
     finished(folder)
-    if hierarchy := cgroups.find():
+    if hierarchy := cgroups.find_hierarchy():
         cgroups.remove(hierarchy, f"argosy/test-{os.getpid()}")
 
 
@@ -253,11 +251,11 @@ def test_with_sys_ptrace_a_container_reaches_nothing_of_the_host_through_other_p
         f"cat /proc/[0-9]*/root{secret} /proc/1/cwd/etc/shadow /proc/1/fd/*; grep -a SECRET /proc/1/environ; "
         "ls -A /proc/1/root; echo over; ps ax -o comm="
     )
-    plan = container_plan("main", script, capabilities=capabilities.granted(["SYS_PTRACE"], ()))
+    plan = container_plan("main", script, capabilities=capabilities.grant(["SYS_PTRACE"], ()))
     other = container_plan("other", "", argv=["sleep", "1000"], kind="sidecar")
-    launch = launch_plan(other, plan, hidden=["/home", "/root", str(tmp_path)], share_pids=shared)
+    runspec = run_spec(other, plan, hidden=["/home", "/root", str(tmp_path)], share_pids=shared)
     with stage(tmp_path) as pods:
-        folder = pods.run(launch)
+        folder = pods.run(runspec)
         finished(folder)
     text = "\n".join(line for line in output(folder, "main").splitlines() if not line.startswith("cat: "))
     assert text.partition("over")[0].strip() == ""
@@ -269,15 +267,15 @@ def test_a_command_run_by_exec_is_within_the_containers_limits(pods: Stage) -> N
     memory = 256 << 20
     by_group = container_plan("main", "sleep 1000", memory=memory)
     group = f"argosy/test-{os.getpid()}-exec"
-    hierarchy = cgroups.find()
+    hierarchy = cgroups.find_hierarchy()
     if hierarchy:
-        folder = pods.run(launch_plan(by_group, cgroup=group))
+        folder = pods.run(run_spec(by_group, cgroup=group))
         wait_for(lambda: entry(folder, "main")["running"])
         assert f"{group}/main" in run_exec(folder, "cat /proc/self/cgroup")
         ask(folder, {"op": "stop", "grace": 0})
         finished(folder)
         cgroups.remove(hierarchy, group)
-    folder = pods.run(launch_plan(by_group))
+    folder = pods.run(run_spec(by_group))
     wait_for(lambda: entry(folder, "main")["running"])
     assert run_exec(folder, "ulimit -d") == f"{memory // 1024}\n"
 
@@ -297,7 +295,7 @@ def run_exec(folder: Path, script: str) -> str:
 
 def commands(folder: Path) -> str:
     """Command lines of the processes of a pod, as the machine sees them."""
-    state = pod_state.read(folder)
+    state = pod_state.read_state(folder)
     assert state is not None
     parents: dict[int, int] = {}
     lines: dict[int, str] = {}
@@ -327,7 +325,7 @@ def test_probes_decide_readiness_and_a_failing_liveness_probe_restarts(pods: Sta
         "while :; do sleep 0.05; done",
         liveness=probe_plan({"exec": ["false"]}, failures=2, grace=0.0),
     )
-    folder = pods.run(launch_plan(ready, sick, restart_policy="Always"))
+    folder = pods.run(run_spec(ready, sick, restart_policy="Always"))
 
     wait_for(lambda: entry(folder, "ready")["ready"])
     wait_for(lambda: entry(folder, "sick")["restarts"] >= 1)
@@ -336,7 +334,7 @@ def test_probes_decide_readiness_and_a_failing_liveness_probe_restarts(pods: Sta
 
 def test_the_termination_message_is_read_from_its_file(pods: Stage) -> None:
     state = finished(
-        pods.run(launch_plan(container_plan("main", "echo because > /dev/termination-log; exit 1")))
+        pods.run(run_spec(container_plan("main", "echo because > /dev/termination-log; exit 1")))
     )
     ended = state["containers"]["main"]["ended"]
     assert ended is not None
@@ -345,12 +343,12 @@ def test_the_termination_message_is_read_from_its_file(pods: Stage) -> None:
 
 def test_a_pod_survives_the_death_of_its_zygote_and_is_reached_again(pods: Stage) -> None:
     folder = pods.run(
-        launch_plan(container_plan("main", "trap 'exit 4' TERM; echo up; while :; do sleep 0.05; done"))
+        run_spec(container_plan("main", "trap 'exit 4' TERM; echo up; while :; do sleep 0.05; done"))
     )
     wait_for(lambda: output(folder, "main"))
     os.kill(pods.process.pid, signal.SIGKILL)
     pods.process.wait()
-    assert alive(folder)
+    assert has_shim(folder)
     assert ask(folder, {"op": "stop", "grace": 5})["ok"]
     ended = finished(folder)["containers"]["main"]["ended"]
     assert ended is not None
@@ -358,20 +356,20 @@ def test_a_pod_survives_the_death_of_its_zygote_and_is_reached_again(pods: Stage
 
 
 def test_there_is_never_a_second_shim_for_a_pod(pods: Stage) -> None:
-    folder = pods.run(launch_plan(container_plan("main", "sleep 100")))
+    folder = pods.run(run_spec(container_plan("main", "sleep 100")))
     with shim_socket.connect(pods.folder, "zygote.sock") as client:
         client.sendall(f"{folder}\n".encode())
         assert "error" in json.loads(client.makefile().readline())
 
 
 def test_the_end_of_the_shim_is_the_end_of_every_process_in_the_pod(pods: Stage) -> None:
-    folder = pods.run(launch_plan(container_plan("main", "setsid sleep 1000 & sleep 1000")))
+    folder = pods.run(run_spec(container_plan("main", "setsid sleep 1000 & sleep 1000")))
     wait_for(lambda: entry(folder, "main")["running"])
-    state = pod_state.read(folder)
+    state = pod_state.read_state(folder)
     assert state is not None
     os.kill(state["pid"], signal.SIGKILL)
     wait_for(lambda: not kernel.alive(state["pid"], state["start_time"]))
-    wait_for(lambda: not alive(folder))
+    wait_for(lambda: not has_shim(folder))
 
 
 def test_users_groups_and_capabilities_are_those_asked_for(pods: Stage) -> None:
@@ -383,28 +381,28 @@ def test_users_groups_and_capabilities_are_those_asked_for(pods: Stage) -> None:
         groups=[2345, 77],
         read_only_root=True,
     )
-    folder = pods.run(launch_plan(plan))
+    folder = pods.run(run_spec(plan))
     finished(folder)
     assert output(folder, "main").split("\n")[:4] == ["1234", "2345", "2345 77", "CapEff:\t0000000000000000"]
     assert "refused" in output(folder, "main")
 
 
 def test_a_terminal_of_its_own_is_logged_and_has_a_name(pods: Stage) -> None:
-    folder = pods.run(launch_plan(container_plan("main", "tty; stty -echo; echo done", tty=True)))
+    folder = pods.run(run_spec(container_plan("main", "tty; stty -echo; echo done", tty=True)))
     finished(folder)
     assert output(folder, "main").replace("\r", "").split("\n")[:2] == ["/dev/pts/0", "done"]
 
 
 def test_a_container_above_its_memory_limit_is_killed_and_said_to_be(pods: Stage) -> None:
-    if cgroups.find() is None:
+    if cgroups.find_hierarchy() is None:
         pytest.skip("no cgroup that may be written")
     plan = container_plan(
         "main", "exec python3 -c 'b = bytearray(400 << 20); print(len(b))'", memory=64 << 20, cpu=500
     )
     group = f"argosy/test-{os.getpid()}"
-    folder = pods.run(launch_plan(plan, cgroup=group))
+    folder = pods.run(run_spec(plan, cgroup=group))
     ended = finished(folder)["containers"]["main"]["ended"]
-    hierarchy = cgroups.find()
+    hierarchy = cgroups.find_hierarchy()
     assert hierarchy is not None
     cgroups.remove(hierarchy, group)
     assert ended is not None
@@ -422,26 +420,26 @@ def test_an_image_folder_is_the_root_and_stays_as_it_was(pods: Stage, tmp_path: 
         for name in ("bin", "lib", "lib64", "usr")
     ]
     plan = container_plan("main", "cat /hello; ls /etc; echo new > /new", root=str(image), mounts=mounts)
-    folder = pods.run(launch_plan(plan))
+    folder = pods.run(run_spec(plan))
     finished(folder)
     assert output(folder, "main").split("\n") == ["from the image", "hostname", "hosts", "resolv.conf", ""]
     assert not (image / "new").exists()
 
 
 def test_volumes_are_shared_by_containers_and_memory_ones_are_memory(pods: Stage) -> None:
-    launch = launch_plan(
+    runspec = run_spec(
         container_plan("writer", "echo $$ > /v/x; stat -f -c %T /v; sleep 100", kind="sidecar"),
         container_plan("reader", "until test -s /v/x; do :; done; echo read; touch /ro/x || echo no"),
     )
-    volume = pods.folder / launch["uid"] / "volumes" / "v"
+    volume = pods.folder / runspec["uid"] / "volumes" / "v"
     volume.mkdir(parents=True)
-    launch["memory_volumes"] = {str(volume): 1 << 20}
-    for plan in launch["containers"]:
+    runspec["memory_volumes"] = {str(volume): 1 << 20}
+    for plan in runspec["containers"]:
         plan["mounts"] = [
             {"source": str(volume), "target": "/v", "read_only": False},
             {"source": str(volume), "target": "/ro", "read_only": True},
         ]
-    folder = pods.run(launch)
+    folder = pods.run(runspec)
     finished(folder)
     assert output(folder, "writer") == "tmpfs\n"
     assert "read\n" in output(folder, "reader")
@@ -449,18 +447,18 @@ def test_volumes_are_shared_by_containers_and_memory_ones_are_memory(pods: Stage
 
 
 def test_standard_input_is_attached_through_the_socket(pods: Stage) -> None:
-    folder = pods.run(launch_plan(container_plan("main", "cat", stdin=True, stdin_once=True)))
+    folder = pods.run(run_spec(container_plan("main", "cat", stdin=True, stdin_once=True)))
     wait_for(lambda: entry(folder, "main")["running"])
     with shim_socket.connect(folder) as client, client.makefile("rb") as stream:
         client.sendall(b'{"op": "attach", "container": "main"}\n')
         assert b"attached" in stream.readline()
-        client.sendall(shim_socket.frame(shim_socket.STDIN, b"hello\n"))
-        assert stream.read(11) == shim_socket.frame(shim_socket.STDOUT, b"hello\n")
+        client.sendall(shim_socket.encode_frame(shim_socket.STDIN, b"hello\n"))
+        assert stream.read(11) == shim_socket.encode_frame(shim_socket.STDOUT, b"hello\n")
     assert finished(folder)["containers"]["main"]["ended"] is not None
 
 
 def test_the_interpreter_and_this_package_are_there_even_if_they_live_in_a_home(pods: Stage) -> None:
     plan = container_plan("main", "", argv=[sys.executable, "-c", "import argosy; print(argosy.__name__)"])
-    folder = pods.run(launch_plan(plan, visible=interpreter_folders(), hidden=hidden_folders(pods.folder)))
+    folder = pods.run(run_spec(plan, visible=interpreter_folders(), hidden=hidden_folders(pods.folder)))
     finished(folder)
     assert output(folder, "main") == "argosy\n"

@@ -13,7 +13,7 @@ def test_a_socket_has_its_name_only_when_it_listens(tmp_path: Path, monkeypatch:
     listen = socket.socket.listen
 
     def watched(server: socket.socket, backlog: int) -> None:
-        there_before.append((tmp_path / shim_socket.SOCKET).exists())
+        there_before.append((tmp_path / shim_socket.SHIM_SOCKET).exists())
         listen(server, backlog)
 
     monkeypatch.setattr(socket.socket, "listen", watched)
@@ -26,11 +26,11 @@ def test_the_socket_of_a_dead_owner_is_taken_over(tmp_path: Path) -> None:
     with pytest.raises(ConnectionRefusedError):
         shim_socket.connect(tmp_path)
     with shim_socket.listen(tmp_path), shim_socket.connect(tmp_path):
-        assert [path.name for path in tmp_path.iterdir()] == [shim_socket.SOCKET]
+        assert [path.name for path in tmp_path.iterdir()] == [shim_socket.SHIM_SOCKET]
 
 
 def test_a_folder_may_be_deeper_than_a_sockets_path(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a" * 30] * 5)
     deep.mkdir(parents=True)
     with shim_socket.listen(deep), shim_socket.connect(deep):
-        assert (deep / shim_socket.SOCKET).is_socket()
+        assert (deep / shim_socket.SHIM_SOCKET).is_socket()

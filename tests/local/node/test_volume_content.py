@@ -10,7 +10,7 @@ import pytest
 from argosy.engine.client import Client
 from argosy.local.node.environment import Sources
 from argosy.local.node.kinds import Pod
-from argosy.local.node.volume_content import Content
+from argosy.local.node.volume_content import VolumeContent
 
 POD = msgspec.convert(
     {
@@ -59,7 +59,7 @@ CLOCKS = {"a clock long past": "2001-01-01T00:00:00Z", "a clock far ahead": "219
 @pytest.mark.parametrize("ends", CLOCKS.values(), ids=CLOCKS.keys())
 async def test_a_token_is_renewed_when_most_of_its_life_is_over_by(ends: str, tmp_path: Path) -> None:
     api = Api(ends)
-    content = Content(cast("Client", api), None, None, tmp_path / "ca")  # type: ignore[arg-type]  # not asked
+    content = VolumeContent(cast("Client", api), None, None, tmp_path / "ca")  # type: ignore[arg-type]  # not asked
     assert await content.write_volumes(POD, tmp_path, SOURCES) == pytest.approx(800, abs=5)
     assert await content.write_volumes(POD, tmp_path, SOURCES) == pytest.approx(800, abs=5)
     assert api.asked == 1

@@ -7,7 +7,7 @@ import pytest
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import MissingError, Sources
 from argosy.local.node.kinds import HostPath, Pod, VolumeMount
-from argosy.local.node.volumes import VolumeError, check_host_path, content_of, mount_source, write_content
+from argosy.local.node.volumes import VolumeError, check_host_path, mount_source, render_files, write_files
 
 
 def sources() -> Sources:
@@ -72,23 +72,23 @@ CASES: dict[str, tuple[Json, dict[str, tuple[bytes, int]]]] = {
 def test_content(sentence: str) -> None:
     volume, want = CASES[sentence]
     given = pod(volume)
-    assert content_of(given, given.spec.volumes[0], sources(), {"tok": "jwt"}) == want
+    assert render_files(given, given.spec.volumes[0], sources(), {"tok": "jwt"}) == want
 
 
 def test_a_missing_source_is_named() -> None:
     given = pod({"secret": {"secretName": "none"}})
     with pytest.raises(MissingError, match='secret "none" not found'):
-        content_of(given, given.spec.volumes[0], sources(), {})
+        render_files(given, given.spec.volumes[0], sources(), {})
 
 
 def test_files_are_replaced_as_a_whole(tmp_path: Path) -> None:
     folder = tmp_path / "v"
-    assert write_content(folder, {"a": (b"1", 0o644), "deep/b": (b"2", 0o600)}, "one")
+    assert write_files(folder, {"a": (b"1", 0o644), "deep/b": (b"2", 0o600)}, "one")
     before = (folder / "..data").readlink()
     assert (folder / "a").read_bytes() == b"1"
     assert (folder / "deep" / "b").read_bytes() == b"2"
-    assert not write_content(folder, {"a": (b"1", 0o644), "deep/b": (b"2", 0o600)}, "two")
-    assert write_content(folder, {"c": (b"3", 0o644)}, "three")
+    assert not write_files(folder, {"a": (b"1", 0o644), "deep/b": (b"2", 0o600)}, "two")
+    assert write_files(folder, {"c": (b"3", 0o644)}, "three")
     assert (folder / "..data").readlink() != before
     assert {path.name for path in folder.iterdir()} == {"..data", "..three", "c"}
 
@@ -106,7 +106,7 @@ PATHS_OUT = {
 def test_no_file_is_written_when_one_path_leads_out_of_the_volume(sentence: str, tmp_path: Path) -> None:
     folder = tmp_path / "pod" / "v"
     with pytest.raises(VolumeError, match="must be relative"):
-        write_content(folder, {"good": (b"1", 0o644), PATHS_OUT[sentence]: (b"2", 0o644)}, "one")
+        write_files(folder, {"good": (b"1", 0o644), PATHS_OUT[sentence]: (b"2", 0o644)}, "one")
     assert list(tmp_path.rglob("*")) == []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from argosy.local.node import egress, namespace_holder, shim_manager
 from argosy.local.node.settings import Settings
 
-_PATIENCE = 10.0
+_STOP_SECONDS = 10.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,40 +34,42 @@ def main(arguments: list[str] | None = None) -> int:
         first_backoff=options.first_backoff,
         longest_backoff=options.longest_backoff,
         heartbeat=options.heartbeat,
-        log_patience=options.log_patience,
+        log_retention=options.log_retention,
     )
     for part in (folder, state / "logs"):
         part.mkdir(parents=True, exist_ok=True, mode=0o700)
-    starting = namespace_holder.Starting(folder, rootless=rootless)
-    from argosy.local.node.agent_main import serve  # meanwhile; and not needed to stop
+    starting = namespace_holder.PendingHolder(folder, rootless=rootless)
+    from argosy.local.node.agent_main import run_agent  # meanwhile; and not needed to stop
 
     try:
-        notes, outside = enter(settings, starting)
-    except namespace_holder.ForbiddenError as error:
+        notes, outside = enter_namespaces(settings, starting)
+    except namespace_holder.NamespacesForbiddenError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    asyncio.run(serve(settings, outside, notes))
+    asyncio.run(run_agent(settings, outside, notes))
     return 0
 
 
-def enter(settings: Settings, starting: namespace_holder.Starting) -> tuple[list[str], socket.socket]:
+def enter_namespaces(
+    settings: Settings, starting: namespace_holder.PendingHolder
+) -> tuple[list[str], socket.socket]:
     """Into the cluster's own namespaces, keeping one socket outside for questions to the host's resolvers."""
     from argosy.local.node import cgroups, pod_plan, rootfs
 
     outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     outside.bind(("0.0.0.0", 0))  # noqa: S104 (a client's socket: any address, any port)
-    pid = starting.pid()
+    pid = starting.wait()
     if settings.rootless:
         notes = egress.start_pasta(settings.pods, pid)
     else:
-        notes = egress.connect(settings.state, pid)
+        notes = egress.configure_host(settings.state, pid)
     namespace_holder.enter(pid, rootless=settings.rootless)
     if not notes:
-        notes = egress.settle(settings.state, settings.pod_network, rootless=settings.rootless)
+        notes = egress.configure_cluster(settings.state, settings.pod_network, rootless=settings.rootless)
     if settings.rootless:
         notes.append("limits are by rlimit: cgroups belong to root")
         notes += rootfs.rootless_notes(settings.pods, pod_plan.hidden_folders(settings.state))
-    elif cgroups.find_usable(shim_manager.cgroup_of(settings.pods)) is None:
+    elif cgroups.find_usable_hierarchy(shim_manager.pods_cgroup(settings.pods)) is None:
         notes.append("limits are by rlimit: no cgroup can be made here")
     for note in notes:
         sys.stderr.write(f"{note}\n")
@@ -77,16 +79,16 @@ def enter(settings: Settings, starting: namespace_holder.Starting) -> tuple[list
 def stop(state: Path, folder: Path) -> int:
     """End zygote, pods and namespaces, and wait until they are gone."""
     shim_manager.kill_all(folder)
-    deadline = time.monotonic() + _PATIENCE
-    while any(shim_manager.alive(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:
+    deadline = time.monotonic() + _STOP_SECONDS
+    while any(shim_manager.has_shim(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:
         time.sleep(0.01)
     while os.geteuid() == 0 and not shim_manager.remove_cgroups(folder) and time.monotonic() < deadline:
         time.sleep(0.01)
     namespace_holder.stop(folder)
-    shim_manager.kill_recorded(folder / egress.PASTA)
+    shim_manager.kill_recorded_process(folder / egress.PASTA_FILE)
     if os.geteuid() == 0:
-        egress.disconnect(state)
-    left = [entry.name for entry in folder.glob("*/") if shim_manager.alive(entry)]
+        egress.remove(state)
+    left = [entry.name for entry in folder.glob("*/") if shim_manager.has_shim(entry)]
     if left:
         sys.stderr.write(f"these pods did not end: {', '.join(left)}\n")
     return 1 if left else 0
@@ -104,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--longest-backoff", type=float, default=300.0)
     parser.add_argument("--heartbeat", type=float, default=10.0)
     parser.add_argument(
-        "--log-patience", type=float, default=30.0, help="seconds for which logs of deleted pods are kept"
+        "--log-retention", type=float, default=30.0, help="seconds for which logs of deleted pods are kept"
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--rootless", action="store_true")

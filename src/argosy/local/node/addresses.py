@@ -12,7 +12,7 @@ class NoAddressError(Exception):
     """Every address of the pod network is taken."""
 
 
-class Addresses:
+class AddressPool:
     def __init__(self, network: IPv4Network, taken: Mapping[str, str]) -> None:
         """`taken` are the addresses of pods that are there already, by uid."""
         self._network = network
@@ -21,7 +21,7 @@ class Addresses:
         offsets = (int(IPv4Address(a)) - int(network.network_address) for a in self._taken)
         self._last = max(offsets, default=1)
 
-    def of(self, uid: str) -> str:
+    def allocate(self, uid: str) -> str:
         """The address of a pod: the one that it has, else the next free one."""
         if uid in self._of:
             return self._of[uid]

@@ -20,25 +20,25 @@ from argosy.kinds.quantity import parse_quantity
 from argosy.local.agent_token import agent_token
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.node import cgroups, dns, kubelet_server, network
-from argosy.local.node.addresses import Addresses
-from argosy.local.node.claim_folders import Claims
-from argosy.local.node.etc_files import hosts_file, parse_resolver, resolver_file
+from argosy.local.node.addresses import AddressPool
+from argosy.local.node.claim_folders import ClaimFolders
+from argosy.local.node.etc_files import parse_resolv_conf, render_hosts, render_resolv_conf
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.node_status import GPU, Machine, gpu_devices
-from argosy.local.node.pod_plan import Place, hostname, plan_launch
-from argosy.local.node.pod_worker import Worker
+from argosy.local.node.pod_plan import Allocation, build_runspec, hostname
+from argosy.local.node.pod_worker import PodWorker
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
-from argosy.local.node.runspec import Launch
-from argosy.local.node.service_backends import SERVICE_LABEL, Directory
+from argosy.local.node.runspec import RunSpec
+from argosy.local.node.service_backends import SERVICE_LABEL, ServiceDirectory
 from argosy.local.node.settings import Settings
-from argosy.local.node.shim_manager import Pods, cgroup_of, reap
-from argosy.local.node.volume_content import Content
+from argosy.local.node.shim_manager import ShimManager, pods_cgroup, reap
+from argosy.local.node.volume_content import VolumeContent
 from argosy.local.node.volumes import VolumeError
 from argosy.local.storage import PersistentVolumeClaim
 
 log = Logger(__name__)
 
-_TOGETHER = 5.0
+_API_WAIT_SECONDS = 5.0
 
 
 class Agent:
@@ -47,31 +47,35 @@ class Agent:
     ) -> None:
         self._client = client
         self._settings = settings
-        self._outside = outside
+        self._host_socket = outside
         self._recorder = Recorder(client, "kubelet")
         self._machine = machine
-        self._own = set(settings.node_names())
-        self._pods = Pods(settings.pods, settings.state / "logs" / "zygote.log", settings.log_patience)
-        self._addresses = Addresses(settings.pod_network, self._pods.addresses())
-        self._workers: dict[str, Worker] = {}
+        self._node_names = set(settings.node_names())
+        self._shims = ShimManager(
+            settings.pods, settings.state / "logs" / "zygote.log", settings.log_retention
+        )
+        self._addresses = AddressPool(settings.pod_network, self._shims.addresses())
+        self._workers: dict[str, PodWorker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._gpus: dict[str, tuple[str, list[int]]] = {}
         self._host_resolver = _read(Path("/etc/resolv.conf"))
-        self._cgroup = cgroup_of(settings.pods)
-        self._hierarchy = None if settings.rootless else cgroups.find_usable(self._cgroup)
+        self._cgroup = pods_cgroup(settings.pods)
+        self._hierarchy = None if settings.rootless else cgroups.find_usable_hierarchy(self._cgroup)
         self.pods = Cache(client, Pod, indexes={"namespace": _namespace})
         self.services = Cache(client, Service)
         self.slices = Cache(client, EndpointSlice, indexes={"service": _service_of})
         self.config_maps = Cache(client, ConfigMap)
         self.secrets = Cache(client, Secret)
         self.claims = Cache(client, PersistentVolumeClaim)
-        self._claim_folders = Claims(client, self.claims, settings.state / "volumes")
-        self.directory = Directory(
+        self._claim_folders = ClaimFolders(client, self.claims, settings.state / "volumes")
+        self.directory = ServiceDirectory(
             self.services.get,
             lambda namespace, name: self.slices.by("service", f"{namespace}/{name}"),
             lambda namespace: self.pods.by("namespace", namespace),
         )
-        self._content = Content(client, self.config_maps, self.secrets, settings.state / "pki" / "ca.crt")
+        self._content = VolumeContent(
+            client, self.config_maps, self.secrets, settings.state / "pki" / "ca.crt"
+        )
         self._proxy = Proxy(settings.bridge, self._endpoints)
         self._services_changed = asyncio.Event()
         self.ready = asyncio.Event()
@@ -83,7 +87,7 @@ class Agent:
         network.ensure_bridge(
             self._settings.bridge, self._settings.gateway, self._settings.pod_network.prefixlen
         )
-        upstream = await dns.open_upstream(self._outside, parse_resolver(self._host_resolver)[0])
+        upstream = await dns.open_upstream(self._host_socket, parse_resolv_conf(self._host_resolver)[0])
         zone = dns.Zone(self.directory, self._settings.cluster_domain, self._name_of)
         self.services.subscribe(lambda _: self._services_changed.set())
         self.config_maps.subscribe(self._content_changed)
@@ -93,7 +97,7 @@ class Agent:
             state = self._settings.state
             socket_path, token = state / "agent.sock", agent_token(state)
             group.create_task(kubelet_server.serve(socket_path, token, self, self._listening))
-            await _listened(state / "apiserver.sock")
+            await _wait_for_listener(state / "apiserver.sock")
             for cache in caches:
                 group.create_task(cache.run())
             group.create_task(self._serve_services())
@@ -102,47 +106,49 @@ class Agent:
             for cache in caches:
                 await cache.wait_synced()
             await self._listening.wait()
-            await self._claim_folders.remove_unclaimed()
+            await self._claim_folders.remove_orphaned()
             self.claims.subscribe(self._claim_changed)
             for pod in self.pods:
                 self._pod_changed(Change(None, pod))
             self.pods.subscribe(self._pod_changed)
-            self._end_strays()
+            self._remove_orphans()
             self.ready.set()
 
     @property
     def starting(self) -> bool:
         return not self.ready.is_set()
 
-    def find(self, namespace: str, name: str, uid: str) -> kubelet_server.Found | None:
+    def find(self, namespace: str, name: str, uid: str) -> kubelet_server.LocatedPod | None:
         """Where the server finds a pod's logs and socket, and its containers."""
-        launch = self._pods.launch_of(uid)
-        if launch is not None and (launch["namespace"], launch["name"]) == (namespace, name):
-            return kubelet_server.Found(self._pods.of(uid), [plan["name"] for plan in launch["containers"]])
+        runspec = self._shims.runspec_of(uid)
+        if runspec is not None and (runspec["namespace"], runspec["name"]) == (namespace, name):
+            return kubelet_server.LocatedPod(
+                self._shims.pod_folder(uid), [plan["name"] for plan in runspec["containers"]]
+            )
         pod = self.pods.get(namespace, name)
-        if pod is None or pod.metadata.uid != uid or pod.spec.node_name not in self._own:
+        if pod is None or pod.metadata.uid != uid or pod.spec.node_name not in self._node_names:
             return None
         named = [container.name for container in [*pod.spec.containers, *pod.spec.init_containers]]
-        return kubelet_server.Found(self._pods.of(uid), named)
+        return kubelet_server.LocatedPod(self._shims.pod_folder(uid), named)
 
-    async def prepare(self, pod: Pod) -> Launch:
+    async def prepare(self, pod: Pod) -> RunSpec:
         """Address, files, volumes and the launch record of a pod."""
         uid = pod.metadata.uid
-        folder = self._pods.of(uid)
-        address = self._settings.gateway if pod.spec.host_network else self._addresses.of(uid)
+        folder = self._shims.pod_folder(uid)
+        address = self._settings.gateway if pod.spec.host_network else self._addresses.allocate(uid)
         (folder / "etc").mkdir(parents=True, exist_ok=True)
         domain = self._settings.cluster_domain
-        (folder / "etc" / "hosts").write_text(hosts_file(pod, address, domain))
+        (folder / "etc" / "hosts").write_text(render_hosts(pod, address, domain))
         (folder / "etc" / "hostname").write_text(hostname(pod) + "\n")
         (folder / "etc" / "resolv.conf").write_text(
-            resolver_file(pod, self._settings.gateway, domain, self._host_resolver)
+            render_resolv_conf(pod, self._settings.gateway, domain, self._host_resolver)
         )
-        sources = await self._content.sources(
+        sources = await self._content.fetch_sources(
             pod, self.services, self._settings.gateway, address, self._machine.allocatable()
         )
         await self._content.write_volumes(pod, folder, sources)
         indexes = self._assign_gpus(pod)
-        place = Place(
+        place = Allocation(
             folder=folder,
             address=address,
             gpus={name: gpu_devices(numbers) for name, numbers in indexes.items()},
@@ -150,23 +156,23 @@ class Agent:
             claims=await self._claim_folders.folders(pod),
             cgroup=f"{self._cgroup}/{uid}" if self._hierarchy else "",
         )
-        self._warn(pod)
-        return plan_launch(pod, place, sources, self._settings)
+        self._warn_unsupported(pod)
+        return build_runspec(pod, place, sources, self._settings)
 
     async def refresh(self, pod: Pod) -> float:
-        sources = await self._content.sources(
+        sources = await self._content.fetch_sources(
             pod, self.services, self._settings.gateway, pod.status.pod_ip, self._machine.allocatable()
         )
-        return await self._content.write_volumes(pod, self._pods.of(pod.metadata.uid), sources)
+        return await self._content.write_volumes(pod, self._shims.pod_folder(pod.metadata.uid), sources)
 
     def release(self, uid: str) -> None:
         self._addresses.release(uid)
         self._gpus.pop(uid, None)
-        self._content.forget(uid)
+        self._content.forget_tokens(uid)
         if self._hierarchy and not cgroups.remove(self._hierarchy, f"{self._cgroup}/{uid}"):
             raise OSError(f"the cgroup of pod {uid} cannot be removed yet")
 
-    def _warn(self, pod: Pod) -> None:
+    def _warn_unsupported(self, pod: Pod) -> None:
         """Say what is asked for and not done."""
         asked = [c.name for c in pod.spec.containers if any(m.mount_propagation for m in c.volume_mounts)]
         if asked:
@@ -184,21 +190,21 @@ class Agent:
             gone = change.old
             worker = self._workers.get(gone.metadata.uid) if gone else None
             if worker:
-                worker.vanish()
+                worker.mark_deleted()
             return
-        if pod.spec.node_name not in self._own:
+        if pod.spec.node_name not in self._node_names:
             return
         worker = self._workers.get(pod.metadata.uid)
         if worker:
             worker.update(pod)
             return
-        worker = Worker(
-            pod, self._client, self._recorder, self._pods, self, self._settings.gateway, self.pods.put
+        worker = PodWorker(
+            pod, self._client, self._recorder, self._shims, self, self._settings.gateway, self.pods.put
         )
         self._workers[pod.metadata.uid] = worker
-        self._spawn(worker)
+        self._run_worker(worker)
 
-    def _spawn(self, worker: Worker) -> None:
+    def _run_worker(self, worker: PodWorker) -> None:
         task = asyncio.get_running_loop().create_task(worker.run())
         self._tasks.add(task)
 
@@ -210,18 +216,18 @@ class Agent:
 
         task.add_done_callback(done)
 
-    def _end_strays(self) -> None:
+    def _remove_orphans(self) -> None:
         """Pods that have a folder but no object any more, or one on a node that is not ours."""
-        known = {pod.metadata.uid for pod in self.pods if pod.spec.node_name in self._own}
-        for uid in self._pods.known():
-            launch = self._pods.launch_of(uid)
-            if uid not in known and launch is not None:
-                log.info("ending a pod whose object is gone", pod=f"{launch['namespace']}/{launch['name']}")
-                self._spawn(_stray(uid, launch, self))
+        known = {pod.metadata.uid for pod in self.pods if pod.spec.node_name in self._node_names}
+        for uid in self._shims.pod_uids():
+            runspec = self._shims.runspec_of(uid)
+            if uid not in known and runspec is not None:
+                log.info("ending a pod whose object is gone", pod=f"{runspec['namespace']}/{runspec['name']}")
+                self._run_worker(_orphan_worker(uid, runspec, self))
 
-    def worker_for(self, pod: Pod) -> Worker:
-        return Worker(
-            pod, self._client, self._recorder, self._pods, self, self._settings.gateway, lambda _: None
+    def worker_for(self, pod: Pod) -> PodWorker:
+        return PodWorker(
+            pod, self._client, self._recorder, self._shims, self, self._settings.gateway, lambda _: None
         )
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
@@ -239,7 +245,7 @@ class Agent:
             return
         for worker in self._workers.values():
             if worker.pod.metadata.namespace == changed.metadata.namespace and worker.pod.spec.volumes:
-                worker.content_changed()
+                worker.refresh_volumes()
 
     async def _serve_services(self) -> None:
         try:
@@ -294,10 +300,10 @@ class Agent:
             await asyncio.sleep(1.0)
 
 
-async def _listened(path: Path) -> None:
+async def _wait_for_listener(path: Path) -> None:
     """Until somebody listens there, within reason: both start together, and a failed watch pauses longer."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_TOGETHER):
+        async with asyncio.timeout(_API_WAIT_SECONDS):
             while True:
                 try:
                     _, writer = await asyncio.open_unix_connection(path)
@@ -308,10 +314,10 @@ async def _listened(path: Path) -> None:
                     return
 
 
-def _stray(uid: str, launch: Launch, agent: Agent) -> Worker:
-    meta = ObjectMeta(name=launch["name"], namespace=launch["namespace"], uid=uid)
+def _orphan_worker(uid: str, runspec: RunSpec, agent: Agent) -> PodWorker:
+    meta = ObjectMeta(name=runspec["name"], namespace=runspec["namespace"], uid=uid)
     worker = agent.worker_for(Pod(metadata=meta))
-    worker.vanish()
+    worker.mark_deleted()
     return worker
 
 

@@ -8,11 +8,11 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.local.node import kernel
 from argosy.local.node.agent import Agent
-from argosy.local.node.node_status import Machine, Nodes
+from argosy.local.node.node_status import Machine, NodeRegistrar
 from argosy.local.node.settings import Settings
 
 
-async def serve(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
+async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
     """Until SIGTERM or SIGINT. Pods are left running."""
     kernel.become_subreaper()
     stopping = asyncio.Event()
@@ -23,7 +23,7 @@ async def serve(settings: Settings, outside: socket.socket, notes: list[str]) ->
     async with Client(connection, user_agent="argosy-node", field_manager="kubelet") as client:
         machine = Machine(settings)
         agent = Agent(client, settings, outside, machine)
-        running = asyncio.create_task(_work(agent, Nodes(client, settings, machine, notes)))
+        running = asyncio.create_task(_work(agent, NodeRegistrar(client, settings, machine, notes)))
         waiting = asyncio.create_task(stopping.wait())
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -33,7 +33,7 @@ async def serve(settings: Settings, outside: socket.socket, notes: list[str]) ->
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def _work(agent: Agent, nodes: Nodes) -> None:
+async def _work(agent: Agent, nodes: NodeRegistrar) -> None:
     """A node is announced when it can do what it says."""
     async with asyncio.TaskGroup() as group:
         group.create_task(agent.run())

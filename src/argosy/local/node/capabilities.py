@@ -67,7 +67,7 @@ DEFAULT: Final = [
 ]
 
 
-def granted(add: Iterable[str], drop: Iterable[str]) -> list[str]:
+def grant(add: Iterable[str], drop: Iterable[str]) -> list[str]:
     """The default set less `drop`, plus `add`; ALL in either means all, and adding wins over dropping."""
     added, dropped = {_plain(name) for name in add}, {_plain(name) for name in drop}
     base = set() if "ALL" in dropped else set(DEFAULT) - dropped

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_PERIOD: Final = 100_000
+_PERIOD_MICROSECONDS: Final = 100_000
 _MOUNT: Final = Path("/sys/fs/cgroup")
 
 
@@ -23,7 +23,7 @@ class Hierarchy(NamedTuple):
         return [self.memory / group] if self.memory == self.cpu else [self.memory / group, self.cpu / group]
 
 
-def find(mount: Path = _MOUNT) -> Hierarchy | None:
+def find_hierarchy(mount: Path = _MOUNT) -> Hierarchy | None:
     """The hierarchy that limits can be written to, or None."""
     controllers = mount / "cgroup.controllers"
     if controllers.exists():
@@ -37,13 +37,13 @@ def find(mount: Path = _MOUNT) -> Hierarchy | None:
     return None
 
 
-def find_usable(group: str, mount: Path = _MOUNT) -> Hierarchy | None:
+def find_usable_hierarchy(group: str, mount: Path = _MOUNT) -> Hierarchy | None:
     """The hierarchy in which `group` can be made, or None.
 
     Files that look writable may not be: in a container, the group that is seen as the root has processes, and
     version 2 hands no controllers down from there.
     """
-    hierarchy = find(mount)
+    hierarchy = find_hierarchy(mount)
     if hierarchy is None:
         return None
     try:
@@ -65,9 +65,9 @@ def create(hierarchy: Hierarchy, group: str, memory: int | None, cpu: int | None
         name = "memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"
         (hierarchy.memory / group / name).write_text(str(memory))
     if cpu is not None:
-        quota = max(1000, cpu * _PERIOD // 1000)
+        quota = max(1000, cpu * _PERIOD_MICROSECONDS // 1000)
         if hierarchy.version == 2:
-            (hierarchy.cpu / group / "cpu.max").write_text(f"{quota} {_PERIOD}")
+            (hierarchy.cpu / group / "cpu.max").write_text(f"{quota} {_PERIOD_MICROSECONDS}")
         else:
             (hierarchy.cpu / group / "cpu.cfs_quota_us").write_text(str(quota))
 
@@ -87,7 +87,7 @@ def processes(hierarchy: Hierarchy, group: str) -> set[int]:
     return found - {0}  # processes of another PID namespace are shown as 0
 
 
-def out_of_memory_kills(hierarchy: Hierarchy, group: str) -> int:
+def oom_kill_count(hierarchy: Hierarchy, group: str) -> int:
     name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"
     try:
         lines = (hierarchy.memory / group / name).read_text().splitlines()

@@ -23,7 +23,7 @@ log = Logger(__name__)
 _FOLDER = re.compile(r"(?P<name>[^_/]+)_(?P<uid>[0-9a-f-]{36})")
 
 
-class Claims:
+class ClaimFolders:
     def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim], folder: Path) -> None:
         self._client = client
         self._claims = claims
@@ -36,10 +36,10 @@ class Claims:
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim and volume.name in mounted:
                 name = path_component(volume.persistent_volume_claim.claim_name)
-                found[name] = await self._make(pod.metadata.namespace, name)
+                found[name] = await self._ensure_folder(pod.metadata.namespace, name)
         return found
 
-    async def remove_unclaimed(self) -> None:
+    async def remove_orphaned(self) -> None:
         """Delete folders whose claims went while nobody was here. The claims must be known by now."""
         known = {claim.metadata.uid for claim in self._claims}
         for folder in self._folder.glob("*/*_*"):
@@ -52,7 +52,7 @@ class Claims:
         if change.new is None and change.old is not None:
             await self._remove(self._path(change.old.metadata))
 
-    async def _make(self, namespace: str, name: str) -> Path:
+    async def _ensure_folder(self, namespace: str, name: str) -> Path:
         claim = self._claims.get(namespace, name) or await self._fetch(namespace, name)
         if claim is None:
             raise VolumeError(f'persistentvolumeclaim "{name}" not found')

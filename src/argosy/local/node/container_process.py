@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from argosy.local.node import capabilities, cgroups, kernel, mounts
-from argosy.local.node.pid_namespace import PidSpace
-from argosy.local.node.runspec import ContainerPlan, Launch
+from argosy.local.node.pid_namespace import PidNamespace
+from argosy.local.node.runspec import ContainerPlan, RunSpec
 from argosy.local.node.spawn import Program, StartError, spawn
 
 _GET_TERMINAL_NUMBER: Final = 0x80045430  # TIOCGPTN and TIOCSPTLCK, which termios lacks
@@ -32,15 +32,15 @@ class Process(NamedTuple):
     mount_namespace: int
 
 
-class Bounds(NamedTuple):
+class Isolation(NamedTuple):
     """What a process of a container cannot leave."""
 
-    pids: PidSpace
+    pid_namespace: PidNamespace
     hierarchy: cgroups.Hierarchy | None
-    group: str
+    cgroup: str
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
+    def enter(self) -> Iterator[None]:
         """Put the calling process into the cgroup, and its later children into the PID namespace.
 
         Joining a cgroup waits for a grace period of the kernel, often 20 ms; it goes on beside what is done
@@ -49,9 +49,9 @@ class Bounds(NamedTuple):
         joining = self._join() if self.hierarchy else 0
         yield
         if joining and os.waitpid(joining, 0)[1] != 0:
-            raise StartError(f"the cgroup {self.group} cannot be joined")
-        self.pids.wait_shut()
-        kernel.setns(self.pids.descriptor, kernel.NEW_PID)
+            raise StartError(f"the cgroup {self.cgroup} cannot be joined")
+        self.pid_namespace.wait_sealed()
+        kernel.setns(self.pid_namespace.descriptor, kernel.NEW_PID)
 
     def _join(self) -> int:
         """Fork a process that moves this one."""
@@ -61,7 +61,7 @@ class Bounds(NamedTuple):
             return joining
         try:
             assert self.hierarchy is not None
-            cgroups.join(self.hierarchy, self.group, pid)
+            cgroups.join(self.hierarchy, self.cgroup, pid)
             os._exit(0)
         finally:
             os._exit(1)
@@ -71,17 +71,19 @@ class Bounds(NamedTuple):
         return None if self.hierarchy else plan["memory"]
 
 
-class Place(NamedTuple):
+class RunningContainer(NamedTuple):
     """A running container, as somewhere to put another process."""
 
     plan: ContainerPlan
     pid: int
     mount_namespace: int
-    bounds: Bounds
+    isolation: Isolation
     rootless: bool
 
 
-def start(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path, bounds: Bounds) -> Process:
+def start(
+    runspec: RunSpec, plan: ContainerPlan, folder: Path, scratch: Path, isolation: Isolation
+) -> Process:
     """Fork the container's first process; raises StartError when it could not be executed."""
     scratch.mkdir(parents=True, exist_ok=True)
     message = scratch / "message"
@@ -90,18 +92,18 @@ def start(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path, boun
 
     def prepare(control: socket.socket) -> None:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
-        with bounds.entered():
+        with isolation.enter():
             kernel.unshare(kernel.NEW_MOUNT)
-            _hand_out(control, b"M", "/proc/self/ns/mnt")
-            mounts.enter_root(launch, plan, folder, scratch, bounds.pids.proc)
+            _send_descriptor(control, b"M", "/proc/self/ns/mnt")
+            mounts.enter_root(runspec, plan, folder, scratch, isolation.pid_namespace.proc)
         if plan["tty"]:
-            _own_terminal(control)
+            _open_terminal(control)
         Path(plan["cwd"]).mkdir(parents=True, exist_ok=True)
         os.chdir(plan["cwd"])
-        become(plan, launch["rootless"], proc)
+        apply_identity(plan, runspec["rootless"], proc)
         os.close(proc)
 
-    program = Program(plan["argv"], plan["env"], {}, plan["tty"], bounds.data_limit(plan))
+    program = Program(plan["argv"], plan["env"], {}, plan["tty"], isolation.data_limit(plan))
     if plan["tty"]:
         pid, handed = spawn(prepare, program)
         terminal = handed[b"T"]
@@ -127,42 +129,46 @@ def start(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path, boun
 
 
 def execute(
-    place: Place, argv: list[str], descriptors: dict[int, int], *, tty: bool
+    container: RunningContainer, argv: list[str], descriptors: dict[int, int], *, tty: bool
 ) -> tuple[int, int | None]:
     """Run a command in a container, within its limits.
 
     Returns its pid and, with `tty`, the master end of its terminal.
     """
-    plan = place.plan
+    plan = container.plan
 
     def prepare(control: socket.socket) -> None:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
-        user = os.open(f"/proc/{place.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC) if place.rootless else None
-        with place.bounds.entered():
-            kernel.setns(place.mount_namespace, kernel.NEW_MOUNT)
+        user = (
+            os.open(f"/proc/{container.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+            if container.rootless
+            else None
+        )
+        with container.isolation.enter():
+            kernel.setns(container.mount_namespace, kernel.NEW_MOUNT)
         if tty:
-            _own_terminal(control)
+            _open_terminal(control)
         os.chdir(plan["cwd"] if Path(plan["cwd"]).is_dir() else "/")
         if user is not None and plan["uid"] != 0:
             kernel.setns(user, kernel.NEW_USER)
             if plan["no_new_privileges"]:
                 kernel.no_new_privileges()
         else:
-            become(plan, place.rootless, proc)
+            apply_identity(plan, container.rootless, proc)
         os.close(proc)
 
-    program = Program(argv, plan["env"], descriptors, tty, place.bounds.data_limit(plan))
+    program = Program(argv, plan["env"], descriptors, tty, container.isolation.data_limit(plan))
     pid, handed = spawn(prepare, program)
     return pid, handed.get(b"T")
 
 
-def become(plan: ContainerPlan, rootless: bool, proc: int) -> None:
+def apply_identity(plan: ContainerPlan, rootless: bool, proc: int) -> None:
     """Take on the container's user, groups and capabilities, for good.
 
     `proc` is a descriptor of a /proc that shows this process; the container's own does not.
     """
     if rootless and plan["uid"] != 0:
-        _appear_as(plan["uid"], plan["gid"], proc)
+        _map_to_user(plan["uid"], plan["gid"], proc)
     elif not rootless:
         if not plan["privileged"]:
             kernel.drop_from_bounding_set(
@@ -182,14 +188,14 @@ def become(plan: ContainerPlan, rootless: bool, proc: int) -> None:
         kernel.no_new_privileges()
 
 
-def processes(place: Place) -> set[int]:
+def processes(container: RunningContainer) -> set[int]:
     """Find the processes of a container that shares its PID namespace: by its cgroup, and where it has none
     by its mount namespace.
     """
-    if place.bounds.hierarchy:
-        return cgroups.processes(place.bounds.hierarchy, place.bounds.group)
+    if container.isolation.hierarchy:
+        return cgroups.processes(container.isolation.hierarchy, container.isolation.cgroup)
     found = set()
-    name = f"mnt:[{os.fstat(place.mount_namespace).st_ino}]"
+    name = f"mnt:[{os.fstat(container.mount_namespace).st_ino}]"
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
@@ -200,11 +206,11 @@ def processes(place: Place) -> set[int]:
     return found
 
 
-def resize(terminal: int, width: int, height: int) -> None:
+def resize_terminal(terminal: int, width: int, height: int) -> None:
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
 
-def _own_terminal(control: socket.socket) -> None:
+def _open_terminal(control: socket.socket) -> None:
     """Open a terminal of this container's own devpts, hand the master out, and keep the other end as standard
     streams.
     """
@@ -219,13 +225,13 @@ def _own_terminal(control: socket.socket) -> None:
     os.close(slave)
 
 
-def _hand_out(control: socket.socket, label: bytes, path: str) -> None:
+def _send_descriptor(control: socket.socket, label: bytes, path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     socket.send_fds(control, [label], [descriptor])
     os.close(descriptor)
 
 
-def _appear_as(uid: int, gid: int, proc: int) -> None:
+def _map_to_user(uid: int, gid: int, proc: int) -> None:
     """In a user namespace with one user, another uid is that user seen through one more namespace."""
     own_uid, own_gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEW_USER)

@@ -18,7 +18,7 @@ from typing import cast
 from argosy.local.networking import Service
 from argosy.local.node import dns_message
 from argosy.local.node.dns_message import Code, Query, Record, Type
-from argosy.local.node.service_backends import Backend, Directory
+from argosy.local.node.service_backends import Backend, ServiceDirectory
 
 _UPSTREAM_TIMEOUT = 3.0
 
@@ -28,7 +28,9 @@ Answer = tuple[Code, list[Record]]
 class Zone:
     """Answers for names below the cluster domain. Pure over the directory."""
 
-    def __init__(self, directory: Directory, domain: str, name_of: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, directory: ServiceDirectory, domain: str, name_of: Callable[[str], str | None]
+    ) -> None:
         self._directory = directory
         self._domain = domain
         self._name_of = name_of
@@ -61,7 +63,7 @@ class Zone:
         elif below:
             return Code.NXDOMAIN, []
         if service.spec.type == "ExternalName":
-            return Code.NOERROR, [dns_message.alias(service.spec.external_name)]
+            return Code.NOERROR, [dns_message.cname_record(service.spec.external_name)]
         if service.headless or below:
             addresses = [backend.address for backend in backends]
         else:
@@ -70,7 +72,7 @@ class Zone:
             return Code.NXDOMAIN, []
         if kind not in (Type.A, Type.ANY):
             return Code.NOERROR, []
-        return Code.NOERROR, [dns_message.address(address) for address in addresses]
+        return Code.NOERROR, [dns_message.a_record(address) for address in addresses]
 
     def _srv(self, service: Service, backends: list[Backend], port: str, protocol: str, kind: int) -> Answer:
         base = f"{service.metadata.name}.{service.metadata.namespace}.svc.{self._domain}"
@@ -83,14 +85,14 @@ class Zone:
             targets = [(f"{_label(b)}.{base}", b.ports.get(port, ports[0].port)) for b in backends]
         else:
             targets = [(base, ports[0].port)]
-        return Code.NOERROR, [dns_message.service(number, target) for target, number in targets]
+        return Code.NOERROR, [dns_message.srv_record(number, target) for target, number in targets]
 
     def _reverse(self, name: str) -> Answer | None:
         address = ".".join(reversed(name.removesuffix(".in-addr.arpa").split(".")))
         target = self._name_of(address)
         if target is None:
             return None
-        return Code.NOERROR, [dns_message.pointer(f"{target}.{self._domain}")]
+        return Code.NOERROR, [dns_message.ptr_record(f"{target}.{self._domain}")]
 
 
 class Upstream(asyncio.DatagramProtocol):
@@ -112,7 +114,7 @@ class Upstream(asyncio.DatagramProtocol):
     def error_received(self, exc: Exception) -> None:
         """A resolver that cannot be reached: the question runs into its timeout and the next one is asked."""
 
-    async def ask(self, query: bytes) -> bytes | None:
+    async def query(self, query: bytes) -> bytes | None:
         for server in self._servers:
             number = secrets.randbelow(1 << 16)
             while number in self._waiting:
@@ -146,17 +148,17 @@ class Responder:
             return None
         answer = self._zone.answer(asked)
         if answer is None:
-            forwarded = await self._upstream.ask(query) if self._upstream else None
-            return forwarded or dns_message.reply(asked, Code.SERVFAIL, [], authoritative=False)
+            forwarded = await self._upstream.query(query) if self._upstream else None
+            return forwarded or dns_message.build_reply(asked, Code.SERVFAIL, [], authoritative=False)
         code, records = answer
-        packed = dns_message.reply(asked, code, records, authoritative=True)
+        packed = dns_message.build_reply(asked, code, records, authoritative=True)
         while len(packed) > limit and records:
             records = records[:-1]
-            packed = dns_message.reply(asked, code, records, authoritative=True, truncated=True)
+            packed = dns_message.build_reply(asked, code, records, authoritative=True, truncated=True)
         return packed
 
 
-class _Datagrams(asyncio.DatagramProtocol):
+class _UdpServer(asyncio.DatagramProtocol):
     def __init__(self, responder: Responder, tasks: set[asyncio.Task[None]]) -> None:
         self._responder = responder
         self._tasks = tasks
@@ -192,7 +194,7 @@ async def serve(responder: Responder, address: str, port: int = 53) -> None:
 
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: _Datagrams(responder, tasks), local_addr=(address, port)
+        lambda: _UdpServer(responder, tasks), local_addr=(address, port)
     )
     try:
         server = await asyncio.start_server(stream, address, port)
@@ -215,7 +217,7 @@ def _pod_address(label: str, kind: int) -> Answer:
         address = str(IPv4Address(label.replace("-", ".")))
     except AddressValueError:
         return Code.NXDOMAIN, []
-    return Code.NOERROR, [dns_message.address(address)] if kind == Type.A else []
+    return Code.NOERROR, [dns_message.a_record(address)] if kind == Type.A else []
 
 
 def _label(backend: Backend) -> str:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
 _INTERNET: Final = 1
-_TTL: Final = 5
+_TTL_SECONDS: Final = 5
 _HEADER = struct.Struct(">HHHHHH")
 _QUESTION_NAME: Final = b"\xc0\x0c"
 """A pointer to the name of the question, which stands right after the header."""
@@ -46,7 +46,7 @@ class MessageError(ValueError):
 
 
 class Query(NamedTuple):
-    number: int
+    id: int
     name: str
     """In lower case, without the last dot."""
     type: int
@@ -83,33 +83,33 @@ def parse(message: bytes) -> Query:
     )
 
 
-def reply(
+def build_reply(
     query: Query, code: Code, records: Sequence[Record], *, authoritative: bool, truncated: bool = False
 ) -> bytes:
     flags = _RESPONSE | _RECURSION_AVAILABLE | code
     flags |= _AUTHORITATIVE if authoritative else 0
     flags |= _TRUNCATED if truncated else 0
     flags |= _RECURSION_DESIRED if query.recursion else 0
-    parts = [_HEADER.pack(query.number, flags, 1, len(records), 0, 0), query.question]
+    parts = [_HEADER.pack(query.id, flags, 1, len(records), 0, 0), query.question]
     for record in records:
-        head = struct.pack(">HHIH", record.type, _INTERNET, _TTL, len(record.data))
+        head = struct.pack(">HHIH", record.type, _INTERNET, _TTL_SECONDS, len(record.data))
         parts += [_QUESTION_NAME, head, record.data]
     return b"".join(parts)
 
 
-def address(text: str) -> Record:
+def a_record(text: str) -> Record:
     return Record(Type.A, IPv4Address(text).packed)
 
 
-def alias(name: str) -> Record:
+def cname_record(name: str) -> Record:
     return Record(Type.CNAME, _name(name))
 
 
-def pointer(name: str) -> Record:
+def ptr_record(name: str) -> Record:
     return Record(Type.PTR, _name(name))
 
 
-def service(port: int, target: str) -> Record:
+def srv_record(port: int, target: str) -> Record:
     """All targets of a service are alike: priority 0, weight 100."""
     return Record(Type.SRV, struct.pack(">HHH", 0, 100, port) + _name(target))
 

@@ -17,18 +17,18 @@ from typing import Final
 from argosy.local.node import kernel, masquerade
 from argosy.local.node.netlink import Netlink
 from argosy.local.node.network import enable_forwarding
-from argosy.local.node.pod_state import replace
+from argosy.local.node.pod_state import replace_file
 
-PASTA: Final = "pasta.json"
+PASTA_FILE: Final = "pasta.json"
 _INSIDE: Final = "uplink"
 _RANGE = IPv4Network("100.64.0.0/11")
 
 
-def connect(state: Path, holder: int) -> list[str]:
+def configure_host(state: Path, holder: int) -> list[str]:
     """As root, on the host's side. Returns notes: why there is no way out, if there is none."""
-    if masquerade.tool() is None:
+    if masquerade.find_tool() is None:
         return [_note("neither nft nor iptables is installed")]
-    name, outside, inside = names(state)
+    name, outside, inside = link_addresses(state)
     namespace = os.open(f"/proc/{holder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         with Netlink() as host:
@@ -41,15 +41,15 @@ def connect(state: Path, holder: int) -> list[str]:
         os.close(namespace)
     if not enable_forwarding():
         return [_note("net.ipv4.ip_forward cannot be set")]
-    problem = masquerade.masquerade(_table(name), f"{inside}/30") or masquerade.let_through(name)
+    problem = masquerade.masquerade(_table(name), f"{inside}/30") or masquerade.allow_forwarding(name)
     return [_note(problem)] if problem else []
 
 
 def start_pasta(folder: Path, holder: int) -> list[str]:
     """Rootless, on the host's side: let pasta carry the cluster's traffic. Returns notes."""
-    if _pasta_runs(folder):
+    if _is_pasta_running(folder):
         return []
-    pasta = masquerade.find("pasta")
+    pasta = masquerade.find_program("pasta")
     if pasta is None:
         return [_note("pasta is not installed (Debian package passt)")]
     written = folder / "pasta.pid"
@@ -61,14 +61,14 @@ def start_pasta(folder: Path, holder: int) -> list[str]:
         said = [line for line in done.stderr.splitlines() if line.strip() and "syslog" not in line]
         return [_note(f"pasta failed: {said[-1] if said else f'exit code {done.returncode}'}")]
     pid = int(written.read_text())
-    replace(folder / PASTA, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode())
+    replace_file(folder / PASTA_FILE, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode())
     return []
 
 
-def settle(state: Path, pod_network: IPv4Network, *, rootless: bool) -> list[str]:
+def configure_cluster(state: Path, pod_network: IPv4Network, *, rootless: bool) -> list[str]:
     """In the cluster's network, when the host's side is there. Returns notes."""
     if not rootless:
-        _, outside, inside = names(state)
+        _, outside, inside = link_addresses(state)
         with Netlink() as netlink:
             index = netlink.index(_INSIDE)
             if index is not None:
@@ -80,16 +80,16 @@ def settle(state: Path, pod_network: IPv4Network, *, rootless: bool) -> list[str
     return [_note(problem)] if problem else []
 
 
-def disconnect(state: Path) -> None:
+def remove(state: Path) -> None:
     """As root: leave nothing of this cluster on the host."""
-    name, _, inside = names(state)
-    masquerade.undo(_table(name), f"{inside}/30", name)
+    name, _, inside = link_addresses(state)
+    masquerade.remove(_table(name), f"{inside}/30", name)
     with Netlink() as host:
         if host.index(name) is not None:
             host.delete_link(name)
 
 
-def names(state: Path) -> tuple[str, str, str]:
+def link_addresses(state: Path) -> tuple[str, str, str]:
     """Interface name and the two addresses, from the state folder: the same each time, different for each."""
     digest = hashlib.sha256(str(state).encode()).digest()
     block = int.from_bytes(digest[:4], "big") % (_RANGE.num_addresses // 4)
@@ -105,9 +105,9 @@ def _note(why: str) -> str:
     return f"pods reach nothing outside the cluster: {why}"
 
 
-def _pasta_runs(folder: Path) -> bool:
+def _is_pasta_running(folder: Path) -> bool:
     try:
-        known = json.loads((folder / PASTA).read_bytes())
+        known = json.loads((folder / PASTA_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
         return False
     return kernel.alive(known["pid"], known["start_time"])

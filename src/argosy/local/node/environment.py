@@ -42,7 +42,7 @@ class Sources(NamedTuple):
 _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 
 
-def expand(text: str, values: Mapping[str, str]) -> str:
+def expand_references(text: str, values: Mapping[str, str]) -> str:
     """Replace $(NAME) where NAME is known; $$ is a dollar sign that begins no reference."""
 
     def replacement(match: re.Match[str]) -> str:
@@ -53,7 +53,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-def environment(pod: Pod, container: Container, sources: Sources) -> dict[str, str]:
+def build_environment(pod: Pod, container: Container, sources: Sources) -> dict[str, str]:
     values = service_variables(pod, sources.services)
     found: dict[str, str] = {}
     for entry in container.env_from:
@@ -74,12 +74,12 @@ def environment(pod: Pod, container: Container, sources: Sources) -> dict[str, s
                 continue
             found[variable.name] = value
         else:
-            found[variable.name] = expand(variable.value or "", values | found)
+            found[variable.name] = expand_references(variable.value or "", values | found)
     return values | found
 
 
-def command_line(container: Container, values: Mapping[str, str]) -> list[str]:
-    return [expand(word, values) for word in [*container.command, *container.args]]
+def build_command(container: Container, values: Mapping[str, str]) -> list[str]:
+    return [expand_references(word, values) for word in [*container.command, *container.args]]
 
 
 def field_value(pod: Pod, reference: FieldRef, sources: Sources) -> str:

@@ -6,14 +6,14 @@ from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_plan import hostname
 
 
-def domain_name(pod: Pod, cluster_domain: str) -> str:
+def pod_fqdn(pod: Pod, cluster_domain: str) -> str:
     """The pod's name within its subdomain, or nothing without one."""
     if not pod.spec.subdomain:
         return ""
     return f"{hostname(pod)}.{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
 
 
-def hosts_file(pod: Pod, address: str, cluster_domain: str) -> str:
+def render_hosts(pod: Pod, address: str, cluster_domain: str) -> str:
     lines = [
         "127.0.0.1\tlocalhost",
         "::1\tlocalhost ip6-localhost ip6-loopback",
@@ -22,21 +22,21 @@ def hosts_file(pod: Pod, address: str, cluster_domain: str) -> str:
         "fe00::1\tip6-allnodes",
         "fe00::2\tip6-allrouters",
     ]
-    full = domain_name(pod, cluster_domain)
+    full = pod_fqdn(pod, cluster_domain)
     lines.append(f"{address}\t{full + chr(9) if full else ''}{hostname(pod)}")
     lines += [f"{alias.ip}\t{chr(9).join(alias.hostnames)}" for alias in pod.spec.host_aliases]
     return "\n".join(lines) + "\n"
 
 
-def resolver_file(pod: Pod, nameserver: str, cluster_domain: str, host_file: str) -> str:
+def render_resolv_conf(pod: Pod, nameserver: str, cluster_domain: str, host_file: str) -> str:
     """By the pod's DNS policy; the pod's own settings are added, and win among options."""
     policy, own = pod.spec.dns_policy, pod.spec.dns_config
     if policy == "Default" or (policy == "ClusterFirst" and pod.spec.host_network):
-        servers, searches, options = parse_resolver(host_file)
+        servers, searches, options = parse_resolv_conf(host_file)
     elif policy == "None":
         servers, searches, options = [], [], []
     else:
-        _, host_searches, _ = parse_resolver(host_file)
+        _, host_searches, _ = parse_resolv_conf(host_file)
         base = [f"{pod.metadata.namespace}.svc.{cluster_domain}", f"svc.{cluster_domain}", cluster_domain]
         servers, searches, options = [nameserver], [*base, *host_searches], ["ndots:5"]
     servers = _unique([*servers, *own.nameservers])
@@ -52,7 +52,7 @@ def resolver_file(pod: Pod, nameserver: str, cluster_domain: str, host_file: str
     return "\n".join(lines) + "\n"
 
 
-def parse_resolver(text: str) -> tuple[list[str], list[str], list[str]]:
+def parse_resolv_conf(text: str) -> tuple[list[str], list[str], list[str]]:
     """Servers, search domains and options of a resolv.conf."""
     servers: list[str] = []
     searches: list[str] = []

@@ -22,7 +22,7 @@ class Timer:
         self.callback = None
 
 
-class Loop:
+class EventLoop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Timer]] = []
@@ -34,15 +34,15 @@ class Loop:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.on_readable(reader, lambda: self._woken(reader))
+        self.on_readable(reader, lambda: self._on_signal(reader))
 
     def on_readable(self, descriptor: int, callback: Callable[[], None]) -> None:
         self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
-    def forget(self, descriptor: int) -> None:
+    def remove_reader(self, descriptor: int) -> None:
         self._selector.unregister(descriptor)
 
-    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(callback)
         self._sequence += 1
         heapq.heappush(self._timers, (time.monotonic() + max(0.0, seconds), self._sequence, timer))
@@ -58,21 +58,21 @@ class Loop:
     def run(self) -> None:
         self._reap()
         while self._running:
-            for key, _ in self._selector.select(self._pause()):
+            for key, _ in self._selector.select(self._timeout()):
                 key.data()
-            self._fire()
+            self._run_timers()
 
-    def _pause(self) -> float | None:
+    def _timeout(self) -> float | None:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
 
-    def _fire(self) -> None:
+    def _run_timers(self) -> None:
         now = time.monotonic()
         while self._running and self._timers and self._timers[0][0] <= now:
             callback = heapq.heappop(self._timers)[2].callback
             if callback:
                 callback()
 
-    def _woken(self, reader: int) -> None:
+    def _on_signal(self, reader: int) -> None:
         try:
             os.read(reader, 4096)
         except BlockingIOError:

@@ -42,10 +42,10 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
-_HERE: Final = -100
+_AT_FDCWD: Final = -100
 _AT_RECURSIVE: Final = 0x8000
 _MOUNT_SETATTR: Final = 442  # one number on all architectures, as for every call since Linux 5.1
-_RENAME_AT_2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
+_RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 _PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
@@ -68,10 +68,10 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     _check(result, f"mount {kind or 'bind'} {source} on {target}")
 
 
-def exchange(one: str, other: str) -> None:
+def exchange_files(one: str, other: str) -> None:
     """Swap two files. Unlike replacing by rename, ext4 does not write the new one out for it at once."""
     result = _libc.syscall(
-        _RENAME_AT_2[os.uname().machine], _HERE, os.fsencode(one), _HERE, os.fsencode(other), 2
+        _RENAMEAT2[os.uname().machine], _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), 2
     )
     _check(result, f"exchange {one} and {other}")
 
@@ -101,7 +101,7 @@ def set_mount_attributes(target: str, flags: int) -> None:
     attributes = struct.pack("4Q", flags, 0, 0, 0)
     result = _libc.syscall(
         _MOUNT_SETATTR,
-        _HERE,
+        _AT_FDCWD,
         os.fsencode(target),
         _AT_RECURSIVE,
         attributes,

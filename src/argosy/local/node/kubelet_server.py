@@ -16,25 +16,25 @@ from typing import NamedTuple, Protocol
 from argosy.local.node import pod_state, streams
 from argosy.local.node.log_reader import LogReader
 from argosy.local.node.logs import log_path, timestamp
-from argosy.local.node.shim_manager import alive
+from argosy.local.node.shim_manager import has_shim
 from argosy.wire.messages import HandlerResult, HttpError, Request, Response, Upgrade, text_response
 from argosy.wire.server import Server
 from argosy.wire.websocket import WebSocket
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-_POLL = 0.05
+_POLL_SECONDS = 0.05
 _GRACE_SECONDS = 0.5
 
 
-class Found(NamedTuple):
+class LocatedPod(NamedTuple):
     folder: Path
     containers: list[str]
 
 
-class Lookup(Protocol):
+class PodLookup(Protocol):
     """Finds pods of this machine."""
 
-    def find(self, namespace: str, name: str, uid: str) -> Found | None: ...
+    def find(self, namespace: str, name: str, uid: str) -> LocatedPod | None: ...
 
     @property
     def starting(self) -> bool:
@@ -42,26 +42,26 @@ class Lookup(Protocol):
         ...
 
 
-class Wanted:
+class LogOptions:
     """The options of a log request, as kubectl sends them."""
 
     def __init__(self, request: Request) -> None:
         asked = request.parameter
-        self.follow = _flag(asked("follow"))
-        self.previous = _flag(asked("previous"))
-        self.run = _number(asked("run"))
-        self.timestamps = _flag(asked("timestamps"))
-        self.tail = _number(asked("tailLines"))
-        self.limit = _number(asked("limitBytes"))
+        self.follow = _parse_flag(asked("follow"))
+        self.previous = _parse_flag(asked("previous"))
+        self.run = _parse_int(asked("run"))
+        self.timestamps = _parse_flag(asked("timestamps"))
+        self.tail = _parse_int(asked("tailLines"))
+        self.limit = _parse_int(asked("limitBytes"))
         self.since = ""
-        if seconds := _number(asked("sinceSeconds")):
+        if seconds := _parse_int(asked("sinceSeconds")):
             moment = datetime.now(UTC) - timedelta(seconds=seconds)
             self.since = timestamp(moment.timestamp())
         elif asked("sinceTime"):
             self.since = timestamp(datetime.fromisoformat(asked("sinceTime")).timestamp())
 
 
-async def serve(path: Path, token: str, lookup: Lookup, listening: asyncio.Event) -> None:
+async def serve(path: Path, token: str, lookup: PodLookup, listening: asyncio.Event) -> None:
     """Until cancelled; says when it can be asked."""
     server = Server(_Handlers(lookup, token).answer)
     try:
@@ -73,7 +73,7 @@ async def serve(path: Path, token: str, lookup: Lookup, listening: asyncio.Event
 
 
 class _Handlers:
-    def __init__(self, lookup: Lookup, token: str) -> None:
+    def __init__(self, lookup: PodLookup, token: str) -> None:
         self._lookup = lookup
         self._credentials = f"Bearer {token}".encode()
 
@@ -94,10 +94,10 @@ class _Handlers:
 
     def _logs(self, request: Request, folder: Path, pod: str, container: str) -> Response:
         try:
-            wanted = Wanted(request)
+            wanted = LogOptions(request)
         except ValueError as error:
             raise HttpError(400, str(error)) from None
-        state = pod_state.read(folder)
+        state = pod_state.read_state(folder)
         entry = state["containers"].get(container) if state else None
         if entry is None or not (entry["running"] or entry["ended"] or entry["last"]):
             why = entry["waiting"] if entry and entry["waiting"] else "ContainerCreating"
@@ -109,19 +109,19 @@ class _Handlers:
             raise HttpError(404, f'container "{container}" has not run {run + 1} times')
         if wanted.previous and run < 0:
             raise HttpError(400, f'previous terminated container "{container}" in pod "{pod}" not found')
-        pieces = _log_pieces(folder, container, run, wanted)
-        limited = pieces if wanted.limit is None else _first(pieces, wanted.limit)
+        pieces = _log_chunks(folder, container, run, wanted)
+        limited = pieces if wanted.limit is None else _limit_bytes(pieces, wanted.limit)
         return Response(limited, content_type=b"text/plain")
 
     def _exec(self, request: Request, folder: Path, container: str) -> Upgrade:
         asked, command = request.parameter, request.query.get("command", [])
         if not command:
             raise HttpError(400, "you must specify at least 1 command for the container")
-        session = streams.Session(
-            stdin=_flag(asked("stdin", asked("input"))),
-            stdout=_flag(asked("stdout", asked("output"))),
-            stderr=_flag(asked("stderr", asked("error"))),
-            tty=_flag(asked("tty")),
+        session = streams.StreamOptions(
+            stdin=_parse_flag(asked("stdin", asked("input"))),
+            stdout=_parse_flag(asked("stdout", asked("output"))),
+            stderr=_parse_flag(asked("stderr", asked("error"))),
+            tty=_parse_flag(asked("tty")),
         )
         return _upgrade(request, lambda socket: streams.execute(socket, folder, container, command, session))
 
@@ -142,7 +142,7 @@ def _upgrade(request: Request, converse: Callable[[WebSocket], Awaitable[None]])
     return Upgrade(next((name for name in request.subprotocols if name in _PROTOCOLS), ""), converse)
 
 
-async def _first(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterator[bytes]:
+async def _limit_bytes(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterator[bytes]:
     """So many bytes of it."""
     async with aclosing(pieces):
         async for piece in pieces:
@@ -152,40 +152,42 @@ async def _first(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterat
                 return
 
 
-async def _log_pieces(folder: Path, container: str, run: int, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+async def _log_chunks(
+    folder: Path, container: str, run: int, wanted: LogOptions
+) -> AsyncGenerator[bytes, None]:
     """What is there now, and with follow what comes until that run of the container ends."""
     reader = LogReader(log_path(folder, container, run))
     batch = bytearray()
-    for line in reader.so_far(tail=wanted.tail, since=wanted.since):
-        batch += line.shown(wanted.timestamps)
+    for line in reader.read_existing(tail=wanted.tail, since=wanted.since):
+        batch += line.format(wanted.timestamps)
         if len(batch) > 1 << 16:
             yield bytes(batch)
             batch.clear()
     if batch:
         yield bytes(batch)
     while wanted.follow:
-        ended = not _runs(folder, container, run)
-        lines, some = reader.fresh()
-        if shown := b"".join(line.shown(wanted.timestamps) for line in lines):
+        ended = not _is_running(folder, container, run)
+        lines, some = reader.read_new()
+        if shown := b"".join(line.format(wanted.timestamps) for line in lines):
             yield shown
         if not some:
             if ended:
                 return
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
-def _runs(folder: Path, container: str, run: int) -> bool:
+def _is_running(folder: Path, container: str, run: int) -> bool:
     """Whether that run of the container is still going on."""
-    state = pod_state.read(folder)
+    state = pod_state.read_state(folder)
     entry = state["containers"].get(container) if state else None
     if entry is None or state is None or state["finished"]:
         return False
-    return entry["restarts"] == run and entry["ended"] is None and alive(folder)
+    return entry["restarts"] == run and entry["ended"] is None and has_shim(folder)
 
 
-def _flag(text: str) -> bool:
+def _parse_flag(text: str) -> bool:
     return text in ("true", "1")
 
 
-def _number(text: str) -> int | None:
+def _parse_int(text: str) -> int | None:
     return int(text) if text else None

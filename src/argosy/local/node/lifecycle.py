@@ -8,37 +8,37 @@ will run again the sidecars are stopped, last one first, and the pod is over.
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from argosy.local.node.pod_state import ContainerReport, Ended
-from argosy.local.node.runspec import ContainerPlan, Launch
+from argosy.local.node.pod_state import ContainerState, Termination
+from argosy.local.node.runspec import ContainerPlan, RunSpec
 
 RestartPolicy = Literal["Always", "OnFailure", "Never"]
-_BACKOFF_FORGIVEN_AFTER = 600.0
+_BACKOFF_RESET_SECONDS = 600.0
 
 
-def startable(launch: Launch, reports: Mapping[str, ContainerReport]) -> list[ContainerPlan]:
+def containers_to_start(runspec: RunSpec, states: Mapping[str, ContainerState]) -> list[ContainerPlan]:
     """Containers that should be running and are not, in order; back-off is the caller's to honour."""
     wanted: list[ContainerPlan] = []
-    for plan in launch["containers"]:
-        report = reports[plan["name"]]
+    for plan in runspec["containers"]:
+        state = states[plan["name"]]
         if plan["kind"] == "main":
-            if not report["running"] and will_run_again(plan, report, launch["restart_policy"]):
+            if not state["running"] and will_run_again(plan, state, runspec["restart_policy"]):
                 wanted.append(plan)
             continue
-        if plan["kind"] == "init" and completed(report):
+        if plan["kind"] == "init" and has_succeeded(state):
             continue
-        if not report["running"] and will_run_again(plan, report, launch["restart_policy"]):
+        if not state["running"] and will_run_again(plan, state, runspec["restart_policy"]):
             wanted.append(plan)
-        if plan["kind"] == "init" or not (report["started"] and report["running"]):
-            if plan["kind"] == "sidecar" and report["restarts"]:
+        if plan["kind"] == "init" or not (state["started"] and state["running"]):
+            if plan["kind"] == "sidecar" and state["restarts"]:
                 continue  # it held the others back once; a crash later does not
             return wanted
     return wanted
 
 
-def will_run_again(plan: ContainerPlan, report: ContainerReport, policy: RestartPolicy) -> bool:
-    ended = report["ended"]
+def will_run_again(plan: ContainerPlan, state: ContainerState, policy: RestartPolicy) -> bool:
+    ended = state["ended"]
     if ended is None:
-        return not report["running"]
+        return not state["running"]
     if plan["kind"] == "sidecar":
         return True
     if plan["kind"] == "init":
@@ -46,34 +46,34 @@ def will_run_again(plan: ContainerPlan, report: ContainerReport, policy: Restart
     return policy == "Always" or (policy == "OnFailure" and ended["exit_code"] != 0)
 
 
-def over(launch: Launch, reports: Mapping[str, ContainerReport]) -> bool:
+def is_pod_over(runspec: RunSpec, states: Mapping[str, ContainerState]) -> bool:
     """Nothing but sidecars runs or ever will."""
-    policy = launch["restart_policy"]
-    for plan in launch["containers"]:
-        report = reports[plan["name"]]
-        if plan["kind"] == "init" and report["ended"] and not will_run_again(plan, report, policy):
-            if not completed(report):
-                return not report["running"]
+    policy = runspec["restart_policy"]
+    for plan in runspec["containers"]:
+        state = states[plan["name"]]
+        if plan["kind"] == "init" and state["ended"] and not will_run_again(plan, state, policy):
+            if not has_succeeded(state):
+                return not state["running"]
             continue
-        if plan["kind"] != "sidecar" and (report["running"] or will_run_again(plan, report, policy)):
+        if plan["kind"] != "sidecar" and (state["running"] or will_run_again(plan, state, policy)):
             return False
     return True
 
 
-def completed(report: ContainerReport) -> bool:
-    return report["ended"] is not None and report["ended"]["exit_code"] == 0
+def has_succeeded(state: ContainerState) -> bool:
+    return state["ended"] is not None and state["ended"]["exit_code"] == 0
 
 
-def next_backoff(previous: float, ended: Ended, first: float, longest: float) -> float:
+def next_backoff(previous: float, ended: Termination, first: float, longest: float) -> float:
     """The pause before the restart after this one: none at first, then doubling, forgotten after a long good
     run.
     """
-    if ended["finished"] - ended["started"] > _BACKOFF_FORGIVEN_AFTER:
+    if ended["finished"] - ended["started"] > _BACKOFF_RESET_SECONDS:
         return 0.0
     return min(longest, previous * 2) if previous else first
 
 
-def sidecars_to_stop(plans: Sequence[ContainerPlan], reports: Mapping[str, ContainerReport]) -> str | None:
+def next_sidecar_to_stop(plans: Sequence[ContainerPlan], states: Mapping[str, ContainerState]) -> str | None:
     """The sidecar to stop next: the last one that still runs."""
-    running = [p["name"] for p in plans if p["kind"] == "sidecar" and reports[p["name"]]["running"]]
+    running = [p["name"] for p in plans if p["kind"] == "sidecar" and states[p["name"]]["running"]]
     return running[-1] if running else None

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from argosy.local.node.logs import Line, parse, rotated
+from argosy.local.node.logs import LogLine, parse, rotated_path
 
-_PIECE = 1 << 20
-_LONGEST_RECORD = 1 << 18
+_READ_BYTES = 1 << 20
+_MAX_RECORD_BYTES = 1 << 18
 
 
 class LogReader:
@@ -21,21 +21,21 @@ class LogReader:
         self._path = path
         self._inode = 0
         self._offset = 0
-        self._rest = b""
+        self._partial = b""
 
-    def so_far(self, *, tail: int | None = None, since: str = "") -> Iterator[Line]:
+    def read_existing(self, *, tail: int | None = None, since: str = "") -> Iterator[LogLine]:
         """What has been logged by now, over the rotation; `since` is a time as in the file."""
         lines = (line for line in self._all() if line.time >= since)
         return iter(deque(lines, maxlen=tail)) if tail is not None else lines
 
-    def fresh(self) -> tuple[list[Line], bool]:
+    def read_new(self) -> tuple[list[LogLine], bool]:
         """Lines that have come since, and whether there was anything at all to read."""
-        data = self._read_on()
-        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        data = self._read_more()
+        whole, _, self._partial = (self._partial + data).rpartition(b"\n")
         lines = [parse(record) for record in whole.split(b"\n")] if whole else []
         return [line for line in lines if line], bool(data)
 
-    def _all(self) -> Iterator[Line]:
+    def _all(self) -> Iterator[LogLine]:
         try:
             current = self._path.open("rb")
         except FileNotFoundError:
@@ -44,7 +44,7 @@ class LogReader:
             self._inode, self._offset = os.fstat(current.fileno()).st_ino, _end_of_lines(current)
             until = self._offset
             try:
-                earlier = rotated(self._path).open("rb")
+                earlier = rotated_path(self._path).open("rb")
             except FileNotFoundError:
                 earlier = None
             if earlier is not None:
@@ -54,13 +54,13 @@ class LogReader:
                         yield from _lines(earlier, _end_of_lines(earlier))
             yield from _lines(current, until)
 
-    def _read_on(self) -> bytes:
-        for candidate in (self._path, rotated(self._path)):
+    def _read_more(self) -> bytes:
+        for candidate in (self._path, rotated_path(self._path)):
             try:
                 with candidate.open("rb") as file:
                     if os.fstat(file.fileno()).st_ino == self._inode:
                         file.seek(self._offset)
-                        data = file.read(_PIECE)
+                        data = file.read(_READ_BYTES)
                         if data or candidate == self._path:
                             self._offset += len(data)
                             return data
@@ -68,14 +68,14 @@ class LogReader:
                 continue
         try:
             with self._path.open("rb") as file:
-                data = file.read(_PIECE)
+                data = file.read(_READ_BYTES)
                 self._inode, self._offset = os.fstat(file.fileno()).st_ino, len(data)
                 return data
         except FileNotFoundError:
             return b""
 
 
-def _lines(file: IO[bytes], end: int) -> Iterator[Line]:
+def _lines(file: IO[bytes], end: int) -> Iterator[LogLine]:
     for record in file:
         end -= len(record)
         if end < 0:
@@ -88,5 +88,5 @@ def _lines(file: IO[bytes], end: int) -> Iterator[Line]:
 def _end_of_lines(file: IO[bytes]) -> int:
     """Where the last whole line ends now; half a line is left to be read with its end."""
     size = os.fstat(file.fileno()).st_size
-    last = os.pread(file.fileno(), _LONGEST_RECORD, max(0, size - _LONGEST_RECORD))
+    last = os.pread(file.fileno(), _MAX_RECORD_BYTES, max(0, size - _MAX_RECORD_BYTES))
     return size - len(last) + last.rfind(b"\n") + 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_LONGEST_LINE: Final = 16384
+_MAX_LINE_BYTES: Final = 16384
 
 
 class LogWriter:
@@ -35,9 +35,9 @@ class LogWriter:
         lines = (self._pending[stream] + data).split(b"\n")
         rest = lines.pop()
         records = [self._record(stream, b"F", line) for line in lines]
-        while len(rest) > _LONGEST_LINE:
-            records.append(self._record(stream, b"P", rest[:_LONGEST_LINE]))
-            rest = rest[_LONGEST_LINE:]
+        while len(rest) > _MAX_LINE_BYTES:
+            records.append(self._record(stream, b"P", rest[:_MAX_LINE_BYTES]))
+            rest = rest[_MAX_LINE_BYTES:]
         self._pending[stream] = rest
         if records:
             self._put(b"".join(records))
@@ -51,7 +51,7 @@ class LogWriter:
     def _put(self, data: bytes) -> None:
         if self._size and self._size + len(data) > self._limit:
             os.close(self._descriptor)
-            self._path.rename(rotated(self._path))
+            self._path.rename(rotated_path(self._path))
             self._open()
         if self._torn:
             data = b"\n" + data
@@ -71,18 +71,18 @@ class LogWriter:
         self._size = os.fstat(self._descriptor).st_size
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     time: str
     stream: str
     whole: bool
     text: bytes
 
-    def shown(self, timestamps: bool) -> bytes:
+    def format(self, timestamps: bool) -> bytes:
         prefix = f"{self.time} ".encode() if timestamps else b""
         return prefix + self.text + (b"\n" if self.whole else b"")
 
 
-def rotated(path: Path) -> Path:
+def rotated_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
@@ -91,16 +91,16 @@ def log_path(folder: Path, container: str, run: int) -> Path:
     return folder / "logs" / container / f"{run}.log"
 
 
-def parse(record: bytes) -> Line | None:
+def parse(record: bytes) -> LogLine | None:
     parts = record.split(b" ", 3)
     if len(parts) < 4:
         return None
-    return Line(parts[0].decode(), parts[1].decode(), parts[2] == b"F", parts[3])
+    return LogLine(parts[0].decode(), parts[1].decode(), parts[2] == b"F", parts[3])
 
 
-def read_lines(path: Path, *, tail: int | None = None, since: str = "") -> Iterator[Line]:
+def read_lines(path: Path, *, tail: int | None = None, since: str = "") -> Iterator[LogLine]:
     """What has been logged so far, over the rotation; `since` is a time as in the file."""
-    lines: Iterator[Line] = (line for line in _all_lines(path) if line.time >= since)
+    lines: Iterator[LogLine] = (line for line in _all_lines(path) if line.time >= since)
     return iter(deque(lines, maxlen=tail)) if tail is not None else lines
 
 
@@ -111,12 +111,12 @@ def timestamp(seconds: float) -> str:
 
 def tail_text(path: Path, lines: int, limit: int) -> str:
     """The end of a log as one text, for a termination message taken from logs."""
-    text = b"".join(line.shown(False) for line in read_lines(path, tail=lines))
+    text = b"".join(line.format(False) for line in read_lines(path, tail=lines))
     return text[-limit:].decode(errors="replace")
 
 
-def _all_lines(path: Path) -> Iterator[Line]:
-    for file in (rotated(path), path):
+def _all_lines(path: Path) -> Iterator[LogLine]:
+    for file in (rotated_path(path), path):
         try:
             with file.open("rb") as stream:
                 for record in stream:

@@ -10,18 +10,18 @@ import subprocess
 from collections.abc import Sequence
 
 
-def tool() -> str | None:
-    return next((name for name in ("nft", "iptables") if find(name)), None)
+def find_tool() -> str | None:
+    return next((name for name in ("nft", "iptables") if find_program(name)), None)
 
 
-def find(name: str) -> str | None:
+def find_program(name: str) -> str | None:
     """Where a program is; administrators' ones are not in everybody's PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
 def masquerade(table: str, source: str) -> str:
     """Let traffic from these addresses to any other leave under the address of the interface it takes."""
-    which = tool()
+    which = find_tool()
     if which is None:
         return "neither nft nor iptables is installed"
     if which == "nft":
@@ -34,29 +34,29 @@ def masquerade(table: str, source: str) -> str:
     return _insert(["POSTROUTING", "-s", source, "!", "-d", source, "-j", "MASQUERADE"], table="nat")
 
 
-def let_through(link: str) -> str:
+def allow_forwarding(link: str) -> str:
     """Let traffic of a link pass on a machine that passes nothing by default, as ones with Docker do."""
-    if find("iptables") is None:
+    if find_program("iptables") is None:
         return ""
     policy = subprocess.run(
-        [find("iptables") or "", "-S", "FORWARD"], capture_output=True, text=True, check=False
+        [find_program("iptables") or "", "-S", "FORWARD"], capture_output=True, text=True, check=False
     ).stdout
     if not policy.startswith("-P FORWARD DROP"):
         return ""
-    return next(filter(None, (_insert(rule) for rule in _passing(link))), "")
+    return next(filter(None, (_insert(rule) for rule in _forward_rules(link))), "")
 
 
-def undo(table: str, source: str, link: str) -> None:
+def remove(table: str, source: str, link: str) -> None:
     """Take away what may have been set up, with whichever tool it was."""
-    if find("nft"):
+    if find_program("nft"):
         _run(["nft", "delete", "table", "ip", table])
-    if find("iptables"):
+    if find_program("iptables"):
         out = ["POSTROUTING", "-s", source, "!", "-d", source, "-j", "MASQUERADE"]
-        for rule, where in ((out, "nat"), *((rule, "filter") for rule in _passing(link))):
+        for rule, where in ((out, "nat"), *((rule, "filter") for rule in _forward_rules(link))):
             _run(["iptables", "-w", "-t", where, "-D", *rule])
 
 
-def _passing(link: str) -> list[list[str]]:
+def _forward_rules(link: str) -> list[list[str]]:
     return [["FORWARD", flag, link, "-j", "ACCEPT"] for flag in ("-i", "-o")]
 
 
@@ -68,7 +68,7 @@ def _insert(rule: Sequence[str], table: str = "filter") -> str:
 
 
 def _run(command: Sequence[str], text: str = "") -> str:
-    program = find(command[0]) or command[0]
+    program = find_program(command[0]) or command[0]
     done = subprocess.run([program, *command[1:]], input=text, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from argosy.local.node import kernel
 from argosy.local.node.kernel import BIND, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, RECURSIVE
-from argosy.local.node.rootfs import FRESH, overlay_root, rootless_root
-from argosy.local.node.runspec import ContainerPlan, Launch
+from argosy.local.node.rootfs import PER_CONTAINER, overlay_root, rootless_root
+from argosy.local.node.runspec import ContainerPlan, RunSpec
 
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (of the container, as are the next two)
 _PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108
@@ -53,7 +53,7 @@ _MASKED_FOLDERS: Final = ("/proc/acpi", "/proc/asound", "/proc/scsi", "/sys/firm
 _READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
-class Host(NamedTuple):
+class HostRoot(NamedTuple):
     """The host's root as it is reached after pivoting, until it is unmounted."""
 
     root: str
@@ -75,7 +75,7 @@ class Host(NamedTuple):
             kernel.restrict_mount(os.path.realpath(target), flags, self.path("/proc"))
 
 
-def enter_root(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path, proc: Path) -> None:
+def enter_root(runspec: RunSpec, plan: ContainerPlan, folder: Path, scratch: Path, proc: Path) -> None:
     """Build the container's root in `scratch` and make it this process's root.
 
     `proc` is where the /proc of the container's PID namespace is mounted, of which this process is no part.
@@ -84,20 +84,20 @@ def enter_root(launch: Launch, plan: ContainerPlan, folder: Path, scratch: Path,
     root = scratch / "root"
     for path in (root, scratch / "upper", scratch / "work"):
         path.mkdir(parents=True, exist_ok=True)
-    if launch["rootless"]:
+    if runspec["rootless"]:
         rootless_root(plan["root"], root, scratch / "layers")
     else:
         overlay_root(plan["root"], root, scratch, restrictions)
-    host = Host(f"/.argosy-{secrets.token_hex(16)}", restrictions)
+    host = HostRoot(f"/.argosy-{secrets.token_hex(16)}", restrictions)
     (root / host.root[1:]).mkdir(mode=0o700)
     kernel.pivot_root(str(root), str(root / host.root[1:]))
     os.chdir("/")
     _system_folders(host, plan, folder, proc)
-    _private_folders(host, launch, plan, scratch)
+    _private_folders(host, runspec, plan, scratch)
     if plan["root"] == "/":
-        _submounts(host, launch)
-    for shown in launch["visible"]:
-        if not Path(shown).exists() or _below_any(shown, launch["hidden"]):  # in a home, or in /tmp
+        _submounts(host, runspec)
+    for shown in runspec["visible"]:
+        if not Path(shown).exists() or _below_any(shown, runspec["hidden"]):  # in a home, or in /tmp
             host.bind(shown, shown, read_only=True)
     for name in ("hosts", "hostname", "resolv.conf"):
         _etc_file(host, folder / "etc" / name, Path("/etc") / name)
@@ -149,8 +149,8 @@ def _make_extensible(folder: Path) -> None:
     staging.rmdir()
 
 
-def _system_folders(host: Host, plan: ContainerPlan, folder: Path, proc: Path) -> None:
-    for name in FRESH:
+def _system_folders(host: HostRoot, plan: ContainerPlan, folder: Path, proc: Path) -> None:
+    for name in PER_CONTAINER:
         Path("/", name).mkdir(exist_ok=True)
     kernel.mount(host.path(proc), "/proc", flags=BIND)
     read_only = 0 if plan["privileged"] else READ_ONLY
@@ -164,7 +164,7 @@ def _system_folders(host: Host, plan: ContainerPlan, folder: Path, proc: Path) -
     kernel.mount(host.path(folder / "shm"), _SHARED_MEMORY, flags=BIND)
 
 
-def _devices(host: Host, plan: ContainerPlan) -> None:
+def _devices(host: HostRoot, plan: ContainerPlan) -> None:
     """Bind the device files that a container may use. Those it makes itself in /dev do not open."""
     kernel.mount("tmpfs", "/dev", "tmpfs", NO_SUID | host.restrictions, "mode=755,size=65536k")
     Path("/dev/pts").mkdir()
@@ -184,14 +184,14 @@ def _devices(host: Host, plan: ContainerPlan) -> None:
         kernel.mount(str(original), device, flags=BIND)
 
 
-def _private_folders(host: Host, launch: Launch, plan: ContainerPlan, scratch: Path) -> None:
+def _private_folders(host: HostRoot, runspec: RunSpec, plan: ContainerPlan, scratch: Path) -> None:
     """Fresh writable folders in place of shared ones (/tmp) and of people's homes; nothing in place of our
     state.
     """
     private = Path(host.path(scratch)) / "private"
     private.mkdir(exist_ok=True)
     folders = [(path, 0o1777) for path in _PRIVATE]
-    folders += [(path, 0o755) for path in launch["hidden"] if plan["root"] == "/"]
+    folders += [(path, 0o755) for path in runspec["hidden"] if plan["root"] == "/"]
     for number, (path, mode) in enumerate(folders):
         place = Path(path).resolve()  # a home may be a link to where it really is
         if not place.is_dir():
@@ -203,17 +203,19 @@ def _private_folders(host: Host, launch: Launch, plan: ContainerPlan, scratch: P
         host.restrict(str(place), host.restrictions)
 
 
-def _submounts(host: Host, launch: Launch) -> None:
+def _submounts(host: HostRoot, runspec: RunSpec) -> None:
     """Show other disks of the host where they are: an overlay does not look below mount points."""
-    if launch["rootless"]:
+    if runspec["rootless"]:
         return
-    skipped = [f"/{name}" for name in FRESH] + launch["hidden"] + ["/boot", "/snap", "/var/lib/docker"]
+    skipped = (
+        [f"/{name}" for name in PER_CONTAINER] + runspec["hidden"] + ["/boot", "/snap", "/var/lib/docker"]
+    )
     for target, kind in _host_mounts(host):
         if kind in _DISKS and target != "/" and not _below_any(target, skipped) and Path(target).is_dir():
             host.bind(target, target, read_only=True)
 
 
-def _host_mounts(host: Host) -> list[tuple[str, str]]:
+def _host_mounts(host: HostRoot) -> list[tuple[str, str]]:
     """Mount point and type, in order, from the host's own list as seen before pivoting."""
     found = []
     for line in Path(host.path("/proc/self/mountinfo")).read_text().splitlines():
@@ -224,7 +226,7 @@ def _host_mounts(host: Host) -> list[tuple[str, str]]:
     return found
 
 
-def _etc_file(host: Host, source: Path, target: Path) -> None:
+def _etc_file(host: HostRoot, source: Path, target: Path) -> None:
     """Show a file of the pod's own in /etc. A link there is replaced, or followed where that cannot be."""
     try:
         if target.is_symlink():
@@ -236,7 +238,7 @@ def _etc_file(host: Host, source: Path, target: Path) -> None:
     host.bind(source, target, read_only=False)
 
 
-def _mask(host: Host) -> None:
+def _mask(host: HostRoot) -> None:
     for path in _MASKED_FILES:
         if Path(path).exists():
             kernel.mount("/dev/null", path, flags=BIND)

@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Final
 
 from argosy.local.node import kernel
-from argosy.local.node.network import loopback_only
-from argosy.local.node.pod_state import replace
+from argosy.local.node.network import bring_up_loopback
+from argosy.local.node.pod_state import replace_file
 
-FILE: Final = "holder.json"
+HOLDER_FILE: Final = "holder.json"
 
 
-class ForbiddenError(Exception):
+class NamespacesForbiddenError(Exception):
     """This system does not let us make namespaces; the message says which setting and what to do."""
 
 
-class Starting:
+class PendingHolder:
     """A holder that is there or on its way: starting one takes as long as loading the rest of the agent."""
 
     def __init__(self, folder: Path, *, rootless: bool) -> None:
         self._found = find(folder)
         self._process = _start(folder, rootless=rootless) if self._found is None else None
 
-    def pid(self) -> int:
+    def wait(self) -> int:
         """When its namespaces are there."""
         if self._process is None:
             assert self._found is not None
@@ -43,7 +43,9 @@ class Starting:
             if process.stdout:
                 process.stdout.close()
             if answer != "ready":
-                raise ForbiddenError(answer or "the process that holds the namespaces did not start")
+                raise NamespacesForbiddenError(
+                    answer or "the process that holds the namespaces did not start"
+                )
             process.returncode = 0  # it stays: nothing to wait for
         return process.pid
 
@@ -61,7 +63,7 @@ def enter(pid: int, *, rootless: bool) -> None:
 def find(folder: Path) -> int | None:
     """The pid of the holder, if it is alive."""
     try:
-        known = json.loads((folder / FILE).read_bytes())
+        known = json.loads((folder / HOLDER_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
     pid: int = known["pid"]
@@ -72,10 +74,10 @@ def stop(folder: Path) -> None:
     pid = find(folder)
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
-    (folder / FILE).unlink(missing_ok=True)
+    (folder / HOLDER_FILE).unlink(missing_ok=True)
 
 
-def why_forbidden(error: OSError, settings: Path = Path("/proc/sys")) -> str:
+def explain_forbidden(error: OSError, settings: Path = Path("/proc/sys")) -> str:
     """Name the setting that stands in the way of unprivileged namespaces."""
 
     def value(name: str) -> str:
@@ -139,12 +141,14 @@ def main(folder: Path, *, rootless: bool) -> None:
             Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
         else:
             kernel.unshare(kernel.NEW_NET)
-        loopback_only()
+        bring_up_loopback()
     except OSError as error:
-        os.write(1, why_forbidden(error).encode() + b"\n")
+        os.write(1, explain_forbidden(error).encode() + b"\n")
         return
     pid = os.getpid()
-    replace(folder / FILE, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode())
+    replace_file(
+        folder / HOLDER_FILE, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode()
+    )
     os.write(1, b"ready\n")
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):

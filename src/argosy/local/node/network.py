@@ -37,7 +37,7 @@ def link_name(uid: str) -> str:
     return "ay" + hashlib.sha256(uid.encode()).hexdigest()[:12]
 
 
-def join(plan: NetworkPlan) -> None:
+def join_pod_network(plan: NetworkPlan) -> None:
     """Put this process into a new network namespace that is wired to the bridge."""
     with Netlink() as host:
         bridge = socket.if_nametoindex(plan["bridge"])
@@ -69,7 +69,7 @@ def _add_pair(host: Netlink, plan: NetworkPlan, bridge: int, namespace: int) -> 
         add()
 
 
-def loopback_only() -> None:
+def bring_up_loopback() -> None:
     with Netlink() as netlink:
         index = netlink.index("lo")
         if index is not None:

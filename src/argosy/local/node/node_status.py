@@ -27,10 +27,10 @@ log = Logger(__name__)
 
 GPU: Final = "nvidia.com/gpu"
 _LEASE_NAMESPACE: Final = "kube-node-lease"
-_STATUS_EVERY: Final = 300.0
+_STATUS_SECONDS: Final = 300.0
 
 
-def real_gpus(devices: Path = Path("/dev")) -> list[int]:
+def find_gpus(devices: Path = Path("/dev")) -> list[int]:
     return sorted(int(path.name[6:]) for path in devices.glob("nvidia[0-9]*") if path.name[6:].isdigit())
 
 
@@ -54,7 +54,7 @@ class Machine:
         self.cpu_millis = (os.cpu_count() or 1) * 1000
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.memory = pages // settings.nodes
-        gpus = real_gpus()
+        gpus = find_gpus()
         names = settings.node_names()
         self.gpus: dict[str, list[int]] = {
             name: gpus[number :: len(names)] for number, name in enumerate(names)
@@ -75,7 +75,7 @@ class Machine:
         return {"cpu": Decimal(self.cpu_millis) / 1000, "memory": Decimal(self.memory)}
 
 
-class Nodes:
+class NodeRegistrar:
     def __init__(self, client: Client, settings: Settings, machine: Machine, notes: Sequence[str]) -> None:
         self._client = client
         self._settings = settings
@@ -85,16 +85,16 @@ class Nodes:
         self._since: dict[str, str] = {}
 
     async def run(self) -> None:
-        await asyncio.gather(*(self._keep(name) for name in self._settings.node_names()))
+        await asyncio.gather(*(self._maintain(name) for name in self._settings.node_names()))
 
-    async def _keep(self, name: str) -> None:
+    async def _maintain(self, name: str) -> None:
         """Register, then renew for ever. An API server that is away is tried again soon."""
         written = 0.0
         loop = asyncio.get_running_loop()
         while True:
             pause = self._settings.heartbeat
             try:
-                if loop.time() - written > _STATUS_EVERY or written == 0.0:
+                if loop.time() - written > _STATUS_SECONDS or written == 0.0:
                     await self._register(name)
                     written = loop.time()
                 await self._renew(name)

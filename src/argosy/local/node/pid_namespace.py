@@ -15,11 +15,11 @@ from typing import NoReturn
 from argosy.local.node import kernel
 from argosy.local.node.spawn import StartError, reset_signals
 
-_MADE = b"made"
-_SHUT = b"shut"
+_CREATED = b"made"
+_SEALED = b"shut"
 
 
-class PidSpace:
+class PidNamespace:
     """A PID namespace; its /proc is mounted at `proc` in the shim's mount namespace.
 
     It can be used at once, but nothing may run in it before `wait_shut`: until then PID 1 is on its way to
@@ -33,12 +33,12 @@ class PidSpace:
         self._holder, self._reports = _start_holder(proc)
         self.descriptor = os.open(f"/proc/{self._holder}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
-    def wait_shut(self) -> None:
+    def wait_sealed(self) -> None:
         """In the process that prepares the first container: wait until nothing is reached through PID 1."""
-        if self._reports >= 0 and (answer := os.read(self._reports, 4096)) != _SHUT:
+        if self._reports >= 0 and (answer := os.read(self._reports, 4096)) != _SEALED:
             raise StartError(answer.decode(errors="replace") or "the PID namespace ended")
 
-    def known_shut(self) -> None:
+    def mark_sealed(self) -> None:
         """A process has been started in it."""
         if self._reports >= 0:
             os.close(self._reports)
@@ -52,7 +52,7 @@ class PidSpace:
                 os.kill(self._holder, signal.SIGKILL)
 
     def close(self) -> None:
-        self.known_shut()
+        self.mark_sealed()
         os.close(self.descriptor)
         with contextlib.suppress(OSError):
             kernel.unmount(str(self.proc))
@@ -74,8 +74,8 @@ def _start_holder(proc: Path) -> tuple[int, int]:
     finally:
         os.close(own)
         os.close(writer)
-    answer = os.read(reader, len(_MADE))
-    if answer != _MADE:
+    answer = os.read(reader, len(_CREATED))
+    if answer != _CREATED:
         answer += os.read(reader, 4096)
         os.close(reader)
         os.waitpid(pid, 0)
@@ -88,7 +88,7 @@ def _hold(proc: Path, writer: int) -> NoReturn:
         reset_signals()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans are collected by the kernel
         kernel.mount("proc", str(proc), "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
-        os.write(writer, _MADE)
+        os.write(writer, _CREATED)
         kernel.unshare(kernel.NEW_MOUNT)
         kernel.mount("tmpfs", str(proc), "tmpfs", kernel.NO_SUID | kernel.NO_DEV, "size=0k,mode=000")
         os.chdir(proc)
@@ -100,7 +100,7 @@ def _hold(proc: Path, writer: int) -> NoReturn:
         kernel.no_new_privileges()
         kernel.set_dumpable(False)
         kernel.set_name("pause")
-        os.write(writer, _SHUT)
+        os.write(writer, _SEALED)
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         while True:
             signal.pause()

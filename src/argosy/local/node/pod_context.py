@@ -4,35 +4,35 @@ from collections.abc import Callable
 from pathlib import Path
 
 from argosy.local.node import cgroups
-from argosy.local.node.event_loop import Loop
-from argosy.local.node.pid_namespace import PidSpace
-from argosy.local.node.runspec import Launch
+from argosy.local.node.event_loop import EventLoop
+from argosy.local.node.pid_namespace import PidNamespace
+from argosy.local.node.runspec import RunSpec
 
-Changed = Callable[[], None]
-Announce = Callable[[str, str, str], None]
+NotifyChange = Callable[[], None]
+RecordEvent = Callable[[str, str, str], None]
 """Type, reason and message of an Event."""
 
 
-class Surroundings:
+class PodContext:
     def __init__(
-        self, launch: Launch, folder: Path, loop: Loop, changed: Changed, announce: Announce
+        self, runspec: RunSpec, folder: Path, loop: EventLoop, changed: NotifyChange, announce: RecordEvent
     ) -> None:
-        self.launch = launch
+        self.runspec = runspec
         self.folder = folder
         self.loop = loop
-        self.changed = changed
-        self.announce = announce
-        self.hierarchy = cgroups.find() if launch["cgroup"] else None
-        self._shared_pids: PidSpace | None = None
+        self.notify_change = changed
+        self.record_event = announce
+        self.hierarchy = cgroups.find_hierarchy() if runspec["cgroup"] else None
+        self._shared_pid_namespace: PidNamespace | None = None
 
-    def pids(self, scratch: Path) -> PidSpace:
+    def pid_namespace(self, scratch: Path) -> PidNamespace:
         """The PID namespace for a run of a container: the pod's, if it shares one, or a new one."""
-        if not self.launch["share_pids"]:
-            return PidSpace(scratch / "proc")
-        if self._shared_pids is None:
-            self._shared_pids = PidSpace(self.folder / "proc")
-        return self._shared_pids
+        if not self.runspec["share_pids"]:
+            return PidNamespace(scratch / "proc")
+        if self._shared_pid_namespace is None:
+            self._shared_pid_namespace = PidNamespace(self.folder / "proc")
+        return self._shared_pid_namespace
 
-    def group(self, name: str) -> str:
+    def cgroup(self, name: str) -> str:
         """The cgroup of a container."""
-        return f"{self.launch['cgroup']}/{name}"
+        return f"{self.runspec['cgroup']}/{name}"

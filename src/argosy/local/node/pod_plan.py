@@ -16,16 +16,16 @@ from typing import Literal, NamedTuple, cast
 
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.node import capabilities, network
-from argosy.local.node.environment import ConfigError, Sources, command_line, environment
+from argosy.local.node.environment import ConfigError, Sources, build_command, build_environment
 from argosy.local.node.kinds import Container, Handler, HttpGet, Pod, Probe, TcpSocket, Volume
 from argosy.local.node.runspec import (
     Action,
     ContainerKind,
     ContainerPlan,
-    Launch,
     MountPlan,
     NetworkPlan,
     ProbePlan,
+    RunSpec,
 )
 from argosy.local.node.settings import Settings
 from argosy.local.node.spawn import DEFAULT_PATH
@@ -43,7 +43,7 @@ _FIRST_PERSON, _NOBODY = 1000, 65534
 _MAIN: ContainerKind = "main"
 
 
-class Place(NamedTuple):
+class Allocation(NamedTuple):
     """Where a pod runs: its folder, address, devices and limits."""
 
     folder: Path
@@ -56,10 +56,10 @@ class Place(NamedTuple):
     cgroup: str
 
 
-def plan_launch(pod: Pod, place: Place, sources: Sources, settings: Settings) -> Launch:
+def build_runspec(pod: Pod, allocation: Allocation, sources: Sources, settings: Settings) -> RunSpec:
     mounted = {mount.name for container in pod.every_container for mount in container.volume_mounts}
     memory_volumes = {
-        str(place.folder / "volumes" / path_component(volume.name)): _size(volume)
+        str(allocation.folder / "volumes" / path_component(volume.name)): _size(volume)
         for volume in pod.spec.volumes
         if volume.empty_dir and volume.empty_dir.medium == "Memory" and volume.name in mounted
     }
@@ -67,26 +67,26 @@ def plan_launch(pod: Pod, place: Place, sources: Sources, settings: Settings) ->
         *((container, _init_kind(container)) for container in pod.spec.init_containers),
         *((container, _MAIN) for container in pod.spec.containers),
     ]
-    return Launch(
+    return RunSpec(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         hostname=hostname(pod),
         restart_policy=cast("Literal['Always', 'OnFailure', 'Never']", pod.spec.restart_policy),
         grace=pod.spec.termination_grace_period_seconds,
-        network=None if pod.spec.host_network else _network(pod, place, settings),
+        network=None if pod.spec.host_network else _network(pod, allocation, settings),
         host_ipc=pod.spec.host_ipc,
         share_pids=pod.spec.share_process_namespace,
-        address=place.address,
+        address=allocation.address,
         rootless=settings.rootless,
         hidden=hidden_folders(settings.state),
         visible=interpreter_folders(),
         memory_volumes=memory_volumes,
         sysctls=allowed_sysctls(pod),
         containers=[
-            _container(pod, container, kind, place, sources, settings) for container, kind in containers
+            _container(pod, container, kind, allocation, sources, settings) for container, kind in containers
         ],
-        cgroup=place.cgroup,
+        cgroup=allocation.cgroup,
         first_backoff=settings.first_backoff,
         longest_backoff=settings.longest_backoff,
         log_bytes=settings.log_bytes,
@@ -100,7 +100,7 @@ def hostname(pod: Pod) -> str:
 
 def hidden_folders(state: Path) -> list[str]:
     """Homes, and the state folder with the admin's token unless it is in one of them."""
-    folders = [*_HIDDEN, *_homes_elsewhere()]
+    folders = [*_HIDDEN, *_other_homes()]
     folders.append(str(state.parent if state.parent.name == "argosy" else state))
     kept: list[str] = []
     for folder in sorted(set(folders)):
@@ -109,7 +109,7 @@ def hidden_folders(state: Path) -> list[str]:
     return kept
 
 
-def _homes_elsewhere() -> list[str]:
+def _other_homes() -> list[str]:
     """Homes of people (not of system accounts) that are neither in /home nor /root."""
     homes = {str(Path.home())}
     homes |= {user.pw_dir for user in pwd.getpwall() if _FIRST_PERSON <= user.pw_uid < _NOBODY}
@@ -126,19 +126,19 @@ def interpreter_folders() -> list[str]:
     )
 
 
-def volume_folder(volume: Volume, place: Place) -> Path:
+def volume_folder(volume: Volume, allocation: Allocation) -> Path:
     """The host's folder behind a volume, made if it is ours to make."""
     if volume.host_path:
         return check_host_path(volume.host_path)
     if volume.persistent_volume_claim:
-        return place.claims[volume.persistent_volume_claim.claim_name]
+        return allocation.claims[volume.persistent_volume_claim.claim_name]
     if not volume.empty_dir and not has_content(volume):
         raise VolumeError(
             f'volume "{volume.name}": {volume.unsupported_type or "its type"} is not supported on this node; '
             "supported are configMap, downwardAPI, emptyDir, hostPath, persistentVolumeClaim, projected "
             "and secret"
         )
-    folder = place.folder / "volumes" / path_component(volume.name)
+    folder = allocation.folder / "volumes" / path_component(volume.name)
     folder.mkdir(parents=True, exist_ok=True)
     if volume.empty_dir:
         folder.chmod(0o777)
@@ -149,11 +149,11 @@ def _init_kind(container: Container) -> ContainerKind:
     return "sidecar" if container.restart_policy == "Always" else "init"
 
 
-def _network(pod: Pod, place: Place, settings: Settings) -> NetworkPlan:
+def _network(pod: Pod, allocation: Allocation, settings: Settings) -> NetworkPlan:
     return NetworkPlan(
         bridge=settings.bridge,
         link=network.link_name(pod.metadata.uid),
-        address=place.address,
+        address=allocation.address,
         prefix=settings.pod_network.prefixlen,
         gateway=settings.gateway,
         mtu=1500,
@@ -161,16 +161,21 @@ def _network(pod: Pod, place: Place, settings: Settings) -> NetworkPlan:
 
 
 def _container(
-    pod: Pod, container: Container, kind: ContainerKind, place: Place, sources: Sources, settings: Settings
+    pod: Pod,
+    container: Container,
+    kind: ContainerKind,
+    allocation: Allocation,
+    sources: Sources,
+    settings: Settings,
 ) -> ContainerPlan:
-    values = environment(pod, container, sources)
+    values = build_environment(pod, container, sources)
     security, shared = container.security_context, pod.spec.security_context
     uid = _first(security.run_as_user, shared.run_as_user, 0)
     gid = _first(security.run_as_group, shared.run_as_group, 0)
     _check_non_root(pod, container, uid)
     privileged = bool(security.privileged)
     groups = sorted({gid, *shared.supplemental_groups, *([shared.fs_group] if shared.fs_group else [])})
-    indexes = place.gpu_indexes.get(container.name)
+    indexes = allocation.gpu_indexes.get(container.name)
     own = {"PATH": DEFAULT_PATH, "HOSTNAME": hostname(pod)}
     if indexes is not None:
         own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, indexes))
@@ -181,18 +186,18 @@ def _container(
         name=path_component(container.name),
         kind=kind,
         root=settings.image_root(container.image),
-        argv=command_line(container, values) or ["/bin/sh"],
+        argv=build_command(container, values) or ["/bin/sh"],
         env=own | values,
         cwd=container.working_dir or "/",
-        mounts=_mounts(pod, container, place, values),
+        mounts=_mounts(pod, container, allocation, values),
         uid=uid,
         gid=gid,
         groups=groups,
-        capabilities=capabilities.granted(security.capabilities.add, security.capabilities.drop),
+        capabilities=capabilities.grant(security.capabilities.add, security.capabilities.drop),
         privileged=privileged,
         no_new_privileges=security.allow_privilege_escalation is False,
         read_only_root=bool(security.read_only_root_filesystem),
-        devices=place.gpus.get(container.name, []),
+        devices=allocation.gpus.get(container.name, []),
         memory=int(parse_quantity(limits["memory"])) if "memory" in limits else None,
         cpu=int(parse_quantity(limits["cpu"]) * 1000) if "cpu" in limits else None,
         tty=container.tty,
@@ -227,7 +232,9 @@ def _check_non_root(pod: Pod, container: Container, uid: int) -> None:
     )
 
 
-def _mounts(pod: Pod, container: Container, place: Place, values: dict[str, str]) -> list[MountPlan]:
+def _mounts(
+    pod: Pod, container: Container, allocation: Allocation, values: dict[str, str]
+) -> list[MountPlan]:
     """Shallow targets first, so that a mount inside another is not covered by it."""
     if container.volume_devices:
         raise VolumeError(f'container "{container.name}": volumeDevices are not supported on this node')
@@ -239,7 +246,7 @@ def _mounts(pod: Pod, container: Container, place: Place, values: dict[str, str]
         fixed = bool(volume.config_map or volume.secret or volume.projected or volume.downward_api)
         plans.append(
             MountPlan(
-                source=mount_source(mount, volume_folder(volume, place), values),
+                source=mount_source(mount, volume_folder(volume, allocation), values),
                 target="/" + mount.mount_path.strip("/"),
                 read_only=mount.read_only or fixed or bool(claim and claim.read_only),
             )

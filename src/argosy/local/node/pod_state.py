@@ -12,12 +12,12 @@ from typing import Final, TypedDict
 
 from argosy.local.node import kernel
 
-FILE: Final = "state.json"
-LOCK: Final = "lock"
+STATE_FILE: Final = "state.json"
+LOCK_FILE: Final = "lock"
 """Held by a shim for as long as it lives."""
 
 
-class Ended(TypedDict):
+class Termination(TypedDict):
     exit_code: int
     signal: int
     reason: str
@@ -26,13 +26,13 @@ class Ended(TypedDict):
     finished: float
 
 
-class ContainerReport(TypedDict):
+class ContainerState(TypedDict):
     name: str
     running: float | None
     """When it started, while it runs."""
-    ended: Ended | None
+    ended: Termination | None
     """How the present run ended, when it has and no other began."""
-    last: Ended | None
+    last: Termination | None
     """How the run before ended."""
     restarts: int
     waiting: str
@@ -41,12 +41,12 @@ class ContainerReport(TypedDict):
     started: bool
 
 
-class Report(TypedDict):
+class PodState(TypedDict):
     pid: int
     """Of the shim, as the machine sees it."""
     start_time: int
     address: str
-    containers: dict[str, ContainerReport]
+    containers: dict[str, ContainerState]
     finished: bool
     """All that will ever run has ended and the shim is leaving."""
     stopping: bool
@@ -56,19 +56,19 @@ class Report(TypedDict):
     """Warnings for people: what was asked for and could not be had."""
 
 
-def read(folder: Path) -> Report | None:
+def read_state(folder: Path) -> PodState | None:
     try:
-        report: Report = json.loads((folder / FILE).read_bytes())
+        report: PodState = json.loads((folder / STATE_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
     return report
 
 
-def write(folder: Path, report: Report) -> None:
-    replace(folder / FILE, json.dumps(report).encode())
+def write_state(folder: Path, report: PodState) -> None:
+    replace_file(folder / STATE_FILE, json.dumps(report).encode())
 
 
-def replace(path: Path, content: bytes, mode: int = 0o600) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new and nothing between."""
     fresh = path.with_name(f".{path.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
@@ -77,14 +77,14 @@ def replace(path: Path, content: bytes, mode: int = 0o600) -> None:
     finally:
         os.close(descriptor)
     try:
-        kernel.exchange(str(fresh), str(path))
+        kernel.exchange_files(str(fresh), str(path))
         fresh.unlink()
     except (OSError, KeyError):  # there was none before, or the file system cannot
         fresh.rename(path)
 
 
-def waiting(name: str, reason: str) -> ContainerReport:
-    return ContainerReport(
+def waiting_state(name: str, reason: str) -> ContainerState:
+    return ContainerState(
         name=name,
         running=None,
         ended=None,
@@ -97,11 +97,11 @@ def waiting(name: str, reason: str) -> ContainerReport:
     )
 
 
-def after_loss(before: Report) -> dict[str, ContainerReport]:
+def containers_after_loss(before: PodState) -> dict[str, ContainerState]:
     """Reports of a pod whose shim vanished, as the next shim continues them: what ran then was killed."""
     for entry in before["containers"].values():
         if entry["running"] is not None:
-            entry["ended"] = Ended(
+            entry["ended"] = Termination(
                 exit_code=137,
                 signal=9,
                 reason="Error",

@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 from argosy.kinds.meta import Json
 from argosy.local.node.kinds import Container, Pod
-from argosy.local.node.pod_state import ContainerReport, Ended, Report
+from argosy.local.node.pod_state import ContainerState, PodState, Termination
 
 _OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
-class Outcome(NamedTuple):
+class PodFailure(NamedTuple):
     """An end that the pod did not choose: a deadline, an eviction, a node that lost it."""
 
     reason: str
     message: str
 
 
-class Situation(NamedTuple):
+class StatusContext(NamedTuple):
     """What the agent knows beside the shim's report."""
 
     address: str
@@ -30,44 +30,45 @@ class Situation(NamedTuple):
     now: datetime
     waiting: tuple[str, str] | None = None
     """Why containers cannot be created: reason and message."""
-    outcome: Outcome | None = None
+    failure: PodFailure | None = None
     terminating: bool = False
 
 
-def pod_status(pod: Pod, report: Report | None, situation: Situation) -> Json:
-    reports: Mapping[str, ContainerReport] = report["containers"] if report else {}
-    init = [_init_status(pod, container, reports, situation) for container in pod.spec.init_containers]
-    main = [_container_status(pod, container, reports, situation) for container in pod.spec.containers]
-    phase = "Failed" if situation.outcome else _phase(pod, reports, bool(report and report["finished"]))
-    started = pod.status.start_time or situation.now
+def pod_status(pod: Pod, state: PodState | None, context: StatusContext) -> Json:
+    states: Mapping[str, ContainerState] = state["containers"] if state else {}
+    init = [_init_status(pod, container, states, context) for container in pod.spec.init_containers]
+    main = [_container_status(pod, container, states, context) for container in pod.spec.containers]
+    phase = "Failed" if context.failure else _phase(pod, states, bool(state and state["finished"]))
+    started = pod.status.start_time or context.now
     status: Json = {
         "phase": phase,
-        "conditions": _conditions(pod, reports, report is not None, phase, situation),
-        "hostIP": situation.host_address,
-        "hostIPs": [{"ip": situation.host_address}],
+        "conditions": _conditions(pod, states, state is not None, phase, context),
+        "hostIP": context.host_address,
+        "hostIPs": [{"ip": context.host_address}],
         "startTime": _time(started),
         "qosClass": qos_class(pod),
         "containerStatuses": main,
     }
     if init:
         status["initContainerStatuses"] = init
-    if report is not None and situation.address:
-        status["podIP"] = situation.address
-        status["podIPs"] = [{"ip": situation.address}]
-    if situation.outcome:
-        status["reason"], status["message"] = situation.outcome
+    if state is not None and context.address:
+        status["podIP"] = context.address
+        status["podIPs"] = [{"ip": context.address}]
+    if context.failure:
+        status["reason"], status["message"] = context.failure
     return status
 
 
 def status_patch(pod: Pod, status: Json) -> Json:
     """As a strategic merge patch: conditions merge by type, so what one no longer has must be nulled."""
-    held = {str(condition.get("type")): condition for condition in pod.status.conditions}
+    existing = {str(condition.get("type")): condition for condition in pod.status.conditions}
     conditions = status["conditions"]
     if not isinstance(conditions, list):
         return status
     return status | {
         "conditions": [
-            condition | {key: None for key in held.get(str(condition["type"]), {}) if key not in condition}
+            condition
+            | {key: None for key in existing.get(str(condition["type"]), {}) if key not in condition}
             for condition in conditions
         ]
     }
@@ -88,46 +89,46 @@ def qos_class(pod: Pod) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _phase(pod: Pod, reports: Mapping[str, ContainerReport], finished: bool) -> str:
-    main = [reports.get(container.name) for container in pod.spec.containers]
+def _phase(pod: Pod, states: Mapping[str, ContainerState], finished: bool) -> str:
+    main = [states.get(container.name) for container in pod.spec.containers]
     policy = pod.spec.restart_policy
     for container in pod.spec.init_containers:
-        report = reports.get(container.name)
-        if report is None:
+        state = states.get(container.name)
+        if state is None:
             return "Pending"
         if container.restart_policy == "Always":
             continue
-        ended = report["ended"]
-        if ended and ended["exit_code"] != 0 and (policy == "Never" or finished):
+        termination = state["ended"]
+        if termination and termination["exit_code"] != 0 and (policy == "Never" or finished):
             return "Failed"
-        if not ended or ended["exit_code"] != 0:
+        if not termination or termination["exit_code"] != 0:
             return "Failed" if finished else "Pending"
-    ends = [report["ended"] for report in main if report and report["ended"]]
+    ends = [state["ended"] for state in main if state and state["ended"]]
     if finished or (len(ends) == len(main) and policy == "Never"):
         good = len(ends) == len(main) and all(end["exit_code"] == 0 for end in ends)
         return "Succeeded" if good else "Failed"
     if len(ends) == len(main) and policy == "OnFailure" and all(end["exit_code"] == 0 for end in ends):
         return "Succeeded"
-    if any(report is None or _never_ran(report) for report in main):
+    if any(state is None or _never_ran(state) for state in main):
         return "Pending"
     return "Running"
 
 
-def _never_ran(report: ContainerReport) -> bool:
-    return not report["running"] and report["ended"] is None and report["last"] is None
+def _never_ran(state: ContainerState) -> bool:
+    return not state["running"] and state["ended"] is None and state["last"] is None
 
 
 def _conditions(
-    pod: Pod, reports: Mapping[str, ContainerReport], sandbox: bool, phase: str, situation: Situation
+    pod: Pod, states: Mapping[str, ContainerState], sandbox: bool, phase: str, context: StatusContext
 ) -> list[Json]:
     over = phase in ("Succeeded", "Failed")
-    initialized = all(_initialized(c, reports) for c in pod.spec.init_containers)
-    waiting_init = [c.name for c in pod.spec.init_containers if not _initialized(c, reports)]
+    initialized = all(_initialized(c, states) for c in pod.spec.init_containers)
+    waiting_init = [c.name for c in pod.spec.init_containers if not _initialized(c, states)]
     sidecars = [c for c in pod.spec.init_containers if c.restart_policy == "Always"]
     unready = [
         c.name
         for c in [*sidecars, *pod.spec.containers]
-        if not (c.name in reports and reports[c.name]["ready"])
+        if not (c.name in states and states[c.name]["ready"])
     ]
     if phase == "Succeeded":
         reason, message = "PodCompleted", ""
@@ -151,25 +152,27 @@ def _conditions(
     ]
     if initialized and phase == "Succeeded":
         wanted[1] = ("Initialized", True, "PodCompleted", "")
-    held = {str(condition.get("type")): condition for condition in pod.status.conditions}
-    conditions = [_condition(held.get(entry[0]), *entry, situation.now) for entry in wanted]
-    scheduled = held.get("PodScheduled") or _condition(None, "PodScheduled", True, "", "", situation.now)
-    others = [c for name, c in held.items() if name not in (*_OWN_CONDITIONS, "PodScheduled")]
+    existing = {str(condition.get("type")): condition for condition in pod.status.conditions}
+    conditions = [_condition(existing.get(entry[0]), *entry, context.now) for entry in wanted]
+    scheduled = existing.get("PodScheduled") or _condition(None, "PodScheduled", True, "", "", context.now)
+    others = [c for name, c in existing.items() if name not in (*_OWN_CONDITIONS, "PodScheduled")]
     return [*conditions, scheduled, *others]
 
 
-def _initialized(container: Container, reports: Mapping[str, ContainerReport]) -> bool:
-    report = reports.get(container.name)
-    if report is None:
+def _initialized(container: Container, states: Mapping[str, ContainerState]) -> bool:
+    state = states.get(container.name)
+    if state is None:
         return False
     if container.restart_policy == "Always":
-        return report["started"] or report["restarts"] > 0 or report["ended"] is not None
-    return report["ended"] is not None and report["ended"]["exit_code"] == 0
+        return state["started"] or state["restarts"] > 0 or state["ended"] is not None
+    return state["ended"] is not None and state["ended"]["exit_code"] == 0
 
 
-def _condition(held: Json | None, type: str, status: bool, reason: str, message: str, now: datetime) -> Json:
+def _condition(
+    existing: Json | None, type: str, status: bool, reason: str, message: str, now: datetime
+) -> Json:
     text = "True" if status else "False"
-    since = held["lastTransitionTime"] if held and held.get("status") == text else _time(now)
+    since = existing["lastTransitionTime"] if existing and existing.get("status") == text else _time(now)
     condition: Json = {
         "type": type,
         "status": text,
@@ -184,71 +187,71 @@ def _condition(held: Json | None, type: str, status: bool, reason: str, message:
 
 
 def _init_status(
-    pod: Pod, container: Container, reports: Mapping[str, ContainerReport], situation: Situation
+    pod: Pod, container: Container, states: Mapping[str, ContainerState], context: StatusContext
 ) -> Json:
-    status = _container_status(pod, container, reports, situation)
-    report = reports.get(container.name)
-    if container.restart_policy != "Always" and report:
-        status["ready"] = report["ended"] is not None and report["ended"]["exit_code"] == 0
+    status = _container_status(pod, container, states, context)
+    state = states.get(container.name)
+    if container.restart_policy != "Always" and state:
+        status["ready"] = state["ended"] is not None and state["ended"]["exit_code"] == 0
     return status
 
 
 def _container_status(
-    pod: Pod, container: Container, reports: Mapping[str, ContainerReport], situation: Situation
+    pod: Pod, container: Container, states: Mapping[str, ContainerState], context: StatusContext
 ) -> Json:
-    report = reports.get(container.name)
+    state = states.get(container.name)
     status: Json = {
         "name": container.name,
         "image": container.image,
         "imageID": "",
-        "ready": bool(report and report["ready"]),
-        "started": bool(report and report["started"]),
-        "restartCount": report["restarts"] if report else 0,
-        "state": _state(pod, report, situation),
+        "ready": bool(state and state["ready"]),
+        "started": bool(state and state["started"]),
+        "restartCount": state["restarts"] if state else 0,
+        "state": _state(pod, state, context),
         "lastState": {},
     }
-    if report and (report["running"] or report["ended"] or report["last"]):
-        status["containerID"] = _container_id(pod, container, report["restarts"])
+    if state and (state["running"] or state["ended"] or state["last"]):
+        status["containerID"] = _container_id(pod, container, state["restarts"])
         status["imageID"] = container.image
-    if report:
-        last = report["ended"] if report["waiting"] == "CrashLoopBackOff" else report["last"]
+    if state:
+        last = state["ended"] if state["waiting"] == "CrashLoopBackOff" else state["last"]
         if last:
-            restarts = report["restarts"] - (0 if report["waiting"] else 1)
+            restarts = state["restarts"] - (0 if state["waiting"] else 1)
             status["lastState"] = {"terminated": _terminated(pod, container, last, restarts)}
     return status
 
 
-def _state(pod: Pod, report: ContainerReport | None, situation: Situation) -> Json:
-    if report is None:
+def _state(pod: Pod, state: ContainerState | None, context: StatusContext) -> Json:
+    if state is None:
         has_init = bool(pod.spec.init_containers)
-        reason, message = situation.waiting or ("PodInitializing" if has_init else "ContainerCreating", "")
+        reason, message = context.waiting or ("PodInitializing" if has_init else "ContainerCreating", "")
         waiting: Json = {"reason": reason}
         return {"waiting": waiting | ({"message": message} if message else {})}
-    if report["running"]:
-        return {"running": {"startedAt": _seconds(report["running"])}}
-    if report["waiting"]:
-        waiting = {"reason": report["waiting"]}
-        if report["waiting_message"]:
-            waiting["message"] = report["waiting_message"]
+    if state["running"]:
+        return {"running": {"startedAt": _seconds(state["running"])}}
+    if state["waiting"]:
+        waiting = {"reason": state["waiting"]}
+        if state["waiting_message"]:
+            waiting["message"] = state["waiting_message"]
         return {"waiting": waiting}
-    if report["ended"]:
+    if state["ended"]:
         container = next(
-            c for c in [*pod.spec.containers, *pod.spec.init_containers] if c.name == report["name"]
+            c for c in [*pod.spec.containers, *pod.spec.init_containers] if c.name == state["name"]
         )
-        return {"terminated": _terminated(pod, container, report["ended"], report["restarts"])}
+        return {"terminated": _terminated(pod, container, state["ended"], state["restarts"])}
     return {"waiting": {"reason": "ContainerCreating"}}
 
 
-def _terminated(pod: Pod, container: Container, ended: Ended, run: int) -> Json:
+def _terminated(pod: Pod, container: Container, termination: Termination, run: int) -> Json:
     state: Json = {
-        "exitCode": ended["exit_code"],
-        "reason": ended["reason"],
-        "startedAt": _seconds(ended["started"]),
-        "finishedAt": _seconds(ended["finished"]),
+        "exitCode": termination["exit_code"],
+        "reason": termination["reason"],
+        "startedAt": _seconds(termination["started"]),
+        "finishedAt": _seconds(termination["finished"]),
         "containerID": _container_id(pod, container, max(0, run)),
     }
-    if ended["message"]:
-        state["message"] = ended["message"]
+    if termination["message"]:
+        state["message"] = termination["message"]
     return state
 
 

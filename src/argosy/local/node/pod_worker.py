@@ -17,23 +17,23 @@ from argosy.engine.logs import Logger
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError
 from argosy.local.node.kinds import Pod
-from argosy.local.node.pod_state import Report, after_loss, read, write
-from argosy.local.node.pod_status import Outcome, Situation, pod_status, status_patch
-from argosy.local.node.runspec import Launch
-from argosy.local.node.shim_manager import Pods, ShimEvent, alive
+from argosy.local.node.pod_state import PodState, containers_after_loss, read_state, write_state
+from argosy.local.node.pod_status import PodFailure, StatusContext, pod_status, status_patch
+from argosy.local.node.runspec import RunSpec
+from argosy.local.node.shim_manager import ShimEvent, ShimManager, has_shim
 from argosy.local.node.sysctls import SysctlForbiddenError
 from argosy.local.node.volumes import VolumeError
 
 log = Logger(__name__)
 
-_SOON = 0.02
-_RETRY = (0.2, 1.0, 2.0, 5.0, 10.0)
+_STOP_RETRY_SECONDS = 0.02
+_RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
-class Preparation(Protocol):
+class PodPreparer(Protocol):
     """What a worker needs of the agent to make a pod ready and to give back what it held."""
 
-    async def prepare(self, pod: Pod) -> Launch: ...
+    async def prepare(self, pod: Pod) -> RunSpec: ...
 
     async def refresh(self, pod: Pod) -> float:
         """Bring volumes up to date; seconds until that should be done again."""
@@ -44,38 +44,38 @@ class Preparation(Protocol):
         ...
 
 
-class Worker:
+class PodWorker:
     def __init__(
         self,
         pod: Pod,
         client: Client,
         recorder: Recorder,
-        pods: Pods,
-        preparation: Preparation,
+        pods: ShimManager,
+        preparation: PodPreparer,
         host_address: str,
         written: Callable[[Pod], None],
     ) -> None:
         self.pod = pod
-        self.report: Report | None = None
+        self.state: PodState | None = None
         self._client = client
         self._recorder = recorder
-        self._pods = pods
-        self._preparation = preparation
+        self._shims = pods
+        self._preparer = preparation
         self._host_address = host_address
-        self._written_pod = written
+        self._on_status_written = written
         self._wake = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._address = pod.status.pod_ip
         self._waiting: tuple[str, str] | None = None
-        self._outcome: Outcome | None = None
-        self._stop_sent: float | None = None
-        self._cleared = False
-        self._last: Json | None = None
+        self._failure: PodFailure | None = None
+        self._stop_deadline: float | None = None
+        self._released = False
+        self._last_status: Json | None = None
         self._failures = 0
-        self._gone = False
+        self._deleted = False
         self._removal_at: float | None = None
         self._refresh_at = 0.0
-        self._started_containers: set[tuple[str, int]] = set()
+        self._recorded_starts: set[tuple[str, int]] = set()
         self._wake.set()
 
     @property
@@ -84,16 +84,16 @@ class Worker:
 
     def update(self, pod: Pod) -> None:
         """A newer version of the pod."""
-        if _newer(pod, self.pod):
+        if _is_newer(pod, self.pod):
             self.pod = pod
             self._wake.set()
 
-    def vanish(self) -> None:
+    def mark_deleted(self) -> None:
         """The pod's object is gone: end its processes without ceremony."""
-        self._gone = True
+        self._deleted = True
         self._wake.set()
 
-    def content_changed(self) -> None:
+    def refresh_volumes(self) -> None:
         """Something that a volume shows may be different now."""
         self._refresh_at = 0.0
         self._wake.set()
@@ -101,7 +101,7 @@ class Worker:
     async def run(self) -> None:
         try:
             while True:
-                pause = await self._guarded_step()
+                pause = await self._step_with_retry()
                 if pause < 0:
                     return
                 try:
@@ -113,177 +113,183 @@ class Worker:
             if self._following:
                 self._following.cancel()
 
-    async def _guarded_step(self) -> float:
+    async def _step_with_retry(self) -> float:
         """One step; what goes wrong is tried again, later each time. Negative when the pod is done with."""
         self._wake.clear()
         try:
             pause = await self._step()
             self._failures = 0
         except (NotFound, Conflict):
-            self._gone = True
+            self._deleted = True
             pause = 0.0
         except (ApiError, OSError, RuntimeError) as error:
-            pause = _RETRY[min(self._failures, len(_RETRY) - 1)]
+            pause = _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
             self._failures += 1
             log.warning("a step of a pod failed", pod=self._name(), error=str(error) or repr(error))
         return pause
 
     async def _step(self) -> float:
-        if self._gone:
-            return await self._bury()
+        if self._deleted:
+            return await self._remove()
         if self.pod.metadata.deletion_timestamp is not None:
             return await self._terminate()
-        if self.pod.finished and not self._running():
-            await self._clean()
+        if self.pod.finished and not self._is_following():
+            await self._release()
             return 3600.0
-        if not self._running() and not (self.report and self.report["finished"]):
-            return await self._begin()
+        if not self._is_following() and not (self.state and self.state["finished"]):
+            return await self._ensure_started()
         await self._check_deadline()
         await self._write_status()
-        if self.report and self.report["finished"]:
-            await self._clean()
+        if self.state and self.state["finished"]:
+            await self._release()
             return 3600.0
-        return await self._keep_fresh()
+        return await self._refresh_if_due()
 
-    async def _begin(self) -> float:
+    async def _ensure_started(self) -> float:
         """Launch, or after an agent's restart find that it has been launched, or lost."""
-        folder = self._pods.of(self.uid)
-        before = read(folder)
-        if alive(folder):
+        folder = self._shims.pod_folder(self.uid)
+        before = read_state(folder)
+        if has_shim(folder):
             self._follow()
             return 3600.0
         if before is not None and before["finished"] and not before["error"]:
-            self.report = before
+            self.state = before
             return 0.0
         if before is not None and self.pod.spec.restart_policy == "Never" and before["containers"]:
-            before["containers"] = after_loss(before)
+            before["containers"] = containers_after_loss(before)
             before["finished"] = True
-            write(folder, before)
-            self.report = before
+            write_state(folder, before)
+            self.state = before
             return 0.0
         try:
-            launch = await self._preparation.prepare(self.pod)
+            runspec = await self._preparer.prepare(self.pod)
         except ConfigError as error:
-            return await self._hold_up("CreateContainerConfigError", str(error), "Failed", f"Error: {error}")
+            return await self._wait_and_retry(
+                "CreateContainerConfigError", str(error), "Failed", f"Error: {error}"
+            )
         except VolumeError as error:
-            return await self._hold_up("ContainerCreating", "", "FailedMount", str(error))
+            return await self._wait_and_retry("ContainerCreating", "", "FailedMount", str(error))
         except SysctlForbiddenError as error:
             return await self._reject("SysctlForbidden", str(error))
-        self._waiting, self._address = None, launch["address"]
+        self._waiting, self._address = None, runspec["address"]
         if before is None:
-            self._tell_host_root(launch)
-        await self._pods.start(launch)
+            self._record_host_root(runspec)
+        await self._shims.start(runspec)
         self._follow()
         return 3600.0
 
-    async def _hold_up(self, reason: str, message: str, event: str, text: str) -> float:
+    async def _wait_and_retry(self, reason: str, message: str, event: str, text: str) -> float:
         self._recorder.event(self.pod, "Warning", event, text)
         self._waiting = (reason, message)
         await self._write_status()
         self._failures += 1
-        return _RETRY[min(self._failures, len(_RETRY) - 1)]
+        return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
 
     async def _reject(self, reason: str, message: str) -> float:
         """Fail a pod that this node will never run."""
         self._event("Warning", reason, message)
-        self._outcome = Outcome(reason, f"Pod was rejected: {message}")
+        self._failure = PodFailure(reason, f"Pod was rejected: {message}")
         await self._write_status()
         return 0.0
 
     async def _terminate(self) -> float:
         grace = self.pod.metadata.deletion_grace_period_seconds
         grace = 30 if grace is None else grace
-        if self._following is None and alive(self._pods.of(self.uid)):
+        if self._following is None and has_shim(self._shims.pod_folder(self.uid)):
             self._follow()
-        if self._running():
+        if self._is_following():
             ends = time.monotonic() + grace
-            if self._stop_sent is None or ends < self._stop_sent - 0.5:
-                if self._stop_sent is None:
+            if self._stop_deadline is None or ends < self._stop_deadline - 0.5:
+                if self._stop_deadline is None:
                     for container in self.pod.spec.containers:
                         self._event("Normal", "Killing", f"Stopping container {container.name}")
-                self._stop_sent = ends
-                if not await self._pods.stop(self.uid, grace):
-                    self._stop_sent = float("inf")  # it is only beginning, or has just ended: see again
-                    return _SOON
+                self._stop_deadline = ends
+                if not await self._shims.stop(self.uid, grace):
+                    self._stop_deadline = float("inf")  # it is only beginning, or has just ended: see again
+                    return _STOP_RETRY_SECONDS
             await self._write_status()
             return 3600.0
-        if self.report is None:
-            self.report = read(self._pods.of(self.uid))
-        if self.report and not self.pod.finished:
+        if self.state is None:
+            self.state = read_state(self._shims.pod_folder(self.uid))
+        if self.state and not self.pod.finished:
             await self._write_status()
         await self._client.delete(
             Pod, self.pod.metadata.name, self.pod.metadata.namespace, uid=self.uid, grace_seconds=0
         )
-        self._gone = True
-        return await self._bury()
+        self._deleted = True
+        return await self._remove()
 
-    async def _bury(self) -> float:
+    async def _remove(self) -> float:
         """End what runs at once and remove every trace; its logs only when nobody will come for them."""
-        if self._running() or alive(self._pods.of(self.uid)):
+        if self._is_following() or has_shim(self._shims.pod_folder(self.uid)):
             if self._following is None:
                 self._follow()
-            await self._pods.stop(self.uid, 0)
-            return 1.0 if self._running() else 0.0
-        await self._clean()
+            await self._shims.stop(self.uid, 0)
+            return 1.0 if self._is_following() else 0.0
+        await self._release()
         if self._removal_at is None:
-            self._removal_at = time.monotonic() + self._pods.log_patience
+            self._removal_at = time.monotonic() + self._shims.log_retention
         left = self._removal_at - time.monotonic()
-        if left > 0 and self._pods.has_logs(self.uid):
+        if left > 0 and self._shims.has_logs(self.uid):
             return left
-        await self._pods.clear(self.uid, keep_logs=False)
+        await self._shims.clear(self.uid, keep_logs=False)
         return -1.0
 
-    async def _clean(self) -> None:
-        if not self._cleared:
-            self._preparation.release(self.uid)
-            await self._pods.clear(self.uid, keep_logs=True)
-            self._cleared = True
+    async def _release(self) -> None:
+        if not self._released:
+            self._preparer.release(self.uid)
+            await self._shims.clear(self.uid, keep_logs=True)
+            self._released = True
 
     async def _check_deadline(self) -> None:
         limit, started = self.pod.spec.active_deadline_seconds, self.pod.status.start_time
-        if limit is None or started is None or self._outcome or not self._running():
+        if limit is None or started is None or self._failure or not self._is_following():
             return
         if (datetime.now(UTC) - started).total_seconds() >= limit:
-            self._outcome = Outcome(
+            self._failure = PodFailure(
                 "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
             )
-            self._event("Normal", "DeadlineExceeded", self._outcome.message)
-            await self._pods.stop(self.uid, self.pod.spec.termination_grace_period_seconds)
+            self._event("Normal", "DeadlineExceeded", self._failure.message)
+            await self._shims.stop(self.uid, self.pod.spec.termination_grace_period_seconds)
 
-    async def _keep_fresh(self) -> float:
+    async def _refresh_if_due(self) -> float:
         now = time.monotonic()
         pause = 3600.0
-        if self._running() and self._outcome is None and self.pod.spec.active_deadline_seconds is not None:
+        if (
+            self._is_following()
+            and self._failure is None
+            and self.pod.spec.active_deadline_seconds is not None
+        ):
             started = self.pod.status.start_time or datetime.now(UTC)
             left = self.pod.spec.active_deadline_seconds - (datetime.now(UTC) - started).total_seconds()
             pause = max(0.05, left)
-        if not self.pod.spec.volumes or not self._running():
+        if not self.pod.spec.volumes or not self._is_following():
             return pause
         if now >= self._refresh_at:
             try:
-                self._refresh_at = now + await self._preparation.refresh(self.pod)
+                self._refresh_at = now + await self._preparer.refresh(self.pod)
             except (ConfigError, VolumeError):  # it was there at the start; keep showing what it was
                 self._refresh_at = now + 60.0
         return min(pause, max(0.05, self._refresh_at - now))
 
     async def _write_status(self) -> None:
-        if self.report is None and self._waiting is None and self._outcome is None:
+        if self.state is None and self._waiting is None and self._failure is None:
             return
-        if self._outcome and not self._over():
+        if self._failure and not self._is_over():
             return  # its containers are ending: that they ended is not yet the pod's end
-        situation = Situation(
-            address=self._address or (self.report["address"] if self.report else ""),
+        situation = StatusContext(
+            address=self._address or (self.state["address"] if self.state else ""),
             host_address=self._host_address,
             now=datetime.now(UTC),
             waiting=self._waiting,
-            outcome=self._outcome,
+            failure=self._failure,
         )
-        if self.report:
-            self._tell_starts(self.report)
-        status = pod_status(self.pod, self.report, situation)
-        if status == self._last:
+        if self.state:
+            self._record_starts(self.state)
+        status = pod_status(self.pod, self.state, situation)
+        if status == self._last_status:
             return
-        if self._waiting is None and self._outcome is None and _only_creating(status):
+        if self._waiting is None and self._failure is None and _is_only_creating(status):
             return
         patch: Json = {"metadata": {"uid": self.uid}, "status": status_patch(self.pod, status)}
         written = await self._client.patch(
@@ -294,16 +300,16 @@ class Worker:
             type=PatchType.STRATEGIC,
             subresource="status",
         )
-        self._last = status
-        if _newer(written, self.pod):
+        self._last_status = status
+        if _is_newer(written, self.pod):
             if written.spec != self.pod.spec or written.metadata.deletion_timestamp is not None:
                 self._wake.set()  # changed meanwhile: the watch brings only what is older than this
             self.pod = written
-        self._written_pod(written)
+        self._on_status_written(written)
 
-    def _tell_host_root(self, launch: Launch) -> None:
+    def _record_host_root(self, runspec: RunSpec) -> None:
         """Say once, before its first start, which images are this machine's own root file system."""
-        plain = {plan["name"] for plan in launch["containers"] if plan["root"] == "/"}
+        plain = {plan["name"] for plan in runspec["containers"] if plan["root"] == "/"}
         images = sorted({c.image for c in self.pod.every_container if c.name in plain and c.image})
         if images:
             named = ", ".join(f'"{image}"' for image in images)
@@ -314,37 +320,37 @@ class Worker:
                 "`argosy up --image NAME=DIR` gives an image a folder",
             )
 
-    def _tell_starts(self, report: Report) -> None:
-        for name, entry in report["containers"].items():
+    def _record_starts(self, state: PodState) -> None:
+        for name, entry in state["containers"].items():
             key = (name, entry["restarts"])
-            if entry["running"] and key not in self._started_containers:
-                self._started_containers.add(key)
+            if entry["running"] and key not in self._recorded_starts:
+                self._recorded_starts.add(key)
                 self._event("Normal", "Started", f"Started container {name}")
 
-    def _running(self) -> bool:
+    def _is_following(self) -> bool:
         return self._following is not None and not self._following.done()
 
-    def _over(self) -> bool:
-        return not self._running() or bool(self.report and self.report["finished"])
+    def _is_over(self) -> bool:
+        return not self._is_following() or bool(self.state and self.state["finished"])
 
     def _follow(self) -> None:
         self._following = asyncio.get_running_loop().create_task(
-            self._pods.follow(self.uid, self._reported, self._happened)
+            self._shims.follow(self.uid, self._on_state, self._on_event)
         )
-        self._following.add_done_callback(lambda _: self._ended())
+        self._following.add_done_callback(lambda _: self._on_shim_exit())
 
-    def _reported(self, report: Report) -> None:
-        self.report = report
+    def _on_state(self, state: PodState) -> None:
+        self.state = state
         self._wake.set()
 
-    def _happened(self, event: ShimEvent) -> None:
+    def _on_event(self, event: ShimEvent) -> None:
         self._event("Warning" if event.type == "Warning" else "Normal", event.reason, event.message)
 
-    def _ended(self) -> None:
-        report = self.report
-        if report and report["finished"] and report["error"]:
-            self._event("Warning", "FailedCreatePodSandBox", report["error"])
-            self.report, self._failures = None, self._failures + 1
+    def _on_shim_exit(self) -> None:
+        state = self.state
+        if state and state["finished"] and state["error"]:
+            self._event("Warning", "FailedCreatePodSandBox", state["error"])
+            self.state, self._failures = None, self._failures + 1
         self._wake.set()
 
     def _event(self, type: str, reason: str, message: str) -> None:
@@ -354,11 +360,11 @@ class Worker:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
 
-def _newer(pod: Pod, held: Pod) -> bool:
-    return int(pod.metadata.resource_version or 0) > int(held.metadata.resource_version or 0)
+def _is_newer(pod: Pod, current: Pod) -> bool:
+    return int(pod.metadata.resource_version or 0) > int(current.metadata.resource_version or 0)
 
 
-def _only_creating(status: Json) -> bool:
+def _is_only_creating(status: Json) -> bool:
     """Nothing has run yet and nothing is wrong: the next report follows within milliseconds."""
     entries = [status["containerStatuses"], status.get("initContainerStatuses", [])]
     return all(

@@ -10,150 +10,154 @@ from collections.abc import Callable
 
 from argosy.local.node import container_process, pod_state, probes, spawn
 from argosy.local.node.event_loop import Timer
-from argosy.local.node.pod_context import Surroundings
-from argosy.local.node.probes import Counter, Verdict
+from argosy.local.node.pod_context import PodContext
+from argosy.local.node.probes import ProbeCounter, ProbeVerdict
 from argosy.local.node.runspec import Action, ProbePlan
 
 
-class Checks:
+class ProbeRunner:
     def __init__(
         self,
-        place: container_process.Place,
-        state: pod_state.ContainerReport,
-        around: Surroundings,
+        container: container_process.RunningContainer,
+        state: pod_state.ContainerState,
+        context: PodContext,
         stop: Callable[[float], None],
     ) -> None:
-        self._place = place
-        self._plan = place.plan
+        self._container = container
+        self._plan = container.plan
         self._state = state
-        self._around = around
+        self._context = context
         self._stop = stop
         self._timers: list[Timer] = []
-        self._running: set[int] = set()
+        self._running_pids: set[int] = set()
         self._probing = True
-        self._over = False
+        self._closed = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         hook = self._plan["post_start"]
         if not hook:
-            self._begin_probes()
+            self._start_probes()
             return
 
         def done(good: bool) -> None:
             if not self._probing:
                 return
             if good:
-                self._begin_probes()
-                self._around.changed()
+                self._start_probes()
+                self._context.notify_change()
             else:
-                self._around.announce(
+                self._context.record_event(
                     "Warning", "FailedPostStartHook", f"PostStartHook of {self._plan['name']} failed"
                 )
-                self._stop(self._around.launch["grace"])
+                self._stop(self._context.runspec["grace"])
 
-        self.perform(hook, None, done)
+        self.run_action(hook, None, done)
 
-    def cease(self) -> None:
+    def stop_probing(self) -> None:
         """The container is being stopped: no probe counts any more."""
         self._probing = False
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """The container has ended, and what was run beside it ends too."""
-        self.cease()
-        self._over = True
-        for pid in self._running:
+        self.stop_probing()
+        self._closed = True
+        for pid in self._running_pids:
             _kill(pid)
 
-    def perform(self, action: Action, timeout: float | None, done: Callable[[bool], None]) -> None:
+    def run_action(self, action: Action, timeout: float | None, done: Callable[[bool], None]) -> None:
         """Run a hook or a check beside the container and say how it went, unless the container ended."""
-        loop = self._around.loop
+        loop = self._context.loop
         try:
-            pid = self._start(action, timeout)
+            pid = self._start_process(action, timeout)
         except (spawn.StartError, OSError):
-            loop.after(0, lambda: None if self._over else done(False))
+            loop.call_later(0, lambda: None if self._closed else done(False))
             return
-        self._running.add(pid)
-        limit = loop.after(timeout, lambda: _kill(pid)) if timeout else None
+        self._running_pids.add(pid)
+        limit = loop.call_later(timeout, lambda: _kill(pid)) if timeout else None
 
         def ended(status: int) -> None:
-            self._running.discard(pid)
+            self._running_pids.discard(pid)
             if limit:
                 limit.cancel()
-            if not self._over:
+            if not self._closed:
                 done(status == 0)
 
         loop.on_exit(pid, ended)
 
-    def _start(self, action: Action, timeout: float | None) -> int:
-        around = self._around
+    def _start_process(self, action: Action, timeout: float | None) -> int:
+        context = self._context
         if "exec" not in action:
-            address = around.launch["address"]
-            return spawn.fork_call(lambda: probes.check(action, address, timeout or 30.0))
+            address = context.runspec["address"]
+            return spawn.fork_function(lambda: probes.run_check(action, address, timeout or 30.0))
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
             pid, _ = container_process.execute(
-                self._place, action["exec"], {0: null, 1: null, 2: null}, tty=False
+                self._container, action["exec"], {0: null, 1: null, 2: null}, tty=False
             )
         finally:
             os.close(null)
         return pid
 
-    def _begin_probes(self) -> None:
+    def _start_probes(self) -> None:
         startup = self._plan["startup"]
         if startup:
-            self._probe("startup", startup, Counter())
+            self._schedule_probe("startup", startup, ProbeCounter())
         else:
-            self._started()
+            self._on_started()
 
-    def _started(self) -> None:
+    def _on_started(self) -> None:
         self._state["started"] = True
         if self._plan["readiness"]:
-            self._probe("readiness", self._plan["readiness"], Counter())
+            self._schedule_probe("readiness", self._plan["readiness"], ProbeCounter())
         else:
             self._state["ready"] = True
         if self._plan["liveness"]:
-            self._probe("liveness", self._plan["liveness"], Counter())
+            self._schedule_probe("liveness", self._plan["liveness"], ProbeCounter())
 
-    def _probe(self, kind: str, plan: ProbePlan, counter: Counter, *, first: bool = True) -> None:
+    def _schedule_probe(
+        self, kind: str, plan: ProbePlan, counter: ProbeCounter, *, first: bool = True
+    ) -> None:
         delay = plan["initial_delay"] if first else plan["period"]
 
         def run() -> None:
-            self.perform(plan["action"], plan["timeout"], answered)
+            self.run_action(plan["action"], plan["timeout"], answered)
 
         def answered(good: bool) -> None:
             if not self._probing:
                 return
-            noted = counter.note(good)
-            if self._judge(kind, plan, noted, good):
-                self._probe(kind, plan, noted, first=False)
+            noted = counter.with_result(good)
+            if self._handle_result(kind, plan, noted, good):
+                self._schedule_probe(kind, plan, noted, first=False)
 
-        self._timers.append(self._around.loop.after(delay, run))
+        self._timers.append(self._context.loop.call_later(delay, run))
 
-    def _judge(self, kind: str, plan: ProbePlan, counter: Counter, good: bool) -> bool:
+    def _handle_result(self, kind: str, plan: ProbePlan, counter: ProbeCounter, good: bool) -> bool:
         """Act on what a probe has come to; says whether to go on probing."""
         name = self._plan["name"]
         if not good:
-            self._around.announce("Warning", "Unhealthy", f"{probes.refused_name(kind)} probe failed: {name}")
+            self._context.record_event(
+                "Warning", "Unhealthy", f"{probes.event_name(kind)} probe failed: {name}"
+            )
         verdict = counter.verdict(plan)
-        if verdict is Verdict.UNDECIDED:
+        if verdict is ProbeVerdict.UNDECIDED:
             return True
         if kind == "readiness":
-            ready = verdict is Verdict.SUCCESS
+            ready = verdict is ProbeVerdict.SUCCESS
             if self._state["ready"] != ready:
                 self._state["ready"] = ready
-                self._around.changed()
+                self._context.notify_change()
             return True
-        if verdict is Verdict.FAILURE:
+        if verdict is ProbeVerdict.FAILURE:
             what = f"Container {name} failed {kind} probe, will be restarted"
-            self._around.announce("Normal", "Killing", what)
-            self._stop(plan["grace"] if plan["grace"] is not None else self._around.launch["grace"])
+            self._context.record_event("Normal", "Killing", what)
+            self._stop(plan["grace"] if plan["grace"] is not None else self._context.runspec["grace"])
             return False
         if kind == "startup":
-            self._started()
-            self._around.changed()
+            self._on_started()
+            self._context.notify_change()
             return False
         return True
 

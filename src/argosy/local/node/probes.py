@@ -12,33 +12,33 @@ from typing import Final, NamedTuple
 from argosy.local.node.runspec import Action, HttpAction, ProbePlan
 
 
-class Verdict(Enum):
+class ProbeVerdict(Enum):
     SUCCESS = "success"
     FAILURE = "failure"
     UNDECIDED = "undecided"
 
 
-class Counter(NamedTuple):
+class ProbeCounter(NamedTuple):
     """How often in a row a check answered the same."""
 
     successes: int = 0
     failures: int = 0
 
-    def note(self, good: bool) -> "Counter":
-        return Counter(self.successes + 1, 0) if good else Counter(0, self.failures + 1)
+    def with_result(self, good: bool) -> "ProbeCounter":
+        return ProbeCounter(self.successes + 1, 0) if good else ProbeCounter(0, self.failures + 1)
 
-    def verdict(self, plan: ProbePlan) -> Verdict:
+    def verdict(self, plan: ProbePlan) -> ProbeVerdict:
         if self.successes >= plan["successes"]:
-            return Verdict.SUCCESS
+            return ProbeVerdict.SUCCESS
         if self.failures >= plan["failures"]:
-            return Verdict.FAILURE
-        return Verdict.UNDECIDED
+            return ProbeVerdict.FAILURE
+        return ProbeVerdict.UNDECIDED
 
 
-_LARGEST_ANSWER: Final = 10 * 1024
+_MAX_RESPONSE_BYTES: Final = 10 * 1024
 
 
-def check(action: Action, address: str, timeout: float) -> int:
+def run_check(action: Action, address: str, timeout: float) -> int:
     """Perform an action that needs no container; 0 when it went well. Runs in a child process."""
     if "sleep" in action:
         time.sleep(action["sleep"])
@@ -71,7 +71,7 @@ def http_get(action: HttpAction, address: str, timeout: float) -> int:
     with connection:
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
         answer = b""
-        while b"\r\n" not in answer and len(answer) < _LARGEST_ANSWER:
+        while b"\r\n" not in answer and len(answer) < _MAX_RESPONSE_BYTES:
             piece = connection.recv(4096)
             if not piece:
                 break
@@ -80,6 +80,6 @@ def http_get(action: HttpAction, address: str, timeout: float) -> int:
     return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
 
 
-def refused_name(kind: str) -> str:
+def event_name(kind: str) -> str:
     """How a failed probe of that kind is called in an event."""
     return {"startup": "Startup", "readiness": "Readiness", "liveness": "Liveness"}[kind]

@@ -21,9 +21,9 @@ log = Logger(__name__)
 
 SOCKET_ANNOTATION = f"{DOMAIN}/unix-socket"
 _OPERATOR_SERVICE = (OPERATOR_NAMESPACE, "argosy-operator")
-_CHUNK = 1 << 16
-_CONNECT_TIMEOUT = 3.0
-_UDP_IDLE = 30.0
+_READ_BYTES = 1 << 16
+_CONNECT_SECONDS = 3.0
+_UDP_IDLE_SECONDS = 30.0
 
 
 def control_plane_socket(service: Service) -> str:
@@ -111,7 +111,7 @@ class Proxy:
         loop = asyncio.get_running_loop()
         if listener.protocol == "UDP":
             transport, _ = await loop.create_datagram_endpoint(
-                lambda: _Datagrams(listener, self._endpoints), local_addr=(listener.address, listener.port)
+                lambda: _UdpRelay(listener, self._endpoints), local_addr=(listener.address, listener.port)
             )
             return transport
 
@@ -131,7 +131,7 @@ class Proxy:
         random.shuffle(candidates)
         for candidate in candidates:
             try:
-                async with asyncio.timeout(_CONNECT_TIMEOUT):
+                async with asyncio.timeout(_CONNECT_SECONDS):
                     if isinstance(candidate, Path):
                         far_reader, far_writer = await asyncio.open_unix_connection(candidate)
                     else:
@@ -152,7 +152,7 @@ async def _pump(
 ) -> None:
     """One direction; the end of what is read is passed on as such, so half-closed connections work."""
     try:
-        while data := await reader.read(_CHUNK):
+        while data := await reader.read(_READ_BYTES):
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():
@@ -170,14 +170,14 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-class _Datagrams(asyncio.DatagramProtocol):
+class _UdpRelay(asyncio.DatagramProtocol):
     """UDP of one service port: a socket of its own per client, so that answers find their way back."""
 
     def __init__(self, listener: Listener, endpoints: Endpoints) -> None:
         self._listener = listener
         self._endpoints = endpoints
         self._transport: asyncio.DatagramTransport | None = None
-        self._clients: dict[object, _Flow] = {}
+        self._clients: dict[object, _UdpFlow] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -193,7 +193,7 @@ class _Datagrams(asyncio.DatagramProtocol):
             addresses = [e for e in self._endpoints(self._listener) if not isinstance(e, Path)]
             if not addresses or self._transport is None:
                 return
-            flow = _Flow(self._transport, addr, lambda: self._clients.pop(addr, None))
+            flow = _UdpFlow(self._transport, addr, lambda: self._clients.pop(addr, None))
             self._clients[addr] = flow
             target = random.choice(addresses)  # noqa: S311
             task = asyncio.get_running_loop().create_task(flow.open(target))
@@ -202,7 +202,7 @@ class _Datagrams(asyncio.DatagramProtocol):
         flow.send(data)
 
 
-class _Flow(asyncio.DatagramProtocol):
+class _UdpFlow(asyncio.DatagramProtocol):
     def __init__(
         self, back: asyncio.DatagramTransport, client: tuple[str | object, int], gone: Callable[[], object]
     ) -> None:
@@ -244,4 +244,4 @@ class _Flow(asyncio.DatagramProtocol):
     def _touch(self) -> None:
         if self._idle:
             self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(_UDP_IDLE, self.close)
+        self._idle = asyncio.get_running_loop().call_later(_UDP_IDLE_SECONDS, self.close)

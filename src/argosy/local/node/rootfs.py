@@ -16,10 +16,10 @@ from typing import Final, Literal
 from argosy.local.node import kernel
 from argosy.local.node.kernel import BIND, NO_DEV, READ_ONLY, RECURSIVE
 
-FRESH: Final = ("proc", "sys", "dev", "tmp", "run")
+PER_CONTAINER: Final = ("proc", "sys", "dev", "tmp", "run")
 """Top-level folders of which every container gets its own."""
 
-Shown = Literal["read-only", "hidden"]
+Visibility = Literal["read-only", "hidden"]
 
 
 def overlay_root(image: str, root: Path, scratch: Path, flags: int) -> None:
@@ -42,7 +42,7 @@ def overlay_root(image: str, root: Path, scratch: Path, flags: int) -> None:
         kernel.mount("overlay", str(root), "overlay", flags, options)
 
 
-def rootless_root(image: str, root: Path, layers: Path) -> dict[str, Shown]:
+def rootless_root(image: str, root: Path, layers: Path) -> dict[str, Visibility]:
     """Mount a tmpfs with an overlay for each top-level folder; links are copied, files shown read-only.
 
     Returns the folders that could not be overlaid.
@@ -50,19 +50,19 @@ def rootless_root(image: str, root: Path, layers: Path) -> dict[str, Shown]:
     layers.mkdir(exist_ok=True)
     for place in (root, layers):
         kernel.mount("tmpfs", str(place), "tmpfs", NO_DEV, "mode=755")
-    restricted: dict[str, Shown] = {}
+    restricted: dict[str, Visibility] = {}
     for entry in sorted(Path(image).iterdir()):
         place = root / entry.name
         if entry.is_symlink():
             place.symlink_to(entry.readlink())
         elif entry.is_dir():
             place.mkdir(mode=0o755)
-            if entry.name not in FRESH and not _overlay_folder(entry, place, layers / entry.name):
+            if entry.name not in PER_CONTAINER and not _overlay_folder(entry, place, layers / entry.name):
                 restricted[entry.name] = _show_read_only(entry, place)
         elif entry.is_file():
             place.touch()
             _show_read_only(entry, place)
-    for name in (*FRESH, "etc"):
+    for name in (*PER_CONTAINER, "etc"):
         (root / name).mkdir(mode=0o755, exist_ok=True)
     return restricted
 
@@ -116,7 +116,7 @@ def _overlay_folder(lower: Path, place: Path, layer: Path) -> bool:
     return True
 
 
-def _show_read_only(source: Path, place: Path) -> Shown:
+def _show_read_only(source: Path, place: Path) -> Visibility:
     try:
         kernel.mount(str(source), str(place), flags=BIND | RECURSIVE)
     except OSError:

@@ -7,7 +7,7 @@ the standard library only.
 
 from typing import Final, Literal, TypedDict
 
-LAUNCH: Final = "launch.json"
+RUNSPEC_FILE: Final = "runspec.json"
 
 ContainerKind = Literal["init", "sidecar", "main"]
 
@@ -89,7 +89,7 @@ class ContainerPlan(TypedDict):
     stop_signal: int
 
 
-class Launch(TypedDict):
+class RunSpec(TypedDict):
     namespace: str
     name: str
     uid: str

@@ -22,7 +22,7 @@ class Backend(NamedTuple):
     """Target port by the service port's name."""
 
 
-class Directory(NamedTuple):
+class ServiceDirectory(NamedTuple):
     """What is known of services; the callables read caches."""
 
     service: Callable[[str, str], Service | None]
@@ -59,7 +59,7 @@ def _from_pods(service: Service, pods: Iterable[Pod]) -> list[Backend]:
         Backend(
             pod.status.pod_ip,
             pod.spec.hostname if pod.spec.subdomain == service.metadata.name and pod.spec.hostname else "",
-            _ready(pod),
+            _is_ready(pod),
             {port.name: target_port(pod, port) for port in service.spec.ports},
         )
         for pod in pods
@@ -80,5 +80,5 @@ def target_port(pod: Pod, port: ServicePort) -> int:
     return next(named, 0)
 
 
-def _ready(pod: Pod) -> bool:
+def _is_ready(pod: Pod) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in pod.status.conditions)

@@ -20,7 +20,7 @@ class Settings(Struct, frozen=True):
     first_backoff: float = 10.0
     longest_backoff: float = 300.0
     log_bytes: int = 10 << 20
-    log_patience: float = 30.0
+    log_retention: float = 30.0
     """Seconds for which the log of a deleted pod is kept, for followers that were cut off and come again."""
     cluster_domain: str = "cluster.local"
     bridge: str = "argosy0"

@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 from argosy.local.node import container_process, kernel, lifecycle, network, pod_state, shim_socket
-from argosy.local.node.container_supervisor import Box
-from argosy.local.node.event_loop import Loop, Timer
-from argosy.local.node.pod_context import Surroundings
-from argosy.local.node.runspec import LAUNCH, Launch
-from argosy.local.node.shim_socket import Connection, Request
+from argosy.local.node.container_supervisor import ContainerSupervisor
+from argosy.local.node.event_loop import EventLoop, Timer
+from argosy.local.node.pod_context import PodContext
+from argosy.local.node.runspec import RUNSPEC_FILE, RunSpec
+from argosy.local.node.shim_socket import ShimConnection, ShimRequest
 from argosy.local.node.spawn import StartError
 
 
@@ -27,30 +27,30 @@ def main(folder: Path) -> None:
     """Run the pod described in a folder. The calling process is already PID 1 of a new PID namespace."""
     # The host's /proc is still mounted: it names us as the rest of the machine sees us.
     pid = int(Path("/proc/self").readlink().name)
-    launch: Launch = json.loads((folder / LAUNCH).read_bytes())
-    before = pod_state.read(folder)
-    state = pod_state.Report(
+    runspec: RunSpec = json.loads((folder / RUNSPEC_FILE).read_bytes())
+    previous = pod_state.read_state(folder)
+    state = pod_state.PodState(
         pid=pid,
         start_time=kernel.start_time("self"),
-        address=launch["address"],
+        address=runspec["address"],
         containers={},
         finished=False,
         stopping=False,
         error="",
         notes=[],
     )
-    pod_state.write(folder, {**state, "containers": before["containers"] if before else {}})
+    pod_state.write_state(folder, {**state, "containers": previous["containers"] if previous else {}})
     try:
-        _enter(launch, folder)
+        _enter_namespaces(runspec, folder)
     except (OSError, KeyError) as error:
-        pod_state.write(folder, {**state, "error": str(error), "finished": True})
+        pod_state.write_state(folder, {**state, "error": str(error), "finished": True})
         return
-    Pod(launch, folder, state, before).run()
+    PodSupervisor(runspec, folder, state, previous).run()
 
 
 def take_lock(folder: Path) -> int:
     """The descriptor that means `this pod has a shim`, for as long as it or an inherited copy is open."""
-    lock = os.open(folder / pod_state.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder / pod_state.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -59,19 +59,19 @@ def take_lock(folder: Path) -> int:
     return lock
 
 
-def _enter(launch: Launch, folder: Path) -> None:
-    if launch["network"]:
-        network.join(launch["network"])
-        _allow_ping(rootless=launch["rootless"])
-    kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_UTS | (0 if launch["host_ipc"] else kernel.NEW_IPC))
+def _enter_namespaces(runspec: RunSpec, folder: Path) -> None:
+    if runspec["network"]:
+        network.join_pod_network(runspec["network"])
+        _allow_ping(rootless=runspec["rootless"])
+    kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_UTS | (0 if runspec["host_ipc"] else kernel.NEW_IPC))
     kernel.mount("none", "/", flags=kernel.PRIVATE | kernel.RECURSIVE)
     kernel.mount("proc", "/proc", "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
-    socket.sethostname(launch["hostname"])
+    socket.sethostname(runspec["hostname"])
     (folder / "shm").mkdir(exist_ok=True)
     kernel.mount("tmpfs", str(folder / "shm"), "tmpfs", kernel.NO_SUID | kernel.NO_DEV, "mode=1777")
-    for path, size in launch["memory_volumes"].items():
+    for path, size in runspec["memory_volumes"].items():
         kernel.mount("tmpfs", path, "tmpfs", 0, f"mode=777,size={size}" if size else "mode=777")
-    for path, value in launch["sysctls"].items():
+    for path, value in runspec["sysctls"].items():
         Path("/proc/sys", path).write_text(value)
 
 
@@ -81,130 +81,137 @@ def _allow_ping(*, rootless: bool) -> None:
         Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 0" if rootless else "0 2147483647")
 
 
-class Pod:
+class PodSupervisor:
     def __init__(
-        self, launch: Launch, folder: Path, state: pod_state.Report, before: pod_state.Report | None
+        self, runspec: RunSpec, folder: Path, state: pod_state.PodState, previous: pod_state.PodState | None
     ) -> None:
-        self._launch = launch
+        self._runspec = runspec
         self._folder = folder
         self._state = state
-        self._loop = Loop()
-        around = Surroundings(launch, folder, self._loop, self._changed, self._announce)
-        earlier = pod_state.after_loss(before) if before else {}
-        self._boxes = {
-            plan["name"]: Box(plan, around, earlier.get(plan["name"])) for plan in launch["containers"]
+        self._loop = EventLoop()
+        context = PodContext(runspec, folder, self._loop, self._schedule_advance, self._record_event)
+        earlier = pod_state.containers_after_loss(previous) if previous else {}
+        self._containers = {
+            plan["name"]: ContainerSupervisor(plan, context, earlier.get(plan["name"]))
+            for plan in runspec["containers"]
         }
-        state["containers"] = {name: box.report for name, box in self._boxes.items()}
-        self._server = shim_socket.Server(self._loop, shim_socket.listen(folder), self._handle)
-        self._grace = launch["grace"]
+        state["containers"] = {name: container.state for name, container in self._containers.items()}
+        self._server = shim_socket.ShimServer(self._loop, shim_socket.listen(folder), self._handle)
+        self._grace = runspec["grace"]
         self._deadline = 0.0
         self._advancing: Timer | None = None
-        self._written = ""
+        self._published = ""
 
     def run(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: self._stop(self._launch["grace"]))
+        signal.signal(signal.SIGTERM, lambda *_: self._stop(self._runspec["grace"]))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._changed()
+        self._schedule_advance()
         self._loop.run()
         self._state["finished"] = True
         self._publish()
         self._server.close()
 
-    def _changed(self) -> None:
+    def _schedule_advance(self) -> None:
         """Something happened: decide soon, once for all that happens at the same time."""
         if self._advancing is None:
-            self._advancing = self._loop.after(0, self._advance)
+            self._advancing = self._loop.call_later(0, self._advance)
 
     def _advance(self) -> None:
         self._advancing = None
         if self._state["stopping"]:
-            self._wind_down(max(0.0, self._deadline - time.monotonic()))
-        elif lifecycle.over(self._launch, self._state["containers"]):
-            self._wind_down(self._launch["grace"])
+            self._stop_containers(max(0.0, self._deadline - time.monotonic()))
+        elif lifecycle.is_pod_over(self._runspec, self._state["containers"]):
+            self._stop_containers(self._runspec["grace"])
         else:
             self._start_containers()
         self._publish()
 
     def _start_containers(self) -> None:
-        for plan in lifecycle.startable(self._launch, self._state["containers"]):
-            box = self._boxes[plan["name"]]
-            held_up = box.restart_not_before - time.monotonic()
+        for plan in lifecycle.containers_to_start(self._runspec, self._state["containers"]):
+            container = self._containers[plan["name"]]
+            held_up = container.restart_not_before - time.monotonic()
             if held_up > 0:
-                box.back_off()
-                self._loop.after(held_up + 0.001, self._changed)
+                container.report_backoff()
+                self._loop.call_later(held_up + 0.001, self._schedule_advance)
             else:
-                box.start()
+                container.start()
 
-    def _wind_down(self, grace: float) -> None:
+    def _stop_containers(self, grace: float) -> None:
         """Main and init containers first, then sidecars from the last to the first; then leave."""
-        running = [box for box in self._boxes.values() if box.report["running"]]
+        running = [container for container in self._containers.values() if container.state["running"]]
         if not running:
             self._loop.stop()
             return
-        others = [box for box in running if box.plan["kind"] != "sidecar"]
-        for box in others:
-            if not box.stopping:
-                box.stop(grace)
+        others = [container for container in running if container.plan["kind"] != "sidecar"]
+        for container in others:
+            if not container.stopping:
+                container.stop(grace)
         if not others:
-            name = lifecycle.sidecars_to_stop(self._launch["containers"], self._state["containers"])
-            if name and not self._boxes[name].stopping:
-                self._boxes[name].stop(grace)
+            name = lifecycle.next_sidecar_to_stop(self._runspec["containers"], self._state["containers"])
+            if name and not self._containers[name].stopping:
+                self._containers[name].stop(grace)
 
     def _stop(self, grace: float) -> None:
         self._deadline = time.monotonic() + grace
         if self._state["stopping"] or grace <= 0:
-            for box in self._boxes.values():
-                if box.report["running"] and (box.stopping or grace <= 0):
-                    box.stop(grace)
+            for container in self._containers.values():
+                if container.state["running"] and (container.stopping or grace <= 0):
+                    container.stop(grace)
         self._state["stopping"] = True
-        self._changed()
+        self._schedule_advance()
 
     def _publish(self) -> None:
         text = json.dumps(self._state)
-        if text == self._written:
+        if text == self._published:
             return
-        self._written = text
-        pod_state.replace(self._folder / pod_state.FILE, text.encode())
+        self._published = text
+        pod_state.replace_file(self._folder / pod_state.STATE_FILE, text.encode())
         line = b'{"report": ' + text.encode() + b"}\n"
         for connection in list(self._server.connections):
             if connection.watching:
                 connection.send_bytes(line)
 
-    def _announce(self, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, kind: str, reason: str, message: str) -> None:
         event: dict[str, object] = {"event": {"type": kind, "reason": reason, "message": message}}
         for connection in list(self._server.connections):
             if connection.watching:
                 connection.send(event)
 
-    def _handle(self, connection: Connection, request: Request, descriptors: list[int]) -> None:
+    def _handle(self, connection: ShimConnection, request: ShimRequest, descriptors: list[int]) -> None:
         operation = request["op"]
-        box = self._boxes.get(request.get("container", ""))
+        container = self._containers.get(request.get("container", ""))
         if operation == "watch":
             connection.watching = True
             connection.send({"report": self._state})
         elif operation == "stop":
             connection.send({"ok": True})
             self._stop(request["grace"])
-        elif operation == "signal" and box:
-            box.signal(request["signal"])
+        elif operation == "signal" and container:
+            container.signal(request["signal"])
             connection.send({"ok": True})
-        elif operation == "exec" and box:
-            self._exec(connection, box, request, descriptors)
-        elif operation == "attach" and box:
-            self._attach(connection, box)
+        elif operation == "exec" and container:
+            self._exec(connection, container, request, descriptors)
+        elif operation == "attach" and container:
+            self._attach(connection, container)
         else:
             connection.send({"error": f"no container {request.get('container')} for {operation}"})
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _exec(self, connection: Connection, box: Box, request: Request, descriptors: list[int]) -> None:
-        place = box.place
-        if place is None:
-            connection.send({"error": f"container {box.name} is not running"})
+    def _exec(
+        self,
+        connection: ShimConnection,
+        container: ContainerSupervisor,
+        request: ShimRequest,
+        descriptors: list[int],
+    ) -> None:
+        running = container.running
+        if running is None:
+            connection.send({"error": f"container {container.name} is not running"})
             return
         try:
             pid, terminal = container_process.execute(
-                place, request["argv"], dict(enumerate(descriptors)), tty=request.get("tty", False)
+                running, request["argv"], dict(enumerate(descriptors)), tty=request.get("tty", False)
             )
         except (StartError, OSError) as error:
             connection.send({"failed": str(error)})
@@ -221,26 +228,26 @@ class Pod:
 
         self._loop.on_exit(pid, ended)
 
-    def _attach(self, connection: Connection, box: Box) -> None:
+    def _attach(self, connection: ShimConnection, container: ContainerSupervisor) -> None:
         def output(stream: str, data: bytes) -> None:
             number = shim_socket.STDOUT if stream == "stdout" else shim_socket.STDERR
-            connection.send_bytes(shim_socket.frame(number, data))
+            connection.send_bytes(shim_socket.encode_frame(number, data))
 
         def received(stream: int, data: bytes) -> None:
             if stream == shim_socket.STDIN:
-                box.write_stdin(data)
-            elif stream == shim_socket.RESIZE and box.terminal is not None:
+                container.write_stdin(data)
+            elif stream == shim_socket.RESIZE and container.terminal is not None:
                 width, height = json.loads(data)
-                container_process.resize(box.terminal, width, height)
+                container_process.resize_terminal(container.terminal, width, height)
             elif stream == shim_socket.CLOSE:
-                box.close_stdin()
+                container.close_stdin()
 
         def closed() -> None:
-            if output in box.listeners:
-                box.listeners.remove(output)
-            if box.plan["stdin_once"]:
-                box.close_stdin()
+            if output in container.listeners:
+                container.listeners.remove(output)
+            if container.plan["stdin_once"]:
+                container.close_stdin()
 
-        connection.send({"attached": box.name, "tty": box.plan["tty"]})
+        connection.send({"attached": container.name, "tty": container.plan["tty"]})
         connection.on_frame, connection.on_close = received, closed
-        box.listeners.append(output)
+        container.listeners.append(output)

@@ -21,8 +21,8 @@ import msgspec
 
 from argosy.engine.logs import Logger
 from argosy.local.node import cgroups, kernel, pod_state, shim_socket, zygote
-from argosy.local.node.pod_state import Report
-from argosy.local.node.runspec import LAUNCH, Launch
+from argosy.local.node.pod_state import PodState
+from argosy.local.node.runspec import RUNSPEC_FILE, RunSpec
 
 log = Logger(__name__)
 
@@ -35,53 +35,53 @@ class ShimEvent(msgspec.Struct, frozen=True):
     message: str
 
 
-class Pods:
+class ShimManager:
     """All shims of one state folder."""
 
-    def __init__(self, folder: Path, log_path: Path, log_patience: float = 0.0) -> None:
+    def __init__(self, folder: Path, log_path: Path, log_retention: float = 0.0) -> None:
         self.folder = folder
-        self.log_patience = log_patience
+        self.log_retention = log_retention
         """How many seconds the log of a deleted pod waits for whoever followed it."""
         self._log_path = log_path
         self._zygote: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._turn = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
 
-    def of(self, uid: str) -> Path:
+    def pod_folder(self, uid: str) -> Path:
         return self.folder / uid
 
-    def known(self) -> list[str]:
+    def pod_uids(self) -> list[str]:
         """Uids of all pods that have a folder."""
-        return [entry.name for entry in self.folder.iterdir() if (entry / LAUNCH).exists()]
+        return [entry.name for entry in self.folder.iterdir() if (entry / RUNSPEC_FILE).exists()]
 
     def addresses(self) -> dict[str, str]:
         """The address of each pod that has not finished."""
         found = {}
-        for uid in self.known():
-            state = pod_state.read(self.of(uid))
+        for uid in self.pod_uids():
+            state = pod_state.read_state(self.pod_folder(uid))
             if not (state and state["finished"]):
-                launch = self.launch_of(uid)
-                if launch and launch["network"]:
-                    found[uid] = launch["network"]["address"]
+                runspec = self.runspec_of(uid)
+                if runspec and runspec["network"]:
+                    found[uid] = runspec["network"]["address"]
         return found
 
-    def launch_of(self, uid: str) -> Launch | None:
+    def runspec_of(self, uid: str) -> RunSpec | None:
         """What a pod was started with; None for one that has not been, or has been removed."""
         if "/" in uid or uid.startswith(".") or not uid:
             return None
         try:
-            launch: Launch = json.loads((self.of(uid) / LAUNCH).read_bytes())
+            runspec: RunSpec = json.loads((self.pod_folder(uid) / RUNSPEC_FILE).read_bytes())
         except FileNotFoundError:
             return None
-        return launch
+        return runspec
 
-    async def start(self, launch: Launch) -> int:
+    async def start(self, runspec: RunSpec) -> int:
         """Have the zygote fork a shim for the pod; returns its pid. Starts a zygote if there is none."""
-        folder = self.of(launch["uid"])
-        pod_state.replace(folder / LAUNCH, json.dumps(launch).encode())
-        async with self._turn:
+        folder = self.pod_folder(runspec["uid"])
+        pod_state.replace_file(folder / RUNSPEC_FILE, json.dumps(runspec).encode())
+        async with self._start_lock:
             for attempt in (1, 2, 3):
                 try:
-                    return await self._ask(folder)
+                    return await self._request_fork(folder)
                 except (OSError, asyncio.IncompleteReadError) as error:
                     self._zygote = None
                     if attempt == 3:
@@ -89,13 +89,13 @@ class Pods:
         raise AssertionError("unreachable")
 
     async def follow(
-        self, uid: str, changed: Callable[[Report], None], happened: Callable[[ShimEvent], None]
+        self, uid: str, changed: Callable[[PodState], None], happened: Callable[[ShimEvent], None]
     ) -> None:
         """Pass on reports until the shim is gone, and then its last one."""
-        folder = self.of(uid)
-        while alive(folder):
+        folder = self.pod_folder(uid)
+        while has_shim(folder):
             try:
-                reader, writer = await open_shim(folder)
+                reader, writer = await open_connection(folder)
             except OSError:
                 await asyncio.sleep(0.01)
                 continue
@@ -111,17 +111,17 @@ class Pods:
                 pass
             finally:
                 writer.close()
-            await _gone(folder)
-        last = pod_state.read(folder)
+            await _wait_for_exit(folder)
+        last = pod_state.read_state(folder)
         if last is not None:
             changed(last)
 
     async def stop(self, uid: str, grace: float) -> bool:
         """Ask the shim to end its pod; False if nobody has heard it. One that has just begun listens in a
         moment."""
-        folder = self.of(uid)
+        folder = self.pod_folder(uid)
         try:
-            reader, writer = await open_shim(folder)
+            reader, writer = await open_connection(folder)
         except OSError:
             return False
         try:
@@ -133,15 +133,15 @@ class Pods:
             writer.close()
 
     def has_logs(self, uid: str) -> bool:
-        return (self.of(uid) / "logs").exists()
+        return (self.pod_folder(uid) / "logs").exists()
 
     async def clear(self, uid: str, *, keep_logs: bool) -> None:
         """Remove what a finished pod left; its logs and last report may stay for readers."""
-        folder = self.of(uid)
+        folder = self.pod_folder(uid)
         parts = ["containers", "volumes", "shm", "proc"] if keep_logs else [""]
         await asyncio.to_thread(_remove, folder, parts)
 
-    async def _ask(self, folder: Path) -> int:
+    async def _request_fork(self, folder: Path) -> int:
         if self._zygote is None:
             self._zygote = await self._connect()
         reader, writer = self._zygote
@@ -158,13 +158,13 @@ class Pods:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            return await open_shim(self.folder, shim_socket.ZYGOTE_SOCKET)
+            return await open_connection(self.folder, shim_socket.ZYGOTE_SOCKET)
         except OSError:
             start_zygote(self.folder, self._log_path)
         deadline = asyncio.get_running_loop().time() + 10
         while True:
             try:
-                return await open_shim(self.folder, shim_socket.ZYGOTE_SOCKET)
+                return await open_connection(self.folder, shim_socket.ZYGOTE_SOCKET)
             except OSError:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -176,7 +176,7 @@ def start_zygote(folder: Path, log_path: Path) -> None:
     with log_path.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "argosy.local.node.zygote", str(folder)],
-            env=zygote.environment(),
+            env=zygote.zygote_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -197,10 +197,10 @@ def reap() -> None:
             return
 
 
-def alive(folder: Path) -> bool:
+def has_shim(folder: Path) -> bool:
     """Whether a shim holds the folder's lock."""
     try:
-        descriptor = os.open(folder / pod_state.LOCK, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(folder / pod_state.LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -212,8 +212,8 @@ def alive(folder: Path) -> bool:
     return False
 
 
-async def open_shim(
-    folder: Path, name: str = shim_socket.SOCKET
+async def open_connection(
+    folder: Path, name: str = shim_socket.SHIM_SOCKET
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     connected: socket.socket = shim_socket.connect(folder, name)
     return await asyncio.open_unix_connection(sock=connected, limit=1 << 24)
@@ -221,24 +221,24 @@ async def open_shim(
 
 def kill_all(folder: Path) -> int:
     """End the zygote and every pod of a state folder, however they were left. Returns how many pods ran."""
-    kill_recorded(folder / shim_socket.ZYGOTE_PID)
+    kill_recorded_process(folder / shim_socket.ZYGOTE_PID)
     count = 0
     if not folder.is_dir():
         return 0
     for entry in folder.iterdir():
-        if (entry / LAUNCH).exists() and alive(entry):
+        if (entry / RUNSPEC_FILE).exists() and has_shim(entry):
             count += 1
-            kill_recorded(entry / pod_state.FILE)
+            kill_recorded_process(entry / pod_state.STATE_FILE)
     return count
 
 
 def remove_cgroups(folder: Path) -> bool:
     """Remove the cgroups of a state folder's pods; False while there are processes in them."""
-    hierarchy = cgroups.find()
-    return hierarchy is None or cgroups.remove(hierarchy, cgroup_of(folder))
+    hierarchy = cgroups.find_hierarchy()
+    return hierarchy is None or cgroups.remove(hierarchy, pods_cgroup(folder))
 
 
-def kill_recorded(path: Path) -> None:
+def kill_recorded_process(path: Path) -> None:
     """End the process that a file names, if it is still that one."""
     try:
         known = json.loads(path.read_bytes())
@@ -248,16 +248,16 @@ def kill_recorded(path: Path) -> None:
         os.kill(known["pid"], signal.SIGKILL)
 
 
-def cgroup_of(pods_folder: Path) -> str:
+def pods_cgroup(pods_folder: Path) -> str:
     return f"argosy/{hashlib.sha256(str(pods_folder).encode()).hexdigest()[:12]}"
 
 
-async def _gone(folder: Path) -> None:
+async def _wait_for_exit(folder: Path) -> None:
     """The socket closed: the shim is about to be gone, or let a slow reader go. Give it a moment to tell
     which.
     """
     for _ in range(50):
-        if not alive(folder):
+        if not has_shim(folder):
             return
         await asyncio.sleep(0.002)
 

@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypedDict
 
-from argosy.local.node.event_loop import Loop
+from argosy.local.node.event_loop import EventLoop
 
-SOCKET: Final = "shim.sock"
+SHIM_SOCKET: Final = "shim.sock"
 ZYGOTE_SOCKET: Final = "zygote.sock"
 ZYGOTE_PID: Final = "zygote.json"
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _BACKLOG_BYTES: Final = 1 << 20
 
 
-class Request(TypedDict, total=False):
+class ShimRequest(TypedDict, total=False):
     op: str
     container: str
     grace: float
@@ -33,11 +33,11 @@ class Request(TypedDict, total=False):
     tty: bool
 
 
-Handle = Callable[["Connection", Request, list[int]], None]
+Handle = Callable[["ShimConnection", ShimRequest, list[int]], None]
 
 
 @contextmanager
-def short_path(folder: Path, name: str = SOCKET) -> Iterator[str]:
+def short_path(folder: Path, name: str = SHIM_SOCKET) -> Iterator[str]:
     """A path to a socket in a folder that is short however deep the folder is."""
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
@@ -46,7 +46,7 @@ def short_path(folder: Path, name: str = SOCKET) -> Iterator[str]:
         os.close(descriptor)
 
 
-def listen(folder: Path, name: str = SOCKET) -> socket.socket:
+def listen(folder: Path, name: str = SHIM_SOCKET) -> socket.socket:
     """A socket that has its name only once it listens: whoever is refused there knows that its owner died."""
     fresh = f".{name}.new"
     (folder / fresh).unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def listen(folder: Path, name: str = SOCKET) -> socket.socket:
     return server
 
 
-def connect(folder: Path, name: str = SOCKET) -> socket.socket:
+def connect(folder: Path, name: str = SHIM_SOCKET) -> socket.socket:
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with short_path(folder, name) as path:
         try:
@@ -69,7 +69,7 @@ def connect(folder: Path, name: str = SOCKET) -> socket.socket:
     return client
 
 
-def frame(stream: int, data: bytes) -> bytes:
+def encode_frame(stream: int, data: bytes) -> bytes:
     return struct.pack(">BI", stream, len(data)) + data
 
 
@@ -84,12 +84,12 @@ def split_frames(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
         yield stream, data
 
 
-class Server:
-    def __init__(self, loop: Loop, listener: socket.socket, handle: Handle) -> None:
+class ShimServer:
+    def __init__(self, loop: EventLoop, listener: socket.socket, handle: Handle) -> None:
         self._loop = loop
         self._listener = listener
         self._handle = handle
-        self.connections: list[Connection] = []
+        self.connections: list[ShimConnection] = []
         loop.on_readable(listener.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -97,7 +97,7 @@ class Server:
             client, _ = self._listener.accept()
         except BlockingIOError:
             return
-        self.connections.append(Connection(self._loop, client, self._handle, self.connections.remove))
+        self.connections.append(ShimConnection(self._loop, client, self._handle, self.connections.remove))
 
     def close(self) -> None:
         for connection in list(self.connections):
@@ -105,11 +105,11 @@ class Server:
         self._listener.close()
 
 
-class Connection:
+class ShimConnection:
     """One client. After its request line, data goes to `on_frame` if that is set."""
 
     def __init__(
-        self, loop: Loop, client: socket.socket, handle: Handle, gone: Callable[["Connection"], None]
+        self, loop: EventLoop, client: socket.socket, handle: Handle, gone: Callable[["ShimConnection"], None]
     ) -> None:
         self.watching = False
         self.on_frame: Callable[[int, bytes], None] | None = None
@@ -117,10 +117,10 @@ class Connection:
         self._loop = loop
         self._client = client
         self._handle = handle
-        self._gone = gone
+        self._on_closed = gone
         self._received = bytearray()
         self._descriptors: list[int] = []
-        self._asked = False
+        self._request_received = False
         self._open = True
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BACKLOG_BYTES)
@@ -150,11 +150,11 @@ class Connection:
         if not self._open:
             return
         self._open = False
-        self._loop.forget(self._client.fileno())
+        self._loop.remove_reader(self._client.fileno())
         self._client.close()
         for descriptor in self._descriptors:
             os.close(descriptor)
-        self._gone(self)
+        self._on_closed(self)
         if self.on_close:
             self.on_close()
 
@@ -172,12 +172,12 @@ class Connection:
             self.close()
             return
         self._received += data
-        if not self._asked:
+        if not self._request_received:
             line, found, rest = bytes(self._received).partition(b"\n")
             if not found:
                 return
-            self._asked, self._received = True, bytearray(rest)
-            request: Request = json.loads(line)
+            self._request_received, self._received = True, bytearray(rest)
+            request: ShimRequest = json.loads(line)
             given, self._descriptors = self._descriptors, []
             self._handle(self, request, given)
         if self.on_frame:

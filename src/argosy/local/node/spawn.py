@@ -73,7 +73,7 @@ def spawn(prepare: Callable[[socket.socket], None], program: Program) -> tuple[i
     return pid, handed
 
 
-def fork_call(function: Callable[[], int]) -> int:
+def fork_function(function: Callable[[], int]) -> int:
     """Run a function in a child process whose exit code is what it returns."""
     pid = os.fork()
     if pid:

@@ -16,23 +16,25 @@ from typing import NamedTuple
 
 from argosy.kinds.meta import Json
 from argosy.local.node import container_process, descriptors, shim_socket, spawn
-from argosy.local.node.shim_manager import open_shim
+from argosy.local.node.shim_manager import open_connection
 from argosy.local.node.shim_socket import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT
 from argosy.wire.websocket import WebSocket
 
 _CHUNK = 1 << 15
 
 
-class Session(NamedTuple):
+class StreamOptions(NamedTuple):
     stdin: bool
     stdout: bool
     stderr: bool
     tty: bool
 
 
-async def execute(client: WebSocket, folder: Path, name: str, command: list[str], session: Session) -> None:
+async def execute(
+    client: WebSocket, folder: Path, name: str, command: list[str], session: StreamOptions
+) -> None:
     try:
-        exec_process = await _Exec.start(folder, name, command, session)
+        exec_process = await _ExecSession.start(folder, name, command, session)
     except (OSError, spawn.StartError) as error:
         await _send(client, ERROR, _failed_to_start(str(error)))
         return
@@ -44,7 +46,7 @@ async def execute(client: WebSocket, folder: Path, name: str, command: list[str]
 
 async def attach(client: WebSocket, folder: Path, name: str) -> None:
     try:
-        reader, writer = await open_shim(folder)
+        reader, writer = await open_connection(folder)
     except OSError as error:
         await _send(client, ERROR, _failed_to_start(f"container {name} is not running ({error})"))
         return
@@ -55,11 +57,15 @@ async def attach(client: WebSocket, folder: Path, name: str) -> None:
         return
 
     async def stdin(data: bytes | None) -> None:
-        writer.write(shim_socket.frame(STDIN, data) if data is not None else shim_socket.frame(CLOSE, b""))
+        writer.write(
+            shim_socket.encode_frame(STDIN, data)
+            if data is not None
+            else shim_socket.encode_frame(CLOSE, b"")
+        )
         await writer.drain()
 
     def size(width: int, height: int) -> None:
-        writer.write(shim_socket.frame(RESIZE, json.dumps([width, height]).encode()))
+        writer.write(shim_socket.encode_frame(RESIZE, json.dumps([width, height]).encode()))
 
     async def outputs() -> None:
         buffer = bytearray()
@@ -79,7 +85,7 @@ async def attach(client: WebSocket, folder: Path, name: str) -> None:
         await _cancel(incoming, outgoing)
 
 
-class _Exec:
+class _ExecSession:
     """A command under way: our ends of its streams, and the shim's connection that tells its exit."""
 
     def __init__(
@@ -91,7 +97,7 @@ class _Exec:
         self._terminal = terminal
 
     @staticmethod
-    async def start(folder: Path, name: str, command: list[str], session: Session) -> "_Exec":
+    async def start(folder: Path, name: str, command: list[str], session: StreamOptions) -> "_ExecSession":
         connection = shim_socket.connect(folder)
         connection.setblocking(False)
         theirs: list[int] = []
@@ -107,7 +113,7 @@ class _Exec:
         socket.send_fds(connection, [line], theirs)
         for descriptor in theirs:
             os.close(descriptor)
-        running = _Exec(connection, outputs, stdin, None)
+        running = _ExecSession(connection, outputs, stdin, None)
         data, received = await descriptors.receive_with_descriptors(connection)
         answer = json.loads(data.split(b"\n")[0] or b'{"error": "the pod has ended"}')
         if "started" not in answer:
@@ -169,7 +175,7 @@ class _Exec:
 
     def _resize(self, width: int, height: int) -> None:
         if self._terminal is not None:
-            container_process.resize(self._terminal, width, height)
+            container_process.resize_terminal(self._terminal, width, height)
 
     def _take_terminal(self, terminal: int) -> None:
         self._terminal, self._outputs = terminal, {terminal: STDOUT}

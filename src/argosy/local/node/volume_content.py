@@ -21,18 +21,18 @@ from argosy.local.networking import Service
 from argosy.local.node.environment import Sources
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.volumes import (
-    Token,
-    content_of,
+    ProjectedToken,
     has_content,
     path_component,
-    tokens_of,
-    write_content,
+    projected_tokens,
+    render_files,
+    write_files,
 )
 
-_LOOK_AGAIN = 3600.0
+_REFRESH_SECONDS = 3600.0
 
 
-class _Issued(NamedTuple):
+class _IssuedToken(NamedTuple):
     token: str
     renew_at: float
 
@@ -50,7 +50,7 @@ class _TokenRequest(msgspec.Struct):
     status: _TokenStatus
 
 
-class Content:
+class VolumeContent:
     def __init__(
         self, client: Client, config_maps: Cache[ConfigMap], secrets: Cache[Secret], authority: Path
     ) -> None:
@@ -58,9 +58,9 @@ class Content:
         self._config_maps = config_maps
         self._secrets = secrets
         self._authority = authority
-        self._tokens: dict[tuple[str, str, str], _Issued] = {}
+        self._tokens: dict[tuple[str, str, str], _IssuedToken] = {}
 
-    async def sources(
+    async def fetch_sources(
         self,
         pod: Pod,
         services: Iterable[Service],
@@ -93,9 +93,9 @@ class Content:
 
     async def write_volumes(self, pod: Pod, folder: Path, sources: Sources) -> float:
         """Bring all volumes with content up to date; seconds until a token wants renewal."""
-        renew_at = time.monotonic() + _LOOK_AGAIN
+        renew_at = time.monotonic() + _REFRESH_SECONDS
         tokens: dict[str, dict[str, str]] = {}
-        for wanted in tokens_of(pod):
+        for wanted in projected_tokens(pod):
             issued = await self._token(pod, wanted)
             tokens.setdefault(wanted.volume, {})[wanted.projection.path] = issued.token
             renew_at = min(renew_at, issued.renew_at)
@@ -103,15 +103,15 @@ class Content:
         for volume in pod.spec.volumes:
             if has_content(volume):
                 target = folder / "volumes" / path_component(volume.name)
-                files = content_of(pod, volume, sources, tokens.get(volume.name, {}))
-                write_content(target, files, stamp, pod.spec.security_context.fs_group)
+                files = render_files(pod, volume, sources, tokens.get(volume.name, {}))
+                write_files(target, files, stamp, pod.spec.security_context.fs_group)
         return max(1.0, renew_at - time.monotonic())
 
-    def forget(self, uid: str) -> None:
+    def forget_tokens(self, uid: str) -> None:
         for key in [key for key in self._tokens if key[0] == uid]:
             del self._tokens[key]
 
-    async def _token(self, pod: Pod, wanted: Token) -> _Issued:
+    async def _token(self, pod: Pod, wanted: ProjectedToken) -> _IssuedToken:
         key = (pod.metadata.uid, wanted.volume, wanted.projection.path)
         held = self._tokens.get(key)
         if held and held.renew_at > time.monotonic():
@@ -129,7 +129,7 @@ class Content:
         path = f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token"
         answer = msgspec.json.decode(await self._client.request("POST", path, body=body), type=_TokenRequest)
         # Counted from here: when it ends is told by the clock of another, or by one that may be set back.
-        issued = _Issued(answer.status.token, time.monotonic() + 0.8 * answer.spec.expiration_seconds)
+        issued = _IssuedToken(answer.status.token, time.monotonic() + 0.8 * answer.spec.expiration_seconds)
         self._tokens[key] = issued
         return issued
 

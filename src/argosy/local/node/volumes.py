@@ -11,7 +11,13 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from argosy.local.node.environment import MissingError, Sources, expand, field_value, resource_value
+from argosy.local.node.environment import (
+    MissingError,
+    Sources,
+    expand_references,
+    field_value,
+    resource_value,
+)
 from argosy.local.node.kinds import (
     DownwardItem,
     HostPath,
@@ -32,7 +38,7 @@ class VolumeError(Exception):
     """A volume that cannot be mounted as asked; the message is for the pod's events."""
 
 
-class Token(NamedTuple):
+class ProjectedToken(NamedTuple):
     """A service account token that a volume wants."""
 
     volume: str
@@ -46,9 +52,9 @@ def path_component(name: str) -> str:
     return name
 
 
-def tokens_of(pod: Pod) -> list[Token]:
+def projected_tokens(pod: Pod) -> list[ProjectedToken]:
     return [
-        Token(volume.name, source.service_account_token)
+        ProjectedToken(volume.name, source.service_account_token)
         for volume in pod.spec.volumes
         if volume.projected
         for source in volume.projected.sources
@@ -60,25 +66,25 @@ def has_content(volume: Volume) -> bool:
     return bool(volume.config_map or volume.secret or volume.projected or volume.downward_api)
 
 
-def content_of(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str]) -> Files:
+def render_files(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str]) -> Files:
     """The files of a volume. `tokens` are those of this volume by path."""
     if volume.config_map:
         source = volume.config_map
         data = sources.config_map(source.name)
-        return _keys("configmap", source.name, data, source.items, source.default_mode, source.optional)
+        return _key_files("configmap", source.name, data, source.items, source.default_mode, source.optional)
     if volume.secret:
         named = volume.secret
         data = sources.secret(named.secret_name)
-        return _keys("secret", named.secret_name, data, named.items, named.default_mode, named.optional)
+        return _key_files("secret", named.secret_name, data, named.items, named.default_mode, named.optional)
     if volume.downward_api:
-        return _downward(pod, volume.downward_api.items, volume.downward_api.default_mode, sources)
+        return _downward_files(pod, volume.downward_api.items, volume.downward_api.default_mode, sources)
     files: Files = {}
     if volume.projected:
         mode = volume.projected.default_mode
         for part in volume.projected.sources:
             if part.config_map:
                 data = sources.config_map(part.config_map.name)
-                files |= _keys(
+                files |= _key_files(
                     "configmap",
                     part.config_map.name,
                     data,
@@ -88,11 +94,11 @@ def content_of(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str
                 )
             if part.secret:
                 data = sources.secret(part.secret.name)
-                files |= _keys(
+                files |= _key_files(
                     "secret", part.secret.name, data, part.secret.items, mode, part.secret.optional
                 )
             if part.downward_api:
-                files |= _downward(pod, part.downward_api.items, mode, sources)
+                files |= _downward_files(pod, part.downward_api.items, mode, sources)
             if part.cluster_trust_bundle or part.pod_certificate:
                 unsupported = "clusterTrustBundle" if part.cluster_trust_bundle else "podCertificate"
                 raise VolumeError(f'volume "{volume.name}": {unsupported} is not supported on this node')
@@ -102,7 +108,7 @@ def content_of(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str
     return files
 
 
-def write_content(folder: Path, files: Files, stamp: str, group: int | None = None) -> bool:
+def write_files(folder: Path, files: Files, stamp: str, group: int | None = None) -> bool:
     """Make a volume's folder show these files; False when it already does.
 
     Nothing is written if one of the paths leads out of the volume.
@@ -110,7 +116,7 @@ def write_content(folder: Path, files: Files, stamp: str, group: int | None = No
     for path in files:
         _check_path(path)
     current = folder / "..data"
-    if current.is_symlink() and _shown(current) == files:
+    if current.is_symlink() and _current_files(current) == files:
         return False
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
@@ -128,7 +134,7 @@ def write_content(folder: Path, files: Files, stamp: str, group: int | None = No
     link.unlink(missing_ok=True)
     link.symlink_to(fresh.name)
     link.rename(current)
-    _top_links(folder, {Path(path).parts[0] for path in files})
+    _update_links(folder, {Path(path).parts[0] for path in files})
     if old is not None:
         shutil.rmtree(folder / old, ignore_errors=True)
     return True
@@ -136,7 +142,7 @@ def write_content(folder: Path, files: Files, stamp: str, group: int | None = No
 
 def mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
     """The path on the host of what a container mounts, sub path included and kept inside the volume."""
-    sub = expand(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
+    sub = expand_references(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
     if not sub:
         return str(root)
     if Path(sub).is_absolute() or ".." in Path(sub).parts:
@@ -170,7 +176,7 @@ def check_host_path(source: HostPath) -> Path:
         "BlockDevice": stat.S_ISBLK,
     }
     if kind in checks and not checks[kind](mode):
-        raise VolumeError(f"hostPath type check failed: {path} is not a {_words(kind)}")
+        raise VolumeError(f"hostPath type check failed: {path} is not a {_type_name(kind)}")
     return path
 
 
@@ -180,7 +186,9 @@ def _check_path(path: str) -> None:
         raise VolumeError(f'path "{path}": must be relative, without ".." and not begin with ".."')
 
 
-def _keys(kind: str, name: str, data: object, items: list[KeyToPath], mode: int, optional: bool) -> Files:
+def _key_files(
+    kind: str, name: str, data: object, items: list[KeyToPath], mode: int, optional: bool
+) -> Files:
     if not isinstance(data, dict):
         if optional:
             return {}
@@ -197,7 +205,7 @@ def _keys(kind: str, name: str, data: object, items: list[KeyToPath], mode: int,
     return files
 
 
-def _downward(pod: Pod, items: list[DownwardItem], mode: int, sources: Sources) -> Files:
+def _downward_files(pod: Pod, items: list[DownwardItem], mode: int, sources: Sources) -> Files:
     files: Files = {}
     for item in items:
         if item.field_ref:
@@ -210,7 +218,7 @@ def _downward(pod: Pod, items: list[DownwardItem], mode: int, sources: Sources) 
     return files
 
 
-def _shown(folder: Path) -> Files:
+def _current_files(folder: Path) -> Files:
     return {
         str(file.relative_to(folder)): (file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
         for file in folder.rglob("*")
@@ -218,7 +226,7 @@ def _shown(folder: Path) -> Files:
     }
 
 
-def _top_links(folder: Path, names: set[str]) -> None:
+def _update_links(folder: Path, names: set[str]) -> None:
     for entry in folder.iterdir():
         if not entry.name.startswith("..") and entry.name not in names:
             entry.unlink()
@@ -227,6 +235,6 @@ def _top_links(folder: Path, names: set[str]) -> None:
             (folder / name).symlink_to(f"..data/{name}")
 
 
-def _words(kind: str) -> str:
+def _type_name(kind: str) -> str:
     names = {"CharDevice": "character device", "BlockDevice": "block device"}
     return names.get(kind, kind.removesuffix("OrCreate").lower())

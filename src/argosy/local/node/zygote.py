@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from argosy.local.node import kernel, shim, shim_socket
-from argosy.local.node.event_loop import Loop
-from argosy.local.node.pod_state import replace
+from argosy.local.node.event_loop import EventLoop
+from argosy.local.node.pod_state import replace_file
 
 _VARIABLES = (
     "PATH",
@@ -30,7 +30,7 @@ _VARIABLES = (
 )
 
 
-def environment() -> dict[str, str]:
+def zygote_environment() -> dict[str, str]:
     """What Python needs of our environment; the rest is no business of processes that live beside pods."""
     return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
@@ -39,11 +39,11 @@ def main(folder: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     kernel.become_subreaper()
-    loop = Loop()
+    loop = EventLoop()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     listener = shim_socket.listen(folder, shim_socket.ZYGOTE_SOCKET)
     pid = os.getpid()
-    replace(
+    replace_file(
         folder / shim_socket.ZYGOTE_PID,
         json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode(),
     )
@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
 
 
 class Zygote:
-    def __init__(self, loop: Loop, listener: socket.socket, own_pid_namespace: int) -> None:
+    def __init__(self, loop: EventLoop, listener: socket.socket, own_pid_namespace: int) -> None:
         self._loop = loop
         self._listener = listener
         self._own_pid_namespace = own_pid_namespace
@@ -77,7 +77,7 @@ class Zygote:
         except OSError:
             data = b""
         if not data:
-            self._loop.forget(number)
+            self._loop.remove_reader(number)
             del self._clients[number]
             client.close()
             return

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from argosy.local.node import capabilities, kernel, network, pod_state, shim_socket, zygote
-from argosy.local.node.runspec import LAUNCH, Action, ContainerPlan, Launch, NetworkPlan, ProbePlan
+from argosy.local.node.runspec import RUNSPEC_FILE, Action, ContainerPlan, NetworkPlan, ProbePlan, RunSpec
 from tests.support.waiting import wait_for
 
 
@@ -28,7 +28,7 @@ def container_plan(name: str, script: str, **changes: object) -> ContainerPlan:
         uid=0,
         gid=0,
         groups=[],
-        capabilities=capabilities.granted((), ()),
+        capabilities=capabilities.grant((), ()),
         privileged=False,
         no_new_privileges=True,
         read_only_root=False,
@@ -59,9 +59,9 @@ def probe_plan(action: Action, **changes: float) -> ProbePlan:
     return plan
 
 
-def launch_plan(*containers: ContainerPlan, **changes: object) -> Launch:
+def run_spec(*containers: ContainerPlan, **changes: object) -> RunSpec:
     """A pod without network of its own that never restarts anything."""
-    plan = Launch(
+    plan = RunSpec(
         namespace="default",
         name="pod",
         uid=str(uuid.uuid4()),
@@ -95,19 +95,19 @@ class Stage:
         with (folder / "zygote.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "argosy.local.node.zygote", str(folder)],
-                env=zygote.environment(),
+                env=zygote.zygote_environment(),
                 start_new_session=True,
                 stdout=log,
                 stderr=log,
             )
         wait_for((folder / shim_socket.ZYGOTE_SOCKET).exists)
 
-    def run(self, launch: Launch) -> Path:
-        folder = self.folder / launch["uid"]
+    def run(self, runspec: RunSpec) -> Path:
+        folder = self.folder / runspec["uid"]
         (folder / "etc").mkdir(parents=True, exist_ok=True)
         for name, text in (("hosts", "127.0.0.1 localhost\n"), ("hostname", "pod\n"), ("resolv.conf", "")):
             (folder / "etc" / name).write_text(text)
-        (folder / LAUNCH).write_text(json.dumps(launch))
+        (folder / RUNSPEC_FILE).write_text(json.dumps(runspec))
         with shim_socket.connect(self.folder, shim_socket.ZYGOTE_SOCKET) as client:
             client.sendall(f"{folder}\n".encode())
             answer = json.loads(client.makefile().readline())
@@ -117,7 +117,7 @@ class Stage:
 
     def close(self) -> None:
         for path in self.folder.iterdir():
-            state = pod_state.read(path) if path.is_dir() else None
+            state = pod_state.read_state(path) if path.is_dir() else None
             if state and kernel.alive(state["pid"], state["start_time"]):
                 _kill(state["pid"])
         self.process.kill()
@@ -139,15 +139,15 @@ def stage(folder: Path) -> Iterator[Stage]:
         running.close()
 
 
-def finished(folder: Path, seconds: float = 60.0) -> pod_state.Report:
+def finished(folder: Path, seconds: float = 60.0) -> pod_state.PodState:
     """Wait for a pod to end and give its last report."""
 
     def over() -> bool:
-        state = pod_state.read(folder)
+        state = pod_state.read_state(folder)
         return state is not None and state["finished"]
 
     wait_for(over, "the pod finishes", seconds)
-    state = pod_state.read(folder)
+    state = pod_state.read_state(folder)
     if state is None:
         raise FileNotFoundError(folder)
     return state
