@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from argosy.workload.decide import decide
-from argosy.workload.model import Limits, Restart, Rules, Workload
+from argosy.workload.model import Limits, RestartPolicy, Rules, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record
 from bench.figures import Figure
@@ -57,7 +57,7 @@ def measure() -> Iterator[Figure]:
 def _scene(size: int, share: float) -> _Scene:
     """A job of which this share of the pods run and the others are on their way."""
     rules = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
-    job = workload(role("worker", size, Restart.ON_FAILURE), rules=rules, limits=Limits(restarts=3))
+    job = workload(role("worker", size, RestartPolicy.ON_FAILURE), rules=rules, limits=Limits(restarts=3))
     pods = tuple(
         pod(index, "Running" if index < size * share else "Pending", node=f"node-{index % 50}")
         for index in range(size)

@@ -106,7 +106,7 @@ def test_example(tenant: Tenant) -> None:
         said.splitlines()
     )
     assert "Succeeded" in said.splitlines()[-1]
-    assert "placed" in cast("Json", tenant.status("gang")["argosy"]), "somebody has placed it"
+    assert "gangScheduledAt" in cast("Json", tenant.status("gang")["argosy"]), "somebody has placed it"
 
 
 def test_an_aresjob_is_placed_as_a_gang(tenant: Tenant) -> None:

@@ -365,7 +365,7 @@ def test_55_keys_for_ssh() -> None:
     """MPI, workers 2, sshKeys: a Secret before the first pods, for launcher and worker, never made anew."""
     roles = {"launcher": {}, "worker": {"replicas": 2}, "board": {}}
     obj = job("mpi", roles=roles, framework={"mpi": {"sshKeys": True}})
-    assert lowered(obj).rules.ssh_among == ("launcher", "worker")
+    assert lowered(obj).rules.ssh_roles == ("launcher", "worker")
     assert env(obj, "launcher") == {
         "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
         "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
@@ -376,7 +376,7 @@ def test_55_keys_for_ssh() -> None:
     running = begun.saw(*pods("R", "launcher"), *pods("RR"), *pods("R", "board"))
     assert not [one for one in running.actions if isinstance(one, EnsureKeys)]
     without = job("mpi", roles=roles)
-    assert lowered(without).rules.ssh_among == ()
+    assert lowered(without).rules.ssh_roles == ()
     assert not [one for one in played(without).started().actions if isinstance(one, EnsureKeys)]
 
 

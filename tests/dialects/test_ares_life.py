@@ -393,7 +393,9 @@ def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> N
 def test_restart_scope_job_starts_everything_anew() -> None:
     roles = {"a": {"restartPolicy": "OnFailure"}, "b": {"restartPolicy": "OnFailure"}}
     obj = job(roles=roles, runPolicy={"restartScope": "Job"})
-    assert {one.in_place for one in lowered(obj).roles.values()} == {"Never"}, "each failure is to be seen"
+    assert {one.container_restart_policy for one in lowered(obj).roles.values()} == {"Never"}, (
+        "each failure is to be seen"
+    )
     running = played(obj).started().saw(*pods("R", "a"), *pods("R", "b"))
     hurt = running.saw(*pods("F", "a"), *pods("R", "b"))
     assert sorted(hurt.deleted) == ["job-a-0", "job-b-0"]

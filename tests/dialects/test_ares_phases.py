@@ -75,12 +75,15 @@ def test_role(case: RoleCase) -> None:
     obj = job("mpi", roles={"worker": role, "launcher": {}})  # no default for a policy that is left out
     workload = lowered(obj)
     last = RoleRecord(
-        phase=case.last, size=case.replicas, created=case.replicas, gone=dict.fromkeys(case.gone, 1)
+        phase=case.last,
+        size=case.replicas,
+        created_below=case.replicas,
+        lost_indexes=dict.fromkeys(case.gone, 1),
     )
     observed = pods(case.pods)
-    last = replace(last, done={one.index: 1 for one in observed if one.phase == "Succeeded"})
+    last = replace(last, succeeded_indexes={one.index: 1 for one in observed if one.phase == "Succeeded"})
     seen = Observed(pods=observed)
-    record = phases.judged(workload, Record(since=NOW, roles={"worker": last}), seen, NOW)
+    record = phases.judged(workload, Record(phase_since=NOW, roles={"worker": last}), seen, NOW)
     assert record.role("worker").phase is case.want
     told = DIALECT.to_status(obj, JobView(workload, record, seen)).role_statuses["worker"]
     if case.want is BAD and case.last is not BAD:
@@ -229,13 +232,14 @@ def test_job(case: JobCase) -> None:
     obj = job(roles={name: {} for name in case.roles}, jobPhasePolicy=policy)
     workload = lowered(obj)
     before = Record(
-        since=NOW,
+        phase_since=NOW,
         phase=case.last,
-        started=NOW,
-        began=NOW,
-        ran=NOW if case.last is R else None,
+        started_at=NOW,
+        attempt_started_at=NOW,
+        first_running_at=NOW if case.last is R else None,
         roles={
-            name: RoleRecord(S if phase is S else R, size=1, since=NOW) for name, phase in case.roles.items()
+            name: RoleRecord(S if phase is S else R, size=1, phase_since=NOW)
+            for name, phase in case.roles.items()
         },
     )
     observed = Observed(

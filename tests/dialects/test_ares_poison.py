@@ -112,7 +112,7 @@ def _ends(obj: AresJob) -> None:
     """Whatever its policies, a job whose pods all end ends."""
     workload = DIALECT.to_workload(obj)
     assert isinstance(workload, Workload)
-    if workload.suspended or workload.gang or workload.total > 50:
+    if workload.suspended or workload.gang or workload.total_pods > 50:
         return
     there = tuple(_all(workload))
     ended = played(obj).saw().saw().went(Observed(pods=there)).went(Observed(pods=there))

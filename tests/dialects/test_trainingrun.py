@@ -6,7 +6,7 @@ from argosy.dialects.base import JobView, read_record
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
 from argosy.workload.decide import decide, refuse
-from argosy.workload.model import Gang, Ladder, Phase, Problems, Restart, Scope, Workload
+from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed, Outcome, Result
 from tests.support.workloads import NOW, later, pod, pods, seen
 
@@ -55,13 +55,18 @@ def test_what_is_written_arrives() -> None:
     job = lowered(obj)
     worker = job.roles["worker"]
     assert (job.namespace, job.name, job.generation, job.suspended) == ("team", "mnist", 3, True)
-    assert (worker.replicas, worker.needed, worker.slots, worker.restart) == (4, 2, 2, Restart.ON_FAILURE)
+    assert (worker.replicas, worker.min_running, worker.slots, worker.restart) == (
+        4,
+        2,
+        2,
+        RestartPolicy.ON_FAILURE,
+    )
     assert (job.limits.restarts, job.limits.active_deadline, job.limits.below_min_timeout) == (5, 7200, 300)
     assert (job.limits.ttl.succeeded, job.limits.ttl.failed) == (3600, None)
     assert job.limits.force_delete_after == 120
     assert lowered(run()).limits.force_delete_after is None
     assert job.gang == Gang(2, "research", "", 600)
-    assert job.rules.restart_scope is Scope.POD
+    assert job.rules.restart_scope is RestartScope.POD
 
 
 def test_the_users_own_rules_win() -> None:
@@ -73,7 +78,7 @@ def test_the_users_own_rules_win() -> None:
     rules = lowered(obj).rules
     assert rules.succeeded_when == (("worker",),)
     assert rules.failed_when == (("ps",), ("worker",))
-    assert rules.restart_scope is Scope.ROLE
+    assert rules.restart_scope is RestartScope.ROLE
 
 
 LONG = "x" * 54
@@ -159,10 +164,14 @@ def test_a_ladder_lets_nodes_restart_containers() -> None:
     restarts = {"a": "OnFailure", "b": "ExitCode", "c": "Always"}
     roles: dict[str, object] = {name: {"restart": policy} for name, policy in restarts.items()}
     climbing = lowered(run(roles=roles, limits={"ladder": {"container": 2, "pod": 1}}))
-    assert climbing.limits.ladder == Ladder(container=2, pod=1)
-    assert [role.in_place for role in climbing.roles.values()] == ["OnFailure", "Never", "Always"]
+    assert climbing.limits.escalation == Escalation(container=2, pod=1)
+    assert [role.container_restart_policy for role in climbing.roles.values()] == [
+        "OnFailure",
+        "Never",
+        "Always",
+    ]
     plain = lowered(run(roles=roles))
-    assert [role.in_place for role in plain.roles.values()] == ["Never", "Never", "Always"]
+    assert [role.container_restart_policy for role in plain.roles.values()] == ["Never", "Never", "Always"]
 
 
 def test_a_name_at_the_limit() -> None:

@@ -75,7 +75,9 @@ def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
     if isinstance(lowered, Problems):
         assert all(one.path.split(".")[0] in ("spec", "metadata") and one.message for one in lowered.items)
         workload, plan = None, refuse(before, lowered, obj.metadata.generation, later(at))
-        assert plan.record.finished or (plan.record.waiting and plan.record.waiting.message == str(lowered))
+        assert plan.record.finished_at or (
+            plan.record.waiting and plan.record.waiting.message == str(lowered)
+        )
     else:
         workload, plan = lowered, decide(lowered, before, seen, later(at))
         invariants.check(lowered, before, seen, later(at), plan)

@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.bagua import Bagua
 from argosy.frameworks.base import Injection, Port
-from argosy.workload.model import Dependency, Elastic, Phase, Resize, Role, Scope, Workload
+from argosy.workload.model import Dependency, Elastic, Phase, ResizeMode, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 BAGUA = Bagua()
@@ -101,9 +101,9 @@ def test_rules() -> None:
     static, elastic = BAGUA.rules(job(MASTER, WORKER)), BAGUA.rules(job(MOVING, ETCD))
     assert static.succeeded_when == (("master", "worker"),)
     assert static.failed_when == (("master",), ("worker",))
-    assert (static.restart_scope, static.resize) == (Scope.JOB, Resize.RESTART)
+    assert (static.restart_scope, static.resize) == (RestartScope.JOB, ResizeMode.RESTART)
     assert (elastic.succeeded_when, elastic.failed_when) == ((("worker",),), (("worker",), ("etcd",)))
-    assert (elastic.restart_scope, elastic.resize) == (Scope.POD, Resize.LIVE)
+    assert (elastic.restart_scope, elastic.resize) == (RestartScope.POD, ResizeMode.LIVE)
 
 
 PROBLEMS = {

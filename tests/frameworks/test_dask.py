@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.dask import Dask
-from argosy.workload.model import Dependency, Elastic, Phase, Resize, Role, Scope, Workload
+from argosy.workload.model import Dependency, Elastic, Phase, ResizeMode, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 DASK = Dask()
@@ -102,7 +102,7 @@ def test_rules() -> None:
     rules = DASK.rules(job())
     assert rules.succeeded_when == (("launcher",),)
     assert rules.failed_when == (("scheduler",), ("worker",), ("launcher",))
-    assert (rules.restart_scope, rules.resize) == (Scope.POD, Resize.LIVE)
+    assert (rules.restart_scope, rules.resize) == (RestartScope.POD, ResizeMode.LIVE)
 
 
 PROBLEMS = {

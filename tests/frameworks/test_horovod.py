@@ -30,7 +30,7 @@ def test_pods_are_set_up_as_for_mpi() -> None:
 
 def test_keys_are_those_of_mpi() -> None:
     made = job(sshKeys=True, controller="gloo")
-    assert HOROVOD.rules(made).ssh_among == ("launcher", "worker")
+    assert HOROVOD.rules(made).ssh_roles == ("launcher", "worker")
     assert injection(made, "worker").default_command == SSHD
     assert not injection(made, "launcher").remote_exec
 

@@ -13,7 +13,7 @@ from argosy.frameworks.base import Injection, Sample
 from argosy.frameworks.jax import Jax
 from argosy.frameworks.mpi import Mpi
 from argosy.frameworks.registry import OURS, installed
-from argosy.workload.model import Elastic, Problem, Resize, Role, Rules, Workload
+from argosy.workload.model import Elastic, Problem, ResizeMode, Role, Rules, Workload
 
 SAMPLE = BUILT_IN["jax"][0]
 ELASTIC = replace(SAMPLE, elastic={"worker": (1, 8)})
@@ -94,7 +94,7 @@ class TakesItLive(Likeness):
     """Tells the number of all, which does not stay true."""
 
     def rules(self, workload: Workload) -> Rules:
-        return replace(super().rules(workload), resize=Resize.LIVE)
+        return replace(super().rules(workload), resize=ResizeMode.LIVE)
 
 
 class NeverSucceeds(Likeness):

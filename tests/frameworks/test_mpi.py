@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, Injection
 from argosy.frameworks.mpi import HOST_FILE, SLEEP, SSHD, Implementation, Mpi
-from argosy.workload.model import Dependency, Phase, Role, Scope, Workload
+from argosy.workload.model import Dependency, Phase, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 MPI = Mpi()
@@ -119,12 +119,12 @@ def test_workers_sleep_unless_they_have_a_command() -> None:
 
 def test_with_keys_ranks_are_started_by_ssh_and_nobody_has_rights_over_pods() -> None:
     made = job(sshKeys=True)
-    assert MPI.rules(made).ssh_among == ("launcher", "worker")
+    assert MPI.rules(made).ssh_roles == ("launcher", "worker")
     assert MPI.rules(made).exec_from == MPI.rules(made).exec_into == ()
     assert MPI.inject(made, made.roles["worker"], 0).default_command == SSHD
     assert not launcher(made).remote_exec
     assert launcher(made).files == launcher(job()).files
-    assert MPI.rules(job()).ssh_among == ()
+    assert MPI.rules(job()).ssh_roles == ()
 
 
 OWN_SSHD: dict[str, tuple[dict[str, object], bool]] = {
@@ -158,7 +158,7 @@ def test_rules() -> None:
     rules = MPI.rules(job())
     assert rules.succeeded_when == (("launcher",),)
     assert rules.failed_when == (("launcher",), ("worker",))
-    assert rules.restart_scope is Scope.JOB
+    assert rules.restart_scope is RestartScope.JOB
 
 
 PROBLEMS = {

@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.frameworks.pytorch import PyTorch
-from argosy.workload.model import Elastic, Resize, Role, Scope, Workload
+from argosy.workload.model import Elastic, ResizeMode, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 TORCH = PyTorch()
@@ -61,8 +61,14 @@ def test_elastic_meets_at_the_first_worker() -> None:
 
 def test_rules_follow_from_whether_it_is_elastic() -> None:
     static, elastic = job(role("worker", 2)), job(role("worker", 2, elastic=Elastic(1, 2)))
-    assert (TORCH.rules(static).restart_scope, TORCH.rules(static).resize) == (Scope.JOB, Resize.RESTART)
-    assert (TORCH.rules(elastic).restart_scope, TORCH.rules(elastic).resize) == (Scope.POD, Resize.LIVE)
+    assert (TORCH.rules(static).restart_scope, TORCH.rules(static).resize) == (
+        RestartScope.JOB,
+        ResizeMode.RESTART,
+    )
+    assert (TORCH.rules(elastic).restart_scope, TORCH.rules(elastic).resize) == (
+        RestartScope.POD,
+        ResizeMode.LIVE,
+    )
 
 
 PROBLEMS = {

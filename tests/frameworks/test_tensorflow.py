@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.tensorflow import TensorFlow
-from argosy.workload.model import Resize, Role, Scope, Workload
+from argosy.workload.model import ResizeMode, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 TENSORFLOW = TensorFlow()
@@ -104,14 +104,16 @@ def test_success(roles: tuple[Role, ...], want: tuple[str, ...]) -> None:
 
 
 SCOPES = {
-    "all train as one": ((CHIEF, WORKER), False, Scope.JOB, Resize.RESTART),
-    "servers stand between": ((CHIEF, WORKER, SERVER), False, Scope.POD, Resize.RESTART),
-    "workers come and go": ((WORKER, SERVER), True, Scope.POD, Resize.LIVE),
+    "all train as one": ((CHIEF, WORKER), False, RestartScope.JOB, ResizeMode.RESTART),
+    "servers stand between": ((CHIEF, WORKER, SERVER), False, RestartScope.POD, ResizeMode.RESTART),
+    "workers come and go": ((WORKER, SERVER), True, RestartScope.POD, ResizeMode.LIVE),
 }
 
 
 @pytest.mark.parametrize(("roles", "dynamic", "scope", "resize"), SCOPES.values(), ids=SCOPES.keys())
-def test_what_starts_anew(roles: tuple[Role, ...], dynamic: bool, scope: Scope, resize: Resize) -> None:
+def test_what_starts_anew(
+    roles: tuple[Role, ...], dynamic: bool, scope: RestartScope, resize: ResizeMode
+) -> None:
     rules = TENSORFLOW.rules(job(*roles, dynamicWorkers=dynamic))
     assert (rules.restart_scope, rules.resize) == (scope, resize)
 

@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.xgboost import XGBoost
-from argosy.workload.model import Resize, Role, Scope, Workload
+from argosy.workload.model import ResizeMode, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 XGBOOST = XGBoost()
@@ -47,7 +47,7 @@ def test_other_roles_take_no_part() -> None:
 
 def test_a_group_that_lost_one_starts_anew() -> None:
     rules = XGBOOST.rules(job(role("worker", 2)))
-    assert (rules.restart_scope, rules.resize) == (Scope.JOB, Resize.RESTART)
+    assert (rules.restart_scope, rules.resize) == (RestartScope.JOB, ResizeMode.RESTART)
 
 
 def test_without_workers_there_is_nothing_to_run() -> None:

@@ -57,8 +57,8 @@ def test_a_replica_that_leads_no_more_counts_no_jobs() -> None:
 
 def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
     statistics, registry = counted()
-    before = Record(roles={"worker": RoleRecord(in_place_counted=1)})
-    after = Record(roles={"worker": RoleRecord(in_place_counted=3)})
+    before = Record(roles={"worker": RoleRecord(container_restarts_counted=1)})
+    after = Record(roles={"worker": RoleRecord(container_restarts_counted=3)})
     plan = Plan(after, restarts=("Signal", "Signal", "NodeDown"))
     statistics.record_pass("TrainingRun", A, JOB, before, plan)
     sample = registry.get_sample_value
@@ -69,8 +69,8 @@ def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
 
 def test_time_in_a_phase_is_told_when_it_is_left() -> None:
     statistics, registry = counted()
-    starting = Record(phase=Phase.STARTING, since=NOW)
-    running = Record(phase=Phase.RUNNING, since=NOW + timedelta(seconds=7))
+    starting = Record(phase=Phase.STARTING, phase_since=NOW)
+    running = Record(phase=Phase.RUNNING, phase_since=NOW + timedelta(seconds=7))
     statistics.record_pass("TrainingRun", A, JOB, starting, Plan(starting))
     statistics.record_pass("TrainingRun", A, JOB, starting, Plan(running))
     labels = {**LABELS, "phase": "Starting"}
@@ -82,9 +82,9 @@ def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
     statistics, registry = counted()
     launcher = replace(role("launcher"), depends_on=(Dependency("worker"),))
     job = workload(launcher, role("worker"), gang=Gang(2))
-    queued = Record(since=NOW)
-    starting = Record(since=NOW, began=later(4))
-    ready = replace(starting, roles={"worker": RoleRecord(Phase.RUNNING, since=later(6))})
+    queued = Record(phase_since=NOW)
+    starting = Record(phase_since=NOW, attempt_started_at=later(4))
+    ready = replace(starting, roles={"worker": RoleRecord(Phase.RUNNING, phase_since=later(6))})
     for before, after in ((None, queued), (queued, starting), (starting, ready), (ready, ready)):
         statistics.record_pass("TrainingRun", A, job, before, Plan(after))
     sums = {name: registry.get_sample_value(f"argosy_{name}_wait_seconds_sum", LABELS) for name in WAITS}
@@ -94,7 +94,7 @@ def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
 
 def test_a_job_that_cannot_be_used_has_no_framework() -> None:
     statistics, registry = counted()
-    before, after = Record(since=NOW), Record(phase=Phase.FAILED, since=later(1))
+    before, after = Record(phase_since=NOW), Record(phase=Phase.FAILED, phase_since=later(1))
     statistics.record_pass("AresJob", A, None, before, Plan(after))
     labels = {"dialect": "AresJob", "framework": "", "phase": "Pending"}
     assert registry.get_sample_value("argosy_phase_seconds_count", labels) == 1

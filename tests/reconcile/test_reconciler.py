@@ -512,7 +512,7 @@ async def test_a_pod_that_is_done_is_told_of_at_once_though_others_still_come_up
     assert crowded.api.log == ["status Starting"]
     record = read_record(crowded.api.stored())
     assert record is not None
-    assert record.role("worker").done == {0: 1}
+    assert record.role("worker").succeeded_indexes == {0: 1}
 
 
 async def test_who_comes_while_the_first_record_is_written_waits_for_it(stage: Stage) -> None:

@@ -20,7 +20,7 @@ from argosy.workload.gang_schedulers.kueue import KUEUE
 from argosy.workload.gang_schedulers.own import OWN
 from argosy.workload.gang_schedulers.scheduler_plugins import SCHEDULER_PLUGINS
 from argosy.workload.gang_schedulers.volcano import VOLCANO
-from argosy.workload.model import Dependency, Gang, Phase, Restart, Role, Rules, Workload
+from argosy.workload.model import Dependency, Gang, Phase, RestartPolicy, Role, Rules, Workload
 from tests.support.builders import pod_template, role, workload
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -85,7 +85,7 @@ CASES = {
     "a bare pod gets its identity and nothing else": Case(workload(role()), role()),
     "the framework's wishes yield to the user's, except where forced": Case(
         workload(role(template=RICH), rules=SERVED),
-        role(template=RICH, in_place=Restart.ON_FAILURE),
+        role(template=RICH, container_restart_policy=RestartPolicy.ON_FAILURE),
         Injection(
             env={"MASTER_ADDR": "mnist-worker-0", "MASTER_PORT": "29500", "WORLD_SIZE": "2"},
             forced=frozenset({"WORLD_SIZE"}),
@@ -122,7 +122,7 @@ CASES = {
         service_account="mnist-launcher",
     ),
     "a pod that others reach by ssh has the job's keys, but for init containers": Case(
-        workload(role(template=RICH), rules=Rules(ssh_among=("worker",))), role(template=RICH)
+        workload(role(template=RICH), rules=Rules(ssh_roles=("worker",))), role(template=RICH)
     ),
     "a gang's pod names its group and scheduler": Case(
         GANG, role(), membership=VOLCANO.membership(GANG, "worker")
@@ -173,6 +173,6 @@ def test_a_user_with_keys_of_his_own_keeps_them() -> None:
     mount = {"name": "mine", "mountPath": SSH_FOLDER}
     template = {"spec": {"containers": [{"name": "main", "volumeMounts": [mount]}]}}
     worker = role(template=template)
-    made = render_role(SITE, workload(worker, rules=Rules(ssh_among=("worker",))), worker, Injection())
+    made = render_role(SITE, workload(worker, rules=Rules(ssh_roles=("worker",))), worker, Injection())
     (container,) = made.containers
     assert container.written["volumeMounts"] == [mount]

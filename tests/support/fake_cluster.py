@@ -382,7 +382,7 @@ class World:
         if self.job is None:
             return  # the garbage collector takes what has an owner that is gone
         stored = decode(self.job.status)
-        assert stored is None or not stored.finished, "a pod is made for a job that has finished"
+        assert stored is None or not stored.finished_at, "a pod is made for a job that has finished"
         name = f"job-{action.role}-{action.index}"
         there = self.pods.get(name)
         if there is None:
@@ -414,7 +414,7 @@ class World:
     def _check(self, workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> None:
         invariants.check(workload, before, seen, self.now, plan)
         creates = {(a.role, a.index) for a in plan.actions if isinstance(a, CreatePod)}
-        began = remember(workload, before, seen, self.now).began
+        began = remember(workload, before, seen, self.now).attempt_started_at
         if workload.gang and creates and began is None:
             self._check_gang(workload, plan.record, seen, creates)
 
@@ -438,5 +438,7 @@ class World:
         for name in workload.roles:
             for index in range(record.role(name).size):
                 place = (name, index)
-                there = place in made or seen.by_place.get(place) or index in record.role(name).done
+                there = (
+                    place in made or seen.by_place.get(place) or index in record.role(name).succeeded_indexes
+                )
                 assert there, f"a gang is asked for as a whole, but {place} is not"

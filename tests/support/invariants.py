@@ -32,12 +32,10 @@ def check(workload: Workload, before: Record | None, seen: Observed, now: dateti
     for name, index in creates:
         role, there = workload.roles[name], seen.by_place.get((name, index), ())
         assert index < role.replicas, f"{name}-{index} is not wanted"
-        assert not there or (role.beside and all(pod.terminating for pod in there)), (
-            f"{name}-{index} is there"
-        )
+        assert not there or (role.surge and all(pod.terminating for pod in there)), f"{name}-{index} is there"
     deletes = {one.uid for one in plan.actions if isinstance(one, DeletePod)}
     assert deletes <= {pod.uid for pod in seen.pods}, "what is deleted was seen"
-    if record.finished or workload.suspended or workload.deleting:
+    if record.finished_at or workload.suspended or workload.deleting:
         assert not creates, "nothing is made for a job that does not run"
     elif plan.restarts and workload.limits.restarts is not None:
         assert record.restarts <= workload.limits.restarts, "no restart is beyond the limit"
@@ -49,21 +47,21 @@ def _goes_on(before: Record, record: Record, now: datetime) -> None:
     assert record.generation >= before.generation
     assert record.attempt >= before.attempt
     assert record.restarts >= before.restarts
-    if before.finished:
+    if before.finished_at:
         assert record == on_this_clock(before, now), "terminal is terminal"
 
 
 def never_regresses(stored: Record, record: Record) -> None:
     """What is written over a Record forgets nothing that must happen once only."""
-    assert not stored.finished or record.finished, "a finished job runs again"
+    assert not stored.finished_at or record.finished_at, "a finished job runs again"
     assert record.attempt >= stored.attempt, "an attempt is forgotten"
     assert record.restarts >= stored.restarts, "restarts are forgotten"
     assert record.disruptions >= stored.disruptions, "disruptions are forgotten"
     if record.attempt != stored.attempt:
         return
     for name, role in stored.roles.items():
-        after = record.role(name).replaced
-        forgotten = [index for index, count in role.replaced.items() if after.get(index, 0) < count]
+        after = record.role(name).replacements
+        forgotten = [index for index, count in role.replacements.items() if after.get(index, 0) < count]
         assert not forgotten, f"replacements of {name} {forgotten} are forgotten"
 
 

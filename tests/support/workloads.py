@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from argosy.workload.model import (
-    Cleanup,
+    CleanupPolicy,
     Elastic,
     Gang,
     Json,
     Limits,
-    Quorum,
-    Restart,
+    Quantifier,
+    RestartPolicy,
     Role,
     RolePolicy,
     Rules,
@@ -20,7 +20,7 @@ from argosy.workload.observed import Observed, ObservedPod
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 TEMPLATE: Json = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
-USUAL = RolePolicy(Quorum.ANY, Quorum.ALL)
+USUAL = RolePolicy(Quantifier.ANY, Quantifier.ALL)
 
 _LETTERS = {"P": "Pending", "R": "Running", "S": "Succeeded", "F": "Failed", "U": "Unknown", "T": "Running"}
 
@@ -32,7 +32,7 @@ def later(seconds: float) -> datetime:
 def role(
     name: str = "worker",
     replicas: int = 3,
-    restart: Restart = Restart.NEVER,
+    restart: RestartPolicy = RestartPolicy.NEVER,
     policy: RolePolicy | None = USUAL,
     elastic: Elastic | None = None,
 ) -> Role:
@@ -46,7 +46,7 @@ def workload(
     rules: Rules | None = None,
     limits: Limits | None = None,
     gang: Gang | None = None,
-    cleanup: Cleanup = Cleanup.RUNNING,
+    cleanup: CleanupPolicy = CleanupPolicy.RUNNING,
     suspended: bool = False,
     generation: int = 1,
 ) -> Workload:

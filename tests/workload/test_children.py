@@ -72,6 +72,6 @@ KEYS: dict[str, tuple[tuple[str, ...], list[EnsureKeys]]] = {
 @pytest.mark.parametrize("case", KEYS)
 def test_keys_are_needed_when_there_is_to_be_made(case: str) -> None:
     roles, wanted = KEYS[case]
-    made = workload(role("worker", 2), role("watcher", 1), rules=Rules(ssh_among=("worker",)))
+    made = workload(role("worker", 2), role("watcher", 1), rules=Rules(ssh_roles=("worker",)))
     creating = [CreatePod(name, 0, 1, 0) for name in roles]
     assert list(children.keys_needed(made, creating)) == wanted

@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from argosy.workload import cleanup
 from argosy.workload.gang_schedulers.volcano import GROUP
-from argosy.workload.model import Cleanup, Limits, Phase, Ttl
+from argosy.workload.model import CleanupPolicy, Limits, Phase, Ttl
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.plan import DeleteChild, DeleteJob, DeletePod
 from argosy.workload.record import Record
@@ -21,7 +21,7 @@ PODS = (
 
 
 class Case(Struct):
-    policy: Cleanup
+    policy: CleanupPolicy
     phase: Phase = Phase.SUCCEEDED
     reason: str = ""
     limits: Limits = Limits()
@@ -35,19 +35,21 @@ class Case(Struct):
 HOUR = Limits(ttl=Ttl(succeeded=3600), children_ttl=Ttl(failed=60))
 
 CASES = {
-    "All": Case(Cleanup.ALL, want_pods=(0, 1, 2, 3), want_children=True),
-    "Running deletes what has not ended": Case(Cleanup.RUNNING, want_pods=(0, 3)),
-    "None deletes only what still waits to start": Case(Cleanup.NONE, want_pods=(3,)),
+    "All": Case(CleanupPolicy.ALL, want_pods=(0, 1, 2, 3), want_children=True),
+    "Running deletes what has not ended": Case(CleanupPolicy.RUNNING, want_pods=(0, 3)),
+    "None deletes only what still waits to start": Case(CleanupPolicy.NONE, want_pods=(3,)),
     "None after a limit was hit stops what runs": Case(
-        Cleanup.NONE, Phase.FAILED, "DeadlineExceeded", want_pods=(0, 3)
+        CleanupPolicy.NONE, Phase.FAILED, "DeadlineExceeded", want_pods=(0, 3)
     ),
-    "the job lives for its time": Case(Cleanup.NONE, limits=HOUR, want_pods=(3,), want_wake=later(3600)),
-    "and is deleted after it": Case(Cleanup.NONE, limits=HOUR, seconds=3600, want_job=True),
+    "the job lives for its time": Case(
+        CleanupPolicy.NONE, limits=HOUR, want_pods=(3,), want_wake=later(3600)
+    ),
+    "and is deleted after it": Case(CleanupPolicy.NONE, limits=HOUR, seconds=3600, want_job=True),
     "a failed one lives for ever": Case(
-        Cleanup.NONE, Phase.FAILED, limits=HOUR, seconds=10, want_pods=(3,), want_wake=later(60)
+        CleanupPolicy.NONE, Phase.FAILED, limits=HOUR, seconds=10, want_pods=(3,), want_wake=later(60)
     ),
     "but its pods do not": Case(
-        Cleanup.NONE, Phase.FAILED, limits=HOUR, seconds=60, want_pods=(0, 1, 2, 3), want_children=True
+        CleanupPolicy.NONE, Phase.FAILED, limits=HOUR, seconds=60, want_pods=(0, 1, 2, 3), want_children=True
     ),
 }
 
@@ -55,7 +57,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_cleanup(case: Case) -> None:
     job = workload(cleanup=case.policy, limits=case.limits)
-    record = Record(since=NOW, phase=case.phase, reason=case.reason, finished=NOW)
+    record = Record(phase_since=NOW, phase=case.phase, reason=case.reason, finished_at=NOW)
     children_there = {("Service", "job-worker"): "", (GROUP.child, "job"): ""}
     observed = Observed(pods=PODS, children=children_there, group=ObservedGroup())
     plan = cleanup.plan(job, record, observed, later(case.seconds))

@@ -5,21 +5,21 @@ from msgspec import Struct
 
 from argosy.workload.clock_skew import on_this_clock
 from argosy.workload.decide import decide
-from argosy.workload.model import Elastic, Gang, Limits, Phase, Restart, Ttl
+from argosy.workload.model import Elastic, Gang, Limits, Phase, RestartPolicy, Ttl
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeleteJob
-from argosy.workload.record import Cause, Record, RoleRecord
+from argosy.workload.record import Record, RoleRecord, WaitReason
 from tests.support.workloads import NOW, later, pod, pods, role, seen, workload
 
 HOUR = 3600
 RECORD = Record(
-    since=later(20),
-    started=later(0),
-    began=later(1),
-    ran=later(5),
+    phase_since=later(20),
+    started_at=later(0),
+    attempt_started_at=later(1),
+    first_running_at=later(5),
     retry_at=later(30),
-    waiting=Cause("BackOff", "", later(20)),
-    roles={"worker": RoleRecord(since=later(5), retry_at=later(30), below_min_since=later(20))},
+    waiting=WaitReason("BackOff", "", later(20)),
+    roles={"worker": RoleRecord(phase_since=later(5), retry_at=later(30), below_min_since=later(20))},
 )
 
 
@@ -41,18 +41,18 @@ CASES = {
 def test_times_move_together(case: Case) -> None:
     moved = on_this_clock(RECORD, later(case.now))
     by = timedelta(seconds=case.want_moved)
-    assert RECORD.since and RECORD.started and RECORD.retry_at and RECORD.waiting
-    assert (moved.since, moved.started) == (RECORD.since - by, RECORD.started - by)
+    assert RECORD.phase_since and RECORD.started_at and RECORD.retry_at and RECORD.waiting
+    assert (moved.phase_since, moved.started_at) == (RECORD.phase_since - by, RECORD.started_at - by)
     assert moved.retry_at == RECORD.retry_at - by
     assert moved.waiting and moved.waiting.since == RECORD.waiting.since - by
     worker = moved.role("worker")
     assert worker.retry_at == moved.retry_at
-    assert worker.below_min_since == moved.since
+    assert worker.below_min_since == moved.phase_since
     assert on_this_clock(moved, later(case.now)) == moved
 
 
 def test_a_back_off_does_not_last_an_hour_longer() -> None:
-    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     record = decide(job, None, seen(pod(0)), NOW).record
     for replacement in range(2):
         failed = seen(pod(0, "Failed", exit_code=1, replacement=replacement))

@@ -9,7 +9,17 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from argosy.workload.model import Gang, Ladder, Limits, Phase, Resize, Restart, Rules, Scope, Workload
+from argosy.workload.model import (
+    Escalation,
+    Gang,
+    Limits,
+    Phase,
+    ResizeMode,
+    RestartPolicy,
+    RestartScope,
+    Rules,
+    Workload,
+)
 from argosy.workload.record import Record, decode
 from argosy.workload.restart_causes import Why
 from tests.support.fake_cluster import World
@@ -18,9 +28,11 @@ from tests.support.workloads import role, workload
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
 
 
-def job(scope: Scope = Scope.POD, resize: Resize = Resize.LIVE, gang: Gang | None = None) -> Workload:
+def job(
+    scope: RestartScope = RestartScope.POD, resize: ResizeMode = ResizeMode.LIVE, gang: Gang | None = None
+) -> Workload:
     return workload(
-        role("worker", 3, Restart.ON_FAILURE),
+        role("worker", 3, RestartPolicy.ON_FAILURE),
         rules=replace(RULES, restart_scope=scope, resize=resize),
         limits=Limits(restarts=5),
         gang=gang,
@@ -33,7 +45,7 @@ def running(wanted: Workload) -> World:
     return world
 
 
-def failed(scope: Scope) -> World:
+def failed(scope: RestartScope) -> World:
     world = running(job(scope))
     world.fail(world.pods["job-worker-1"], 137)
     return world
@@ -45,9 +57,9 @@ def deleted() -> World:
     return world
 
 
-def climbing(ladder: Ladder) -> World:
+def climbing(ladder: Escalation) -> World:
     """A place that has failed once fails again."""
-    world = running(replace(job(), limits=Limits(restarts=5, ladder=ladder)))
+    world = running(replace(job(), limits=Limits(restarts=5, escalation=ladder)))
     world.fail(world.pods["job-worker-1"], 1)
     world.settle()
     world.fail(world.pods["job-worker-1"], 1)
@@ -72,9 +84,11 @@ def edited(before: Workload, after: Workload) -> World:
     return world
 
 
-def resized(replicas: int, resize: Resize) -> World:
+def resized(replicas: int, resize: ResizeMode) -> World:
     before = job(resize=resize)
-    return edited(before, replace(before, roles={"worker": role("worker", replicas, Restart.ON_FAILURE)}))
+    return edited(
+        before, replace(before, roles={"worker": role("worker", replicas, RestartPolicy.ON_FAILURE)})
+    )
 
 
 def succeeded() -> World:
@@ -96,14 +110,14 @@ SCENES: dict[str, Callable[[], World]] = {
     "a deleted pod": deleted,
     "a preempted pod": preempted,
     "containers restarted in their place": restarted_in_place,
-    "a failed pod": lambda: failed(Scope.POD),
-    "a failure that climbs to the role": lambda: climbing(Ladder(pod=1)),
-    "a failure that climbs to the job": lambda: climbing(Ladder(pod=1, role=0)),
-    "a failed pod whose role starts anew": lambda: failed(Scope.ROLE),
-    "a failed pod whose job starts anew": lambda: failed(Scope.JOB),
-    "a role that grows": lambda: resized(5, Resize.LIVE),
-    "a role that shrinks": lambda: resized(1, Resize.LIVE),
-    "a size that starts the job anew": lambda: resized(4, Resize.RESTART),
+    "a failed pod": lambda: failed(RestartScope.POD),
+    "a failure that climbs to the role": lambda: climbing(Escalation(pod=1)),
+    "a failure that climbs to the job": lambda: climbing(Escalation(pod=1, role=0)),
+    "a failed pod whose role starts anew": lambda: failed(RestartScope.ROLE),
+    "a failed pod whose job starts anew": lambda: failed(RestartScope.JOB),
+    "a role that grows": lambda: resized(5, ResizeMode.LIVE),
+    "a role that shrinks": lambda: resized(1, ResizeMode.LIVE),
+    "a size that starts the job anew": lambda: resized(4, ResizeMode.RESTART),
     "a job being suspended": lambda: edited(job(), replace(job(), suspended=True)),
     "a job that succeeded": succeeded,
     "a job out of restarts": exhausted,
@@ -174,7 +188,7 @@ def test_a_lease_lost_at_every_request_and_won_back_changes_nothing(
 def test_a_job_without_restarts_that_ran_and_lost_its_pod_is_not_run_again_after_a_crash(
     crowded: bool,
 ) -> None:
-    world = World(workload(role("worker", 1, Restart.NEVER), rules=RULES))
+    world = World(workload(role("worker", 1, RestartPolicy.NEVER), rules=RULES))
     world.crowded = crowded
     world.run()
     world.tick()
@@ -189,14 +203,14 @@ def test_a_job_without_restarts_that_ran_and_lost_its_pod_is_not_run_again_after
 
 def told_of(world: World) -> Counter[tuple[str, str, int]]:
     """The restarts that are told. Who took a pod away may be forgotten; nothing is told twice."""
-    return Counter((one.cause, one.role, one.index) for one in record_of(world).restarted)
+    return Counter((one.cause, one.role, one.index) for one in record_of(world).restart_history)
 
 
 def end_of(world: World) -> object:
     record = record_of(world)
     places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in world.pods.items()}
-    told = [one for one in record.restarted if one.cause not in (Why.DELETED, Why.PREEMPTED)]
-    causes = [(one.cause, one.rung, one.role, one.index, one.attempt, one.exit_code) for one in told]
+    told = [one for one in record.restart_history if one.cause not in (Why.DELETED, Why.PREEMPTED)]
+    causes = [(one.cause, one.scope, one.role, one.index, one.attempt, one.exit_code) for one in told]
     return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, causes, places
 
 

@@ -9,7 +9,7 @@ from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import pod
 
 RECORD = Record(
-    attempt=2, roles={"worker": RoleRecord(size=3, replaced={1: 1}), "launcher": RoleRecord(size=1)}
+    attempt=2, roles={"worker": RoleRecord(size=3, replacements={1: 1}), "launcher": RoleRecord(size=1)}
 )
 
 CASES = {

@@ -3,7 +3,16 @@
 from msgspec.structs import replace
 
 from argosy.workload.decide import decide, refuse
-from argosy.workload.model import Cleanup, Limits, Phase, Problem, Problems, Restart, Rules, Scope
+from argosy.workload.model import (
+    CleanupPolicy,
+    Limits,
+    Phase,
+    Problem,
+    Problems,
+    RestartPolicy,
+    RestartScope,
+    Rules,
+)
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import CreatePod, DeletePod, Emit
 from argosy.workload.record import Record, decode
@@ -38,7 +47,7 @@ def test_a_life_without_trouble() -> None:
 
 
 def test_a_killed_worker_is_replaced() -> None:
-    world = World(workload(role(replicas=3, restart=Restart.ON_FAILURE), limits=Limits(restarts=3)))
+    world = World(workload(role(replicas=3, restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3)))
     world.settle()
     world.fail(world.pods["job-worker-2"], 137)
     world.sync()
@@ -53,7 +62,7 @@ def test_a_killed_worker_is_replaced() -> None:
 
 
 def test_that_a_gap_was_filled_is_no_line_of_history() -> None:
-    there = workload(role(replicas=2, restart=Restart.ON_FAILURE))
+    there = workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE))
     record = decide(there, None, Observed(), NOW).record
     for number, letters in enumerate(("RR", "R.", "RR")):
         record = decide(there, record, Observed(pods=pods(letters)), later(number)).record
@@ -62,8 +71,8 @@ def test_that_a_gap_was_filled_is_no_line_of_history() -> None:
 
 
 def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
-    roles = role("launcher", 1, Restart.ON_FAILURE), role("worker", 2, Restart.ON_FAILURE)
-    rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=Scope.JOB)
+    roles = role("launcher", 1, RestartPolicy.ON_FAILURE), role("worker", 2, RestartPolicy.ON_FAILURE)
+    rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=RestartScope.JOB)
     world = World(workload(*roles, rules=rules, limits=Limits(restarts=3)))
     world.settle()
     before = {one.uid for one in world.pods.values()}
@@ -79,8 +88,8 @@ def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
 
 def test_an_mpi_job_that_lost_a_worker_has_not_succeeded_whatever_its_launcher_says() -> None:
     """Open MPI 5 ends with code 0 when a pod of its ranks is deleted by force; both are seen at once here."""
-    roles = role("launcher", 1, Restart.ON_FAILURE), role("worker", 2, Restart.ON_FAILURE)
-    rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=Scope.JOB)
+    roles = role("launcher", 1, RestartPolicy.ON_FAILURE), role("worker", 2, RestartPolicy.ON_FAILURE)
+    rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=RestartScope.JOB)
     world = World(workload(*roles, rules=rules, limits=Limits(restarts=3)))
     world.settle()
     world.remove(world.pods["job-worker-1"])
@@ -115,18 +124,18 @@ def test_suspended_and_resumed() -> None:
     world.settle()
     record = record_of(world)
     assert not world.pods
-    assert (record.phase, record.started) == (Phase.SUSPENDED, None)
+    assert (record.phase, record.started_at) == (Phase.SUSPENDED, None)
     assert record.waiting and record.waiting.since == later(50)
     world.now = later(500)
     world.edit(job)
     world.settle()
     record = record_of(world)
     assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 2, 0)
-    assert record.started == later(500), "the deadline counts anew"
+    assert record.started_at == later(500), "the deadline counts anew"
 
 
 def test_a_wiped_status_loses_no_pod() -> None:
-    world = World(workload(role(replicas=3, restart=Restart.ON_FAILURE)))
+    world = World(workload(role(replicas=3, restart=RestartPolicy.ON_FAILURE)))
     world.settle()
     world.fail(world.pods["job-worker-1"], 1)
     world.settle()
@@ -140,12 +149,14 @@ def test_a_wiped_status_loses_no_pod() -> None:
 
 def test_success_stands_though_a_limit_is_hit_in_the_same_pass() -> None:
     job = workload(role(replicas=1), limits=Limits(active_deadline=10))
-    plan = decide(job, Record(since=NOW, started=NOW, began=NOW), seen(*pods("S")), later(10))
+    plan = decide(
+        job, Record(phase_since=NOW, started_at=NOW, attempt_started_at=NOW), seen(*pods("S")), later(10)
+    )
     assert plan.record.phase is Phase.SUCCEEDED
 
 
 def test_a_succeeded_pod_that_is_cleared_away_is_not_run_again() -> None:
-    world = World(workload(role(replicas=2, restart=Restart.ON_FAILURE)))
+    world = World(workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE)))
     world.settle()
     done = world.pods["job-worker-0"]
     world.update(replace(done, phase="Succeeded"))
@@ -157,7 +168,7 @@ def test_a_succeeded_pod_that_is_cleared_away_is_not_run_again() -> None:
 
 
 def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> None:
-    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
     observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}), nodes_released=frozenset({"a"}))
     record = decide(job, None, seen(pod(0, node="a")), NOW).record
@@ -169,7 +180,7 @@ def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> Non
 
 
 def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_and_the_status_says_what_helps() -> None:
-    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
     observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}))
     record = decide(job, None, seen(pod(0, node="a")), NOW).record
@@ -217,7 +228,7 @@ def test_the_cause_of_a_wait_keeps_its_time() -> None:
 
 
 def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
-    job = workload(role(replicas=1, restart=Restart.ON_FAILURE))
+    job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     running = decide(job, decide(job, None, Observed(), NOW).record, seen(pod(0)), NOW)
     assert [a for a in running.actions if isinstance(a, Emit)] == [
         Emit("Normal", "Running", "attempt 1 is running")
@@ -231,7 +242,7 @@ def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
 
 def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
     problems = Problems((Problem("spec.roles.worker.replicas", "0 pods are none; write 1 or more"),))
-    running = Record(since=NOW, phase=Phase.RUNNING, generation=1)
+    running = Record(phase_since=NOW, phase=Phase.RUNNING, generation=1)
     plan = refuse(running, problems, 2, later(1))
     assert plan.record.phase is Phase.RUNNING
     assert plan.record.generation == 2
@@ -249,7 +260,7 @@ def test_a_job_that_is_being_deleted_is_left_alone() -> None:
 
 
 def test_terminal_is_terminal() -> None:
-    job = workload(role(replicas=1), cleanup=Cleanup.NONE, suspended=True, generation=9)
-    record = Record(since=NOW, phase=Phase.FAILED, finished=NOW, reason="PodFailed")
+    job = workload(role(replicas=1), cleanup=CleanupPolicy.NONE, suspended=True, generation=9)
+    record = Record(phase_since=NOW, phase=Phase.FAILED, finished_at=NOW, reason="PodFailed")
     plan = decide(job, record, Observed(), later(100))
     assert (plan.record, plan.actions) == (record, ())

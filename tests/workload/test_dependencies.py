@@ -34,7 +34,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_answer(case: Case) -> None:
-    record = Record(roles={"worker": RoleRecord(phase=case.phase, since=NOW)})
+    record = Record(roles={"worker": RoleRecord(phase=case.phase, phase_since=NOW)})
     wants = [Dependency("worker", case.want)]
     answer = dependencies.answer(workload(), record, wants, later(case.seconds))
     assert (answer.released, answer.hopeless) == (case.released, case.hopeless)
@@ -42,7 +42,7 @@ def test_answer(case: Case) -> None:
 
 
 def test_nobody_waits_in_a_finished_job() -> None:
-    answer = dependencies.answer(workload(), Record(finished=NOW, phase=F), [Dependency("worker")], NOW)
+    answer = dependencies.answer(workload(), Record(finished_at=NOW, phase=F), [Dependency("worker")], NOW)
     assert (answer.hopeless, answer.reason) == (True, "the job is Failed")
 
 

@@ -3,7 +3,7 @@ from msgspec import Struct
 
 from argosy.workload import elastic
 from argosy.workload.decide import decide
-from argosy.workload.model import Elastic, Limits, Phase, Resize, Restart, Rules
+from argosy.workload.model import Elastic, Limits, Phase, ResizeMode, RestartPolicy, Rules
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
 from argosy.workload.plan import CreatePod, DeletePod
@@ -45,7 +45,7 @@ def test_problems(replicas: int, bounds: Elastic | None, want: list[str]) -> Non
 class Case(Struct):
     size: int
     replicas: int
-    resize: Resize = Resize.LIVE
+    resize: ResizeMode = ResizeMode.LIVE
     begun: bool = True
     want_created: tuple[int, ...] = ()
     want_deleted: tuple[str, ...] = ()
@@ -57,7 +57,11 @@ RESIZES = {
     "growing adds the next indexes": Case(3, 5, want_created=(3, 4)),
     "shrinking removes the highest": Case(3, 1, want_deleted=("job-worker-1", "job-worker-2")),
     "a framework that cannot grow starts anew": Case(
-        3, 4, Resize.RESTART, want_deleted=("job-worker-0", "job-worker-1", "job-worker-2"), want_attempt=2
+        3,
+        4,
+        ResizeMode.RESTART,
+        want_deleted=("job-worker-0", "job-worker-1", "job-worker-2"),
+        want_attempt=2,
     ),
 }
 
@@ -65,8 +69,10 @@ RESIZES = {
 @pytest.mark.parametrize("case", RESIZES.values(), ids=RESIZES.keys())
 def test_resize(case: Case) -> None:
     job = workload(role(replicas=case.replicas), rules=Rules(resize=case.resize))
-    last = RoleRecord(phase=Phase.RUNNING, size=case.size, created=case.size, since=NOW)
-    record = Record(since=NOW, phase=Phase.RUNNING, started=NOW, began=NOW, roles={"worker": last})
+    last = RoleRecord(phase=Phase.RUNNING, size=case.size, created_below=case.size, phase_since=NOW)
+    record = Record(
+        phase_since=NOW, phase=Phase.RUNNING, started_at=NOW, attempt_started_at=NOW, roles={"worker": last}
+    )
     plan = decide(job, record, seen(*pods("R" * case.size)), later(1))
     assert tuple(a.index for a in plan.actions if isinstance(a, CreatePod)) == case.want_created
     assert tuple(a.name for a in plan.actions if isinstance(a, DeletePod)) == case.want_deleted
@@ -77,11 +83,11 @@ def test_resize(case: Case) -> None:
 
 def test_below_min_waits_with_a_limit() -> None:
     job = workload(
-        role(replicas=4, restart=Restart.ON_FAILURE, elastic=Elastic(3, 8)),
+        role(replicas=4, restart=RestartPolicy.ON_FAILURE, elastic=Elastic(3, 8)),
         limits=Limits(below_min_timeout=60),
     )
-    last = RoleRecord(phase=Phase.RUNNING, size=4, created=4, since=NOW)
-    record = Record(since=NOW, phase=Phase.RUNNING, began=NOW, roles={"worker": last})
+    last = RoleRecord(phase=Phase.RUNNING, size=4, created_below=4, phase_since=NOW)
+    record = Record(phase_since=NOW, phase=Phase.RUNNING, attempt_started_at=NOW, roles={"worker": last})
     few = seen(*pods("RRPP"))
     since = elastic.watch(job, record, few, later(5))
     assert since.role("worker").below_min_since == later(5)

@@ -9,7 +9,7 @@ from argosy.workload.capacity import FreeNode, Room
 from argosy.workload.decide import decide
 from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
 from argosy.workload.gang_schedulers.volcano import GROUP
-from argosy.workload.model import Gang, Phase, Restart
+from argosy.workload.model import Gang, Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.phases import Ending
 from argosy.workload.plan import CreatePod, DeleteChild, EnsureChild
@@ -24,7 +24,7 @@ NO_ROOM = Room((FreeNode("node-1", {"pods": 2}),))
 
 def digest(wanted: Gang, backend: str = "volcano") -> dict[tuple[str, str], str]:
     """The group that stands for a gang, as it is seen among a job's children."""
-    record = Record(since=NOW, gang_backend=backend)
+    record = Record(phase_since=NOW, gang_scheduler=backend)
     seen = Observed(gangs_served=EVERY)
     action = gang.gate(workload(gang=wanted), record, seen).action
     assert isinstance(action, EnsureChild)
@@ -109,7 +109,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_gate(case: Case) -> None:
-    record = Record(since=NOW, began=NOW if case.begun else None, gang_backend=case.backend)
+    record = Record(
+        phase_since=NOW, attempt_started_at=NOW if case.begun else None, gang_scheduler=case.backend
+    )
     children = digest(case.there, case.backend) if case.there else {}
     cluster = Observed(gang_choice=case.choice, gangs_served=case.served)
     observed = replace(cluster, group=case.group, children=children, room=case.room)
@@ -150,10 +152,10 @@ CHOICES = {
 
 @pytest.mark.parametrize("case", CHOICES.values(), ids=CHOICES.keys())
 def test_choice(case: Choice) -> None:
-    record = Record(since=NOW, gang_backend=case.known, began=case.began)
+    record = Record(phase_since=NOW, gang_scheduler=case.known, attempt_started_at=case.began)
     seen = Observed(gang_choice=case.choice, gangs_served=case.served, group=case.group)
-    assert gang.chosen(workload(gang=PLAIN), record, seen).gang_backend == case.want
-    assert gang.chosen(workload(), Record(), seen).gang_backend == "", "no gang, no back end"
+    assert gang.chosen(workload(gang=PLAIN), record, seen).gang_scheduler == case.want
+    assert gang.chosen(workload(), Record(), seen).gang_scheduler == "", "no gang, no back end"
 
 
 def test_the_group_is_made_before_the_pods() -> None:
@@ -168,7 +170,7 @@ def test_the_group_is_made_before_the_pods() -> None:
 def test_nothing_is_created_by_half() -> None:
     """An old pod in one place holds all of them back."""
     job = workload(role(replicas=3), gang=PLAIN)
-    record = Record(since=NOW, attempt=2)
+    record = Record(phase_since=NOW, attempt=2)
     plan = decide(job, record, Observed(pods=pods("T.."), group=ObservedGroup()), NOW)
     assert not [action for action in plan.actions if isinstance(action, CreatePod)]
     assert plan.record.waiting and plan.record.waiting.reason == "PodsStopping"
@@ -177,9 +179,9 @@ def test_nothing_is_created_by_half() -> None:
 def test_a_suspended_job_gives_its_group_back() -> None:
     job = workload(gang=PLAIN, suspended=True)
     children = {(GROUP.child, "job"): "", ("Service", "job-worker"): ""}
-    plan = decide(job, Record(since=NOW, placed=NOW), Observed(children=children), NOW)
+    plan = decide(job, Record(phase_since=NOW, gang_scheduled_at=NOW), Observed(children=children), NOW)
     assert [one for one in plan.actions if isinstance(one, DeleteChild)] == [DeleteChild(GROUP.child, "job")]
-    assert plan.record.placed is None
+    assert plan.record.gang_scheduled_at is None
 
 
 class Placing(Struct):
@@ -202,9 +204,14 @@ PLACINGS = {
 def test_placed(case: Placing) -> None:
     job = workload(gang=PLAIN)
     there = tuple(pod(index, "Pending", node=node) for index, node in enumerate(case.nodes))
-    record = decide(job, Record(since=NOW, began=NOW, gang_backend=case.backend), Observed(), NOW).record
-    record = replace(record, placed=None)
-    assert bool(gang.placed(job, record, Observed(pods=there, group=case.group), NOW).placed) is case.want
+    record = decide(
+        job, Record(phase_since=NOW, attempt_started_at=NOW, gang_scheduler=case.backend), Observed(), NOW
+    ).record
+    record = replace(record, gang_scheduled_at=None)
+    assert (
+        bool(gang.placed(job, record, Observed(pods=there, group=case.group), NOW).gang_scheduled_at)
+        is case.want
+    )
 
 
 class EndCase(Struct):
@@ -227,8 +234,8 @@ ENDS = {
 
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS.keys())
 def test_ending(case: EndCase) -> None:
-    times = {"ran": NOW if case.ran else None, "placed": NOW if case.placed else None}
-    record = replace(Record(since=NOW, began=NOW, phase=Phase.STARTING), **times)
+    times = {"first_running_at": NOW if case.ran else None, "gang_scheduled_at": NOW if case.placed else None}
+    record = replace(Record(phase_since=NOW, attempt_started_at=NOW, phase=Phase.STARTING), **times)
     job = workload(gang=Gang(3, timeout=60))
     found = gang.ending(job, record, Observed(group=case.group), later(case.seconds))
     assert (found.reason if isinstance(found, Ending) else "") == case.want
@@ -241,12 +248,12 @@ class Pause(Struct):
     want: str = "Running"
     want_reason: str = "Preempted"
     """For what the job waits."""
-    restart: Restart = Restart.ON_FAILURE
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
 
 
 PAUSES = {
     "a preempted pod of a group pauses the job": Pause(),
-    "so it does where nothing is ever replaced": Pause(restart=Restart.NEVER),
+    "so it does where nothing is ever replaced": Pause(restart=RestartPolicy.NEVER),
     "for a minute at most": Pause(seconds=60, want="Restarting", want_reason="PodsStopping"),
     "not if there is no group": Pause(None, want="Restarting", want_reason="PodsStopping"),
     "not if the pod failed by itself": Pause(taken=False, want="Restarting", want_reason="PodsStopping"),
@@ -254,7 +261,7 @@ PAUSES = {
         ObservedGroup(evicted=True), want="Failed", want_reason=""
     ),
     "where nothing is replaced the job fails after the pause": Pause(
-        seconds=60, restart=Restart.NEVER, want="Failed", want_reason=""
+        seconds=60, restart=RestartPolicy.NEVER, want="Failed", want_reason=""
     ),
 }
 

@@ -4,14 +4,14 @@ from msgspec.structs import replace
 
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
-from argosy.workload.model import Cleanup, Limits, Phase, Problem, Problems
+from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
 from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
-from argosy.workload.record import Cause, Record
+from argosy.workload.record import Record, WaitReason
 from tests.support.workloads import NOW, later, pods, workload
 
-STRICT = replace(workload(), invalid_ends=True)
-REMAINS = workload(cleanup=Cleanup.NONE, generation=2)
+STRICT = replace(workload(), delete_children_if_invalid=True)
+REMAINS = workload(cleanup=CleanupPolicy.NONE, generation=2)
 PROBLEMS = Problems((Problem("spec.x", "is wrong"),))
 REFUSAL = Outcome("Pod", "job-worker-0", Result.INVALID, "no such class", "worker", 0)
 
@@ -20,7 +20,7 @@ def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> Non
     begun = decide(STRICT, None, Observed(), NOW).record
     there = Observed(pods=pods("P"), children={("Service", "job-worker"): ""})
     plan = end_invalid(REMAINS, begun, PROBLEMS, there, later(1))
-    assert (plan.record.phase, plan.record.attempt, plan.record.started) == (Phase.PENDING, 2, None)
+    assert (plan.record.phase, plan.record.attempt, plan.record.started_at) == (Phase.PENDING, 2, None)
     assert plan.record.waiting is not None
     assert (plan.record.waiting.reason, plan.record.waiting.message) == (INVALID_SPEC, "spec.x: is wrong")
     assert [one.name for one in plan.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
@@ -29,12 +29,12 @@ def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> Non
     assert (again.record, again.actions) == (plan.record, ()), "told once"
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
     assert [one.attempt for one in cured.actions if isinstance(one, CreatePod)] == [2, 2, 2]
-    assert cured.record.finished is None
+    assert cured.record.finished_at is None
 
 
 def test_a_job_that_is_cured_with_no_restart_left_to_it_ends_at_once() -> None:
-    used_up = Record(since=NOW, restarts=2, waiting=Cause(INVALID_SPEC, "spec.x: is wrong", NOW))
-    right = replace(STRICT, announced=True, generation=3)
+    used_up = Record(phase_since=NOW, restarts=2, waiting=WaitReason(INVALID_SPEC, "spec.x: is wrong", NOW))
+    right = replace(STRICT, report_pending_first=True, generation=3)
     ended = decide(replace(right, limits=Limits(restarts=1)), used_up, Observed(), later(1))
     assert (ended.record.phase, ended.record.reason) == (Phase.FAILED, "RestartsExhausted")
     shown = decide(replace(right, limits=Limits(restarts=2)), used_up, Observed(), later(1))
@@ -59,18 +59,20 @@ def test_other_dialects_wait_with_their_pods_in_place() -> None:
 
 
 def test_a_job_that_ran_has_failed_for_good() -> None:
-    ran = Record(since=NOW, phase=Phase.RUNNING, started=NOW, began=NOW, ran=NOW)
+    ran = Record(
+        phase_since=NOW, phase=Phase.RUNNING, started_at=NOW, attempt_started_at=NOW, first_running_at=NOW
+    )
     plan = end_invalid(REMAINS, ran, PROBLEMS, Observed(pods=pods("R")), later(1))
     assert (plan.record.phase, plan.record.reason) == (Phase.FAILED, "InvalidDefinition")
-    assert plan.record.finished == later(1)
+    assert plan.record.finished_at == later(1)
     assert not plan.actions[:-1], "its pods are left to its cleanup policy, which here is None"
-    tidy = replace(REMAINS, cleanup=Cleanup.ALL)
+    tidy = replace(REMAINS, cleanup=CleanupPolicy.ALL)
     again = end_invalid(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
     assert [one.name for one in again.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
 
 
 def test_a_job_that_is_announced_is_shown_before_anything_is_made() -> None:
-    announced = replace(workload(), announced=True)
+    announced = replace(workload(), report_pending_first=True)
     first = decide(announced, None, Observed(), NOW)
     assert (first.actions, first.wake_at, first.record.phase) == ((), NOW, Phase.PENDING)
     second = decide(announced, first.record, Observed(), NOW)

@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from argosy.workload.current_pods import current
 from argosy.workload.model import (
-    Cleanup,
+    CleanupPolicy,
     Elastic,
+    Escalation,
     Gang,
-    Ladder,
     Limits,
     Phase,
-    Resize,
-    Restart,
+    ResizeMode,
+    RestartPolicy,
+    RestartScope,
     Rules,
-    Scope,
     Workload,
 )
-from argosy.workload.record import RESTARTS, Record, decode
+from argosy.workload.record import MAX_RESTART_HISTORY, Record, decode
 from argosy.workload.restart_causes import CONTAINER, Why
 from tests.support.fake_cluster import NODES, NodeState, World
 from tests.support.workloads import USUAL, role, workload
@@ -39,30 +39,30 @@ class Life(RuleBasedStateMachine):
     in_place = 0
 
     @initialize(
-        scope=st.sampled_from(Scope),
-        restart=st.sampled_from(Restart),
-        resize=st.sampled_from(Resize),
+        scope=st.sampled_from(RestartScope),
+        restart=st.sampled_from(RestartPolicy),
+        resize=st.sampled_from(ResizeMode),
         gang=st.booleans(),
         elastic=st.booleans(),
-        cleanup=st.sampled_from(Cleanup),
+        cleanup=st.sampled_from(CleanupPolicy),
         restarts=st.sampled_from([0, 2, None]),
         two_roles=st.booleans(),
         node_down_as_failed=st.booleans(),
-        ladder=st.sampled_from([Ladder(), Ladder(1, 1, 1), Ladder(pod=0)]),
+        escalation=st.sampled_from([Escalation(), Escalation(1, 1, 1), Escalation(pod=0)]),
         running=st.booleans(),
     )
     def begin(
         self,
-        scope: Scope,
-        restart: Restart,
-        resize: Resize,
+        scope: RestartScope,
+        restart: RestartPolicy,
+        resize: ResizeMode,
         gang: bool,
         elastic: bool,
-        cleanup: Cleanup,
+        cleanup: CleanupPolicy,
         restarts: int | None,
         two_roles: bool,
         node_down_as_failed: bool,
-        ladder: Ladder,
+        escalation: Escalation,
         running: bool,
     ) -> None:
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
@@ -76,7 +76,7 @@ class Life(RuleBasedStateMachine):
                 workers,
                 *chief,
                 rules=rules,
-                limits=Limits(restarts=restarts, ladder=ladder),
+                limits=Limits(restarts=restarts, escalation=escalation),
                 gang=Gang(3) if gang else None,
                 cleanup=cleanup,
             )
@@ -310,9 +310,11 @@ class Life(RuleBasedStateMachine):
             return
         assert record.restarts <= len(self.world.failed) + self.in_place
         wanted = self._wanted()
-        climbs = wanted.limits.ladder != Ladder() or wanted.rules.restart_scope is not Scope.POD
+        climbs = (
+            wanted.limits.escalation != Escalation() or wanted.rules.restart_scope is not RestartScope.POD
+        )
         if not climbs and record.attempt == 1 and not self.in_place:
-            replaced = sum(sum(one.replaced.values()) for one in record.roles.values())
+            replaced = sum(sum(one.replacements.values()) for one in record.roles.values())
             assert replaced == record.restarts + record.disruptions
 
     @invariant()
@@ -320,15 +322,15 @@ class Life(RuleBasedStateMachine):
         record = self._record()
         if record is None or self.wiped:
             return
-        told = Counter(one.cause for one in record.restarted)
-        assert told.total() <= RESTARTS
-        ended = [one for one in record.restarted if one.cause in (Why.EXIT, Why.SIGNAL)]
-        by_nodes = sum(one.rung == CONTAINER for one in ended)
+        told = Counter(one.cause for one in record.restart_history)
+        assert told.total() <= MAX_RESTART_HISTORY
+        ended = [one for one in record.restart_history if one.cause in (Why.EXIT, Why.SIGNAL)]
+        by_nodes = sum(one.scope == CONTAINER for one in ended)
         assert by_nodes <= self.in_place
         # A pod that is given up for it is restarted too: by its node, and then by being replaced.
-        given_up = self.in_place if self._wanted().limits.ladder.container is not None else 0
+        given_up = self.in_place if self._wanted().limits.escalation.container is not None else 0
         assert len(ended) - by_nodes <= len(self.world.failed) + given_up
-        taken = [one for one in record.restarted if one.cause in (Why.DELETED, Why.PREEMPTED)]
+        taken = [one for one in record.restart_history if one.cause in (Why.DELETED, Why.PREEMPTED)]
         deleted = Counter((role, index) for role, index, _ in self.world.deleted)
         assert Counter((one.role, one.index) for one in taken) <= deleted
         assert not told[Why.CONTAINER], "the word is for metrics"
@@ -339,16 +341,16 @@ class Life(RuleBasedStateMachine):
         if record is None or self.wiped:
             return
         wanted = self._wanted()
-        most = wanted.limits.ladder.role
+        most = wanted.limits.escalation.role
         for one in record.roles.values():
-            assert not one.climbed or wanted.rules.restart_scope is Scope.POD
-            assert most is None or one.climbed <= most
-            assert sum(one.streaks.values()) <= record.restarts
+            assert not one.role_restarts_in_a_row or wanted.rules.restart_scope is RestartScope.POD
+            assert most is None or one.role_restarts_in_a_row <= most
+            assert sum(one.failure_streaks.values()) <= record.restarts
 
     def _converged(self, wanted: Workload, record: Record) -> None:
         pods = self.world.pods.values()
-        if record.finished:
-            kept = wanted.cleanup is Cleanup.NONE
+        if record.finished_at:
+            kept = wanted.cleanup is CleanupPolicy.NONE
             assert kept or all(pod.ended for pod in pods)
             return
         if wanted.suspended:
@@ -362,12 +364,15 @@ class Life(RuleBasedStateMachine):
             assert last.size == one.replicas
             there = {pod.index for pod in pods if pod.role == name}
             for index in range(last.size):
-                gone_for_good = one.restart is Restart.NEVER and last.phase in (Phase.RUNNING, Phase.FAILED)
-                done = index in last.done or last.phase is Phase.SUCCEEDED
+                gone_for_good = one.restart is RestartPolicy.NEVER and last.phase in (
+                    Phase.RUNNING,
+                    Phase.FAILED,
+                )
+                done = index in last.succeeded_indexes or last.phase is Phase.SUCCEEDED
                 assert index in there or done or gone_for_good, f"{name}-{index} is missing"
 
     def _restarts_in_place(self) -> bool:
-        return bool(self.world.job) and self._wanted().roles["worker"].restart is Restart.ALWAYS
+        return bool(self.world.job) and self._wanted().roles["worker"].restart is RestartPolicy.ALWAYS
 
     def _wanted(self) -> Workload:
         assert self.world.job

@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.workload import messages
 from argosy.workload.observed import ObservedPod
-from argosy.workload.record import Restarted
+from argosy.workload.record import RestartEntry
 from argosy.workload.restart_causes import restarted_in_place
 from tests.support.workloads import NOW, pod
 
@@ -43,7 +43,8 @@ def test_a_container_restarted_in_its_place() -> None:
 
 def test_a_cause_of_a_later_version_is_told_as_it_is() -> None:
     assert (
-        messages.restarted(Restarted(NOW, "worker", 2, "Sabotage", "Pod")) == "worker-2 was lost (Sabotage)"
+        messages.restarted(RestartEntry(NOW, "worker", 2, "Sabotage", "Pod"))
+        == "worker-2 was lost (Sabotage)"
     )
 
 

@@ -3,14 +3,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import phases
-from argosy.workload.model import Elastic, Phase, Quorum, Restart, RolePolicy, Rules
+from argosy.workload.model import Elastic, Phase, Quantifier, RestartPolicy, RolePolicy, Rules
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, USUAL, pod, pods, role, seen, workload
 
 P, S, R = Phase.PENDING, Phase.STARTING, Phase.RUNNING
-ALL_FAILED = RolePolicy(Quorum.ALL, Quorum.ALL)
-ANY_ANY = RolePolicy(Quorum.ANY, Quorum.ANY)
+ALL_FAILED = RolePolicy(Quantifier.ALL, Quantifier.ALL)
+ANY_ANY = RolePolicy(Quantifier.ANY, Quantifier.ANY)
 UNSET = RolePolicy()
 
 
@@ -20,7 +20,7 @@ class Case(Struct):
     last: Phase = P
     replicas: int = 3
     policy: RolePolicy = USUAL
-    restart: Restart = Restart.NEVER
+    restart: RestartPolicy = RestartPolicy.NEVER
     elastic: Elastic | None = None
     gone: tuple[int, ...] = ()
     want_reason: str = ""
@@ -45,9 +45,11 @@ ROLES = {
         "RR.", R, last=R, gone=(2,), elastic=Elastic(2, 4)
     ),
     "a failed role stays failed until all run again": Case(
-        "RS.", Phase.FAILED, last=Phase.FAILED, restart=Restart.ON_FAILURE
+        "RS.", Phase.FAILED, last=Phase.FAILED, restart=RestartPolicy.ON_FAILURE
     ),
-    "a failed role that runs again is Running": Case("RRR", R, last=Phase.FAILED, restart=Restart.ON_FAILURE),
+    "a failed role that runs again is Running": Case(
+        "RRR", R, last=Phase.FAILED, restart=RestartPolicy.ON_FAILURE
+    ),
     "AllPods bears two failures of three": Case("FFR", R, last=R, policy=ALL_FAILED),
     "AllPods fails with the last": Case("FFF", Phase.FAILED, policy=ALL_FAILED, want_reason="PodFailed"),
     "AnyPod succeeds with the first": Case("SRR", Phase.SUCCEEDED, policy=ANY_ANY),
@@ -56,7 +58,7 @@ ROLES = {
     ),
     "without a policy the last pod decides, well": Case("SSS", Phase.SUCCEEDED, policy=UNSET),
     "without a policy a failure alone decides nothing": Case("FRR", R, last=R, policy=UNSET),
-    "a pending pod in a running role": Case("RP", R, last=R, replicas=2, restart=Restart.ON_FAILURE),
+    "a pending pod in a running role": Case("RP", R, last=R, replicas=2, restart=RestartPolicy.ON_FAILURE),
     "an unknown pod in a running role": Case("RU", R, last=R, replicas=2),
     "an elastic role runs with its least number": Case("RRPP", R, replicas=4, elastic=Elastic(2, 8)),
     "an elastic role below its least number is starting": Case("RPPP", S, replicas=4, elastic=Elastic(2, 8)),
@@ -70,16 +72,19 @@ ROLES = {
 def test_role(case: Case) -> None:
     one = role("worker", case.replicas, case.restart, case.policy, case.elastic)
     last = RoleRecord(
-        phase=case.last, size=case.replicas, created=len(case.pods), gone=dict.fromkeys(case.gone, 1)
+        phase=case.last,
+        size=case.replicas,
+        created_below=len(case.pods),
+        lost_indexes=dict.fromkeys(case.gone, 1),
     )
     observed = pods(case.pods)
-    last = replace(last, done={p.index: 1 for p in observed if p.phase == "Succeeded"})
+    last = replace(last, succeeded_indexes={p.index: 1 for p in observed if p.phase == "Succeeded"})
     record = Record(roles={"worker": last})
     verdict = phases.of_role(one, last, phases.count(one, record, seen(*observed)))
     assert (verdict.phase, verdict.reason) == (case.want, case.want_reason)
 
 
-DOWN = RolePolicy(Quorum.ANY, Quorum.ALL, node_down_as_failed=True)
+DOWN = RolePolicy(Quantifier.ANY, Quantifier.ALL, node_down_as_failed=True)
 
 
 class NodeCase(Struct):
@@ -98,7 +103,7 @@ NODES = {
 @pytest.mark.parametrize("case", NODES.values(), ids=NODES.keys())
 def test_node_down(case: NodeCase) -> None:
     one = role("worker", 1, policy=case.policy)
-    last = RoleRecord(phase=R, size=1, created=1)
+    last = RoleRecord(phase=R, size=1, created_below=1)
     observed = Observed(pods=(pod(node="a"),), nodes_down=frozenset(case.down))
     record = Record(roles={"worker": last})
     assert phases.of_role(one, last, phases.count(one, record, observed)).phase is case.want
@@ -146,7 +151,7 @@ class PhaseCase(Struct):
     pods: tuple[ObservedPod, ...]
     last: Phase
     want: Phase
-    restart: Restart = Restart.ON_FAILURE
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
 
 
 GOING = {
@@ -155,7 +160,7 @@ GOING = {
     "one was lost from a running job": PhaseCase(pods("R."), R, Phase.RESTARTING),
     "it is back": PhaseCase(pods("RR"), Phase.RESTARTING, R),
     "it is not back yet": PhaseCase(pods("RP"), Phase.RESTARTING, Phase.RESTARTING),
-    "a job that replaces nothing is not Restarting": PhaseCase(pods("RU"), R, R, Restart.NEVER),
+    "a job that replaces nothing is not Restarting": PhaseCase(pods("RU"), R, R, RestartPolicy.NEVER),
 }
 
 
@@ -163,8 +168,8 @@ GOING = {
 def test_phase_of_a_job_that_goes_on(case: PhaseCase) -> None:
     job = workload(role("worker", 2, case.restart))
     ran = case.last is not S
-    last = RoleRecord(phase=R if ran else S, size=2, created=2)
-    record = Record(phase=case.last, started=NOW, roles={"worker": last})
+    last = RoleRecord(phase=R if ran else S, size=2, created_below=2)
+    record = Record(phase=case.last, started_at=NOW, roles={"worker": last})
     observed = seen(*case.pods)
     judged = phases.judged(job, record, observed, NOW)
     assert phases.of_job(job, judged, observed) is case.want

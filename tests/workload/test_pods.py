@@ -3,21 +3,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import pods
-from argosy.workload.model import Limits, Phase, Restart, Rules, Scope
+from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Rules
 from argosy.workload.observed import ObservedPod, Outcome, RecentLoss, Result
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pod, role, seen, workload
 
-RUNNING = RoleRecord(phase=Phase.RUNNING, size=3, created=3)
-STARTING = RoleRecord(phase=Phase.STARTING, size=3, created=3)
+RUNNING = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
+STARTING = RoleRecord(phase=Phase.STARTING, size=3, created_below=3)
 
 
 class Case(Struct):
     pods: tuple[ObservedPod, ...] = ()
     last: RoleRecord = STARTING
-    restart: Restart = Restart.ON_FAILURE
-    scope: Scope = Scope.POD
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
+    scope: RestartScope = RestartScope.POD
     attempt: int = 1
     begun: bool = True
     create: tuple[int, ...] = ()
@@ -26,7 +26,7 @@ class Case(Struct):
 
 
 def last(**fields: object) -> RoleRecord:
-    return RoleRecord(**{"phase": Phase.RUNNING, "size": 3, "created": 3, **fields})  # type: ignore[arg-type]  # tests name fields freely
+    return RoleRecord(**{"phase": Phase.RUNNING, "size": 3, "created_below": 3, **fields})  # type: ignore[arg-type]  # tests name fields freely
 
 
 CASES = {
@@ -36,31 +36,31 @@ CASES = {
         (pod(0), pod(1, terminating=True), pod(2)), stopping=(1,)
     ),
     "nor while the pod to be replaced is there": Case(
-        (pod(0), pod(1, "Failed"), pod(2)), last(replaced={1: 1}), stopping=(1,)
+        (pod(0), pod(1, "Failed"), pod(2)), last(replacements={1: 1}), stopping=(1,)
     ),
-    "a place that succeeded stays empty": Case((pod(0),), last(done={1: 1}), create=(2,)),
-    "a place given up stays empty": Case((pod(0),), last(gone={1: 1}), create=(2,)),
+    "a place that succeeded stays empty": Case((pod(0),), last(succeeded_indexes={1: 1}), create=(2,)),
+    "a place given up stays empty": Case((pod(0),), last(lost_indexes={1: 1}), create=(2,)),
     "nothing is created in a role that succeeded": Case((), last(phase=Phase.SUCCEEDED)),
     "a role that never restarts is filled while it starts": Case(
-        (pod(0),), restart=Restart.NEVER, create=(1, 2)
+        (pod(0),), restart=RestartPolicy.NEVER, create=(1, 2)
     ),
-    "and asked about when it ran": Case((pod(0),), RUNNING, Restart.NEVER, confirm=(1, 2)),
+    "and asked about when it ran": Case((pod(0),), RUNNING, RestartPolicy.NEVER, confirm=(1, 2)),
     "what was never there is created even then": Case(
-        (pod(0), pod(1)), last(created=2), Restart.NEVER, create=(2,)
+        (pod(0), pod(1)), last(created_below=2), RestartPolicy.NEVER, create=(2,)
     ),
     "a job that starts anew waits for all of its old pods": Case(
-        (pod(0),), scope=Scope.JOB, attempt=2, begun=False, stopping=(0,)
+        (pod(0),), scope=RestartScope.JOB, attempt=2, begun=False, stopping=(0,)
     ),
     "so does one that was suspended": Case(
         (pod(0, terminating=True),), attempt=2, begun=False, stopping=(0,)
     ),
     "a pod missing from a running whole is asked about": Case(
-        (pod(0), pod(1)), RUNNING, scope=Scope.JOB, confirm=(2,)
+        (pod(0), pod(1)), RUNNING, scope=RestartScope.JOB, confirm=(2,)
     ),
     "a role that starts anew waits for its own old pods": Case(
         (pod(0), pod(1)),
-        last(phase=Phase.PENDING, replaced={0: 1, 1: 1, 2: 1}),
-        scope=Scope.ROLE,
+        last(phase=Phase.PENDING, replacements={0: 1, 1: 1, 2: 1}),
+        scope=RestartScope.ROLE,
         stopping=(0, 1),
     ),
 }
@@ -69,7 +69,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_missing(case: Case) -> None:
     job = workload(role(restart=case.restart), rules=Rules(restart_scope=case.scope))
-    record = Record(attempt=case.attempt, began=NOW if case.begun else None, roles={"worker": case.last})
+    record = Record(
+        attempt=case.attempt, attempt_started_at=NOW if case.begun else None, roles={"worker": case.last}
+    )
     found = pods.missing(job, record, seen(*case.pods), NOW)
     assert tuple(one.index for one in found.create) == case.create
     assert tuple(one.index for one in found.confirm) == case.confirm
@@ -77,14 +79,18 @@ def test_missing(case: Case) -> None:
 
 
 def test_a_pod_knows_its_attempt_and_replacement() -> None:
-    record = Record(attempt=4, began=NOW, roles={"worker": last(replaced={1: 2})})
-    found = pods.missing(workload(role(restart=Restart.ON_FAILURE)), record, seen(pod(0, attempt=4)), NOW)
+    record = Record(attempt=4, attempt_started_at=NOW, roles={"worker": last(replacements={1: 2})})
+    found = pods.missing(
+        workload(role(restart=RestartPolicy.ON_FAILURE)), record, seen(pod(0, attempt=4)), NOW
+    )
     assert found.create == (CreatePod("worker", 1, 4, 2), CreatePod("worker", 2, 4, 0))
 
 
 def test_the_delay_is_for_places_that_keep_failing() -> None:
-    record = Record(began=NOW, roles={"worker": last(replaced={1: 2, 2: 1}, retry_at=later(10))})
-    job = workload(role(restart=Restart.ON_FAILURE))
+    record = Record(
+        attempt_started_at=NOW, roles={"worker": last(replacements={1: 2, 2: 1}, retry_at=later(10))}
+    )
+    job = workload(role(restart=RestartPolicy.ON_FAILURE))
     found = pods.missing(job, record, seen(pod(0)), later(5))
     assert [one.index for one in found.create] == [2]
     assert found.retry_at == later(10)
@@ -103,7 +109,7 @@ OBSOLETE = {
 
 @pytest.mark.parametrize(("there", "want"), OBSOLETE.values(), ids=OBSOLETE.keys())
 def test_obsolete(there: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
-    record = Record(roles={"worker": last(replaced={2: 1})})
+    record = Record(roles={"worker": last(replacements={2: 1})})
     found = pods.obsolete(record, seen(*there))
     assert tuple(int(one.name.rsplit("-", 1)[1]) for one in found) == want
 
@@ -150,7 +156,7 @@ class HoldCase(Struct):
     create: tuple[int, ...]
     retry_in: float | None = None
     begun: bool = True
-    restart: Restart = Restart.ON_FAILURE
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
 
 
 HELD = {
@@ -167,7 +173,7 @@ HELD = {
         {0: RecentLoss(5, 0.0), 1: RecentLoss(3, 0.0)}, (), 8.0, begun=False
     ),
     "a role that never restarts and still starts waits too": HoldCase(
-        {0: RecentLoss(2, 0.0)}, (1,), 1.0, restart=Restart.NEVER
+        {0: RecentLoss(2, 0.0)}, (1,), 1.0, restart=RestartPolicy.NEVER
     ),
 }
 
@@ -176,7 +182,8 @@ HELD = {
 def test_no_place_is_filled_again_and_again_without_a_pause(case: HoldCase) -> None:
     job = workload(role("worker", 2, case.restart))
     record = Record(
-        began=NOW if case.begun else None, roles={"worker": RoleRecord(phase=Phase.STARTING, size=2)}
+        attempt_started_at=NOW if case.begun else None,
+        roles={"worker": RoleRecord(phase=Phase.STARTING, size=2)},
     )
     observed = replace(seen(), recent_losses={("worker", index): loss for index, loss in case.losses.items()})
     found = pods.missing(job, record, observed, NOW)

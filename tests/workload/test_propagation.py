@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from argosy.workload.decide import decide
 from argosy.workload.gang_schedulers.volcano import GROUP
-from argosy.workload.model import HandedOn, Workload
+from argosy.workload.model import PropagatedMetadata, Workload
 from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import Remark
 from argosy.workload.record import Record
@@ -18,9 +18,9 @@ KEYS = ("x/queue", "x/priority")
 
 
 def job(template: dict[str, object] | None = None, **annotations: str) -> Workload:
-    given = HandedOn(KEYS, {f"x/{name}": value for name, value in annotations.items()})
+    given = PropagatedMetadata(KEYS, {f"x/{name}": value for name, value in annotations.items()})
     made_of = {**TEMPLATE, "metadata": template} if template else TEMPLATE
-    return replace(workload(replace(role(replicas=1), template=made_of)), handed_on=given)
+    return replace(workload(replace(role(replicas=1), template=made_of)), propagated=given)
 
 
 def marked(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> ObservedPod:
@@ -84,10 +84,10 @@ def test_the_group_follows() -> None:
 
 
 def test_pods_of_a_job_that_has_ended_follow_too() -> None:
-    ended = Record(since=NOW, finished=NOW)
+    ended = Record(phase_since=NOW, finished_at=NOW)
     plan = decide(job(queue="a"), ended, Observed(pods=(replace(pod(0), phase="Succeeded"),)), NOW)
     assert [one.name for one in plan.actions if isinstance(one, Remark)] == ["job-worker-0"]
-    assert (plan.record.handed, plan.record.unfit) == (BOTH, "")
+    assert (plan.record.propagated_labels, plan.record.invalid_label_keys) == (BOTH, "")
 
 
 def test_a_job_that_hands_nothing_on_touches_nothing() -> None:

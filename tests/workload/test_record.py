@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from argosy.workload import index_ranges, restart_causes
 from argosy.workload.model import Phase
 from argosy.workload.record import (
-    HISTORY,
-    RESTARTS,
-    Cause,
-    LaterRecordError,
+    MAX_HISTORY,
+    MAX_RESTART_HISTORY,
     Record,
     RoleRecord,
+    UnsupportedVersionError,
+    WaitReason,
     decode,
     encode,
     survived,
@@ -22,25 +22,25 @@ from tests.support.workloads import NOW, later, pod
 
 FULL = Record(
     phase=Phase.RESTARTING,
-    since=NOW,
+    phase_since=NOW,
     reason="Restarting",
-    waiting=Cause("BackOff", "waits", later(3.25)),
+    waiting=WaitReason("BackOff", "waits", later(3.25)),
     generation=7,
     attempt=3,
     restarts=2,
-    started=NOW,
+    started_at=NOW,
     roles={
         "worker": RoleRecord(
             phase=Phase.RUNNING,
             size=9,
-            created=9,
-            replaced={1: 2, 2: 2, 7: 1},
-            in_place={0: 4},
-            done={8: 1},
+            created_below=9,
+            replacements={1: 2, 2: 2, 7: 1},
+            container_restarts={0: 4},
+            succeeded_indexes={8: 1},
         )
     },
-    restarted=(restart_causes.lost(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
-).noting(NOW, "Running", "attempt 3 is running")
+    restart_history=(restart_causes.lost(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
+).with_history(NOW, "Running", "attempt 3 is running")
 
 
 def through_the_api(record: Record) -> object:
@@ -48,7 +48,7 @@ def through_the_api(record: Record) -> object:
     return stored
 
 
-@pytest.mark.parametrize("record", [Record(since=NOW), FULL], ids=["new", "full"])
+@pytest.mark.parametrize("record", [Record(phase_since=NOW), FULL], ids=["new", "full"])
 def test_a_record_survives_being_stored(record: Record) -> None:
     assert decode(through_the_api(record)) == record
     assert survived(record, through_the_api(record))
@@ -85,9 +85,9 @@ UNREADABLE: dict[str, object] = {
     "an empty object": {},
     "another type": [],
     "a phase that is none": {"version": 1, "phase": "Dancing"},
-    "a tally that is none": {"version": 1, "roles": {"worker": {"replaced": "x=y"}}},
+    "a tally that is none": {"version": 1, "roles": {"worker": {"replacements": "x=y"}}},
     "roles that are none": {"version": 1, "roles": "worker"},
-    "an index beyond any job": {"version": 1, "roles": {"worker": {"done": "0-99999999999=1"}}},
+    "an index beyond any job": {"version": 1, "roles": {"worker": {"succeededIndexes": "0-99999999999=1"}}},
 }
 
 
@@ -97,25 +97,25 @@ def test_what_cannot_be_read_is_no_record(stored: object) -> None:
 
 
 def test_what_a_later_version_wrote_and_cannot_be_read_is_not_taken_for_lost() -> None:
-    with pytest.raises(LaterRecordError, match=r"version 2: .*Dancing"):
+    with pytest.raises(UnsupportedVersionError, match=r"version 2: .*Dancing"):
         decode({"version": 2, "phase": "Dancing"})
 
 
 def test_history_is_bounded() -> None:
-    record = Record(since=NOW)
+    record = Record(phase_since=NOW)
     for number in range(50):
-        record = record.noting(NOW, "Restarting", f"{number} " + "x" * 1000)
-    assert len(record.history) == HISTORY
+        record = record.with_history(NOW, "Restarting", f"{number} " + "x" * 1000)
+    assert len(record.history) == MAX_HISTORY
     assert record.history[-1].message.startswith("49 ")
     assert all(len(entry.message) <= 300 for entry in record.history)
 
 
 def test_restarts_are_remembered_up_to_a_number() -> None:
-    record = Record(since=NOW)
+    record = Record(phase_since=NOW)
     for number in range(50):
-        record = record.restarting(restart_causes.lost(pod(number, "Failed", exit_code=1), NOW, "Pod"))
-    assert len(record.restarted) == RESTARTS
-    assert record.restarted[-1].index == 49
+        record = record.with_restarts(restart_causes.lost(pod(number, "Failed", exit_code=1), NOW, "Pod"))
+    assert len(record.restart_history) == MAX_RESTART_HISTORY
+    assert record.restart_history[-1].index == 49
 
 
 def test_a_cause_that_a_later_version_wrote_is_kept() -> None:
@@ -128,18 +128,20 @@ def test_a_cause_that_a_later_version_wrote_is_kept() -> None:
 
 def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
     dice = random.Random(1)
-    record = Record(since=NOW)
-    for number in range(HISTORY):
-        record = record.noting(datetime.now(UTC), "Restarting", "x" * 300)
+    record = Record(phase_since=NOW)
+    for number in range(MAX_HISTORY):
+        record = record.with_history(datetime.now(UTC), "Restarting", "x" * 300)
         lost = pod(1000 + number, "Failed", disrupted=True, reason="Evicted", node="n" * 40)
         said = replace(lost, message="x" * 1000, role="r" * 40)
-        told = replace(restart_causes.lost(said, datetime.now(UTC), "Pod"), mark=restart_causes.mark(said))
-        record = record.restarting(told)
+        told = replace(
+            restart_causes.lost(said, datetime.now(UTC), "Pod"), pod_fingerprint=restart_causes.mark(said)
+        )
+        record = record.with_restarts(told)
     worker = RoleRecord(
         size=2000,
-        created=2000,
-        replaced={index: dice.randint(1, 9) for index in range(2000)},
-        done={index: 1 for index in range(2000) if dice.random() < 0.5},
+        created_below=2000,
+        replacements={index: dice.randint(1, 9) for index in range(2000)},
+        succeeded_indexes={index: 1 for index in range(2000) if dice.random() < 0.5},
     )
     size = len(msgspec.json.encode(encode(record.with_role("worker", worker))))
     assert size <= 32_000, size

@@ -2,18 +2,18 @@ import pytest
 from msgspec import Struct
 
 from argosy.workload.current_pods import current
-from argosy.workload.model import Phase, Restart
+from argosy.workload.model import Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.record_sync import remember
 from tests.support.workloads import NOW, later, pod, role, seen, workload
 
-JOB = workload(role(restart=Restart.ON_FAILURE), generation=4)
+JOB = workload(role(restart=RestartPolicy.ON_FAILURE), generation=4)
 
 
 def known(attempt: int = 1) -> Record:
-    roles = {"worker": RoleRecord(size=3, since=NOW)}
-    return Record(since=NOW, began=NOW, attempt=attempt, roles=roles)
+    roles = {"worker": RoleRecord(size=3, phase_since=NOW)}
+    return Record(phase_since=NOW, attempt_started_at=NOW, attempt=attempt, roles=roles)
 
 
 class Case(Struct):
@@ -53,7 +53,7 @@ def test_remember(case: Case) -> None:
     after = remember(JOB, case.record, seen(*case.pods), later(1))
     worker = after.role("worker")
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
-    assert (worker.replaced, worker.created, worker.done) == (
+    assert (worker.replacements, worker.created_below, worker.succeeded_indexes) == (
         case.want_replaced,
         case.want_created,
         case.want_done,
@@ -64,16 +64,16 @@ def test_remember(case: Case) -> None:
 
 def test_a_container_that_restarted_in_place_is_told_with_its_cause() -> None:
     after = remember(JOB, known(), seen(pod(0), pod(1, in_place_restarts=2, last_exit_code=9)), later(1))
-    told = [(one.index, one.cause, one.rung, one.exit_code) for one in after.restarted]
+    told = [(one.index, one.cause, one.scope, one.exit_code) for one in after.restart_history]
     assert told == [(1, "Exit", "Container", 9)]
 
 
 def test_the_generation_never_goes_back() -> None:
-    assert remember(JOB, Record(since=NOW, generation=9), Observed(), NOW).generation == 9
+    assert remember(JOB, Record(phase_since=NOW, generation=9), Observed(), NOW).generation == 9
 
 
 def test_a_finished_job_learns_nothing() -> None:
-    record = Record(since=NOW, finished=NOW, phase=Phase.SUCCEEDED)
+    record = Record(phase_since=NOW, finished_at=NOW, phase=Phase.SUCCEEDED)
     assert remember(JOB, record, seen(pod(0, attempt=5)), NOW) is record
 
 
@@ -88,5 +88,5 @@ CURRENT = {
 
 @pytest.mark.parametrize(("one", "want"), CURRENT.values(), ids=CURRENT.keys())
 def test_current(one: ObservedPod, want: bool) -> None:
-    record = Record(attempt=2, roles={"worker": RoleRecord(size=3, replaced={1: 1})})
+    record = Record(attempt=2, roles={"worker": RoleRecord(size=3, replacements={1: 1})})
     assert current(record, one) is want

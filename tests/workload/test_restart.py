@@ -5,7 +5,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import restart
-from argosy.workload.model import Ladder, Limits, Phase, Restart, Rules, Scope
+from argosy.workload.model import Escalation, Limits, Phase, RestartPolicy, RestartScope, Rules
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pod, role, seen, workload
@@ -15,8 +15,8 @@ KILLED = pod(2, "Failed", exit_code=137, node="node-3")
 
 class Case(Struct):
     pods: tuple[ObservedPod, ...]
-    restart: Restart = Restart.ON_FAILURE
-    scope: Scope = Scope.POD
+    restart: RestartPolicy = RestartPolicy.ON_FAILURE
+    scope: RestartScope = RestartScope.POD
     limit: int | None = 3
     used: int = 0
     absent: tuple[tuple[str, int], ...] = ()
@@ -38,15 +38,21 @@ CASES = {
         want_replaced={0: 1, 2: 1},
         want_causes=("Exit", "Signal"),
     ),
-    "a role that never restarts keeps its failures": Case((KILLED,), Restart.NEVER),
-    "a signal is worth a restart": Case((KILLED,), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}),
-    "giving up is not": Case((pod(2, "Failed", exit_code=1),), Restart.EXIT_CODE),
-    "128 is": Case(
-        (pod(2, "Failed", exit_code=128),), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
+    "a role that never restarts keeps its failures": Case((KILLED,), RestartPolicy.NEVER),
+    "a signal is worth a restart": Case(
+        (KILLED,), RestartPolicy.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
     ),
-    "127 is not": Case((pod(2, "Failed", exit_code=127),), Restart.EXIT_CODE),
+    "giving up is not": Case((pod(2, "Failed", exit_code=1),), RestartPolicy.EXIT_CODE),
+    "128 is": Case(
+        (pod(2, "Failed", exit_code=128),), RestartPolicy.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
+    ),
+    "127 is not": Case((pod(2, "Failed", exit_code=127),), RestartPolicy.EXIT_CODE),
     "what has no exit code was lost by the cluster": Case(
-        (pod(2, "Failed"),), Restart.EXIT_CODE, want_restarts=1, want_replaced={2: 1}, want_causes=("Failed",)
+        (pod(2, "Failed"),),
+        RestartPolicy.EXIT_CODE,
+        want_restarts=1,
+        want_replaced={2: 1},
+        want_causes=("Failed",),
     ),
     "an eviction is replaced and uses up nothing": Case(
         (pod(2, "Failed", disrupted=True),),
@@ -67,13 +73,13 @@ CASES = {
     ),
     "a job that starts anew uses one restart for all its failures": Case(
         (pod(0, "Failed", exit_code=1), KILLED),
-        scope=Scope.JOB,
+        scope=RestartScope.JOB,
         want_restarts=1,
         want_attempt=2,
         want_causes=("Signal",),
     ),
     "a role that starts anew replaces all its pods": Case(
-        (pod(0), pod(1), KILLED), scope=Scope.ROLE, want_restarts=1, want_replaced={0: 1, 1: 1, 2: 1}
+        (pod(0), pod(1), KILLED), scope=RestartScope.ROLE, want_restarts=1, want_replaced={0: 1, 1: 1, 2: 1}
     ),
     "a pod that was counted already is not counted again": Case((replace(KILLED, replacement=-1),)),
     "a pod of an older attempt is not counted": Case((replace(KILLED, attempt=0),)),
@@ -84,13 +90,13 @@ CASES = {
         (pod(0), pod(1)), departed=(pod(2, terminating=True),), want_causes=("Deleted",)
     ),
     "one that went and is back leaves none": Case((pod(2),), departed=(pod(2, terminating=True),)),
-    "a pod that is not to come back leaves no gap": Case((pod(2, terminating=True),), Restart.NEVER),
+    "a pod that is not to come back leaves no gap": Case((pod(2, terminating=True),), RestartPolicy.NEVER),
     "a pod being deleted starts a job anew, and uses up nothing": Case(
-        (pod(2, terminating=True),), scope=Scope.JOB, want_attempt=2, want_disruptions=1
+        (pod(2, terminating=True),), scope=RestartScope.JOB, want_attempt=2, want_disruptions=1
     ),
     "a pod certainly gone starts a job anew": Case(
         (pod(0), pod(1)),
-        scope=Scope.JOB,
+        scope=RestartScope.JOB,
         absent=(("worker", 2),),
         want_attempt=2,
         want_disruptions=1,
@@ -116,14 +122,14 @@ CASES = {
     ),
     "if it was seen to go, its cause is told": Case(
         (pod(0), pod(1)),
-        scope=Scope.JOB,
+        scope=RestartScope.JOB,
         absent=(("worker", 2),),
         departed=(pod(2, terminating=True, disruption="EvictionByEvictionAPI"),),
         want_attempt=2,
         want_disruptions=1,
         want_causes=("Evicted",),
     ),
-    "a pod merely not seen does not": Case((pod(0), pod(1)), scope=Scope.JOB),
+    "a pod merely not seen does not": Case((pod(0), pod(1)), scope=RestartScope.JOB),
 }
 
 
@@ -132,8 +138,8 @@ def test_repair(case: Case) -> None:
     job = workload(
         role(restart=case.restart), rules=Rules(restart_scope=case.scope), limits=Limits(restarts=case.limit)
     )
-    last = RoleRecord(phase=Phase.RUNNING, size=3, created=3)
-    record = Record(restarts=case.used, began=NOW, roles={"worker": last})
+    last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
+    record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
     view = seen(*case.pods, absent=case.absent, departed=case.departed)
     repair = restart.repair(job, record, view, later(5))
     after = repair.record
@@ -143,19 +149,21 @@ def test_repair(case: Case) -> None:
         case.want_attempt,
         case.want_disruptions,
     )
-    assert after.role("worker").replaced == case.want_replaced
+    assert after.role("worker").replacements == case.want_replaced
     if case.want_causes:
         assert repair.causes == case.want_causes
-    assert bool(repair.causes) == bool(after.restarted)
+    assert bool(repair.causes) == bool(after.restart_history)
     begun_anew = after.restarts - case.used + after.disruptions > 0
     assert begun_anew == (after.phase is Phase.RESTARTING)
-    assert restart.repair(job, after, view, later(6)).record.restarted == after.restarted, "told once"
+    assert restart.repair(job, after, view, later(6)).record.restart_history == after.restart_history, (
+        "told once"
+    )
 
 
 class Climb(Struct):
     """A place that has failed so often in a row, in a role that was started anew so often."""
 
-    ladder: Ladder
+    ladder: Escalation
     pod: ObservedPod
     failures: int = 0
     climbed: int = 0
@@ -171,9 +179,9 @@ class Climb(Struct):
 
 
 FAILED = pod(2, "Failed", exit_code=1)
-RUNGS = Ladder(container=2, pod=2, role=1)
+RUNGS = Escalation(container=2, pod=2, role=1)
 CLIMBS = {
-    "without a ladder nothing climbs": Climb(Ladder(), FAILED, failures=9, want_failures={2: 9}),
+    "without a ladder nothing climbs": Climb(Escalation(), FAILED, failures=9, want_failures={2: 9}),
     "a rung bears as many failures as it says": Climb(RUNGS, FAILED, failures=1, want_failures={2: 2}),
     "one more starts the role anew": Climb(RUNGS, FAILED, failures=2, want_rung="Role", want_climbed=1),
     "a role that was started anew too often takes the job": Climb(
@@ -192,10 +200,10 @@ CLIMBS = {
         want_ending="RestartsExhausted",
     ),
     "each time that a role is started anew there is a longer pause": Climb(
-        Ladder(pod=0, role=5), FAILED, climbed=2, want_rung="Role", want_climbed=3, want_wait=20
+        Escalation(pod=0, role=5), FAILED, climbed=2, want_rung="Role", want_climbed=3, want_wait=20
     ),
     "without a number for roles the job is never reached": Climb(
-        Ladder(pod=0), FAILED, climbed=7, want_rung="Role", want_climbed=8, want_wait=300
+        Escalation(pod=0), FAILED, climbed=7, want_rung="Role", want_climbed=8, want_wait=300
     ),
     "a pod that lived long begins at the bottom": Climb(
         RUNGS, replace(FAILED, created=later(-700)), failures=2, want_failures={2: 1}
@@ -225,30 +233,30 @@ CLIMBS = {
 
 @pytest.mark.parametrize("case", CLIMBS.values(), ids=CLIMBS.keys())
 def test_climbing(case: Climb) -> None:
-    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=3, ladder=case.ladder))
+    job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3, escalation=case.ladder))
     last = RoleRecord(
         phase=Phase.RUNNING,
-        since=later(-case.ran),
+        phase_since=later(-case.ran),
         size=3,
-        created=3,
-        streaks={2: case.failures} if case.failures else {},
-        climbed=case.climbed,
+        created_below=3,
+        failure_streaks={2: case.failures} if case.failures else {},
+        role_restarts_in_a_row=case.climbed,
     )
-    record = Record(restarts=case.used, began=NOW, roles={"worker": last})
+    record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
     repair = restart.repair(job, record, seen(pod(0), pod(1), case.pod), NOW)
     after, worker = repair.record, repair.record.role("worker")
-    assert [one.rung for one in after.restarted] == ([case.want_rung] if case.want_rung else [])
+    assert [one.scope for one in after.restart_history] == ([case.want_rung] if case.want_rung else [])
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
-    assert (worker.streaks, worker.climbed) == (case.want_failures, case.want_climbed)
+    assert (worker.failure_streaks, worker.role_restarts_in_a_row) == (case.want_failures, case.want_climbed)
     if case.want_rung == "Role":
-        assert worker.replaced == {0: 1, 1: 1, 2: 1}
+        assert worker.replacements == {0: 1, 1: 1, 2: 1}
         assert worker.retry_at == (later(case.want_wait) if case.want_wait else None)
     assert (repair.ending.reason if repair.ending else "") == case.want_ending
 
 
 def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
-    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=5, ladder=RUNGS))
-    record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=RUNGS))
+    record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     crashing = pod(2, in_place_restarts=3, last_exit_code=1, node="node-3")
     after = restart.repair(job, record, seen(crashing), NOW).record
     assert after.message == (
@@ -257,8 +265,8 @@ def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
 
 
 def test_the_message_says_who_how_where_and_what_is_left() -> None:
-    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=3))
-    record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3))
+    record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     after = restart.repair(job, record, seen(KILLED), NOW).record
     said = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
     assert (after.phase, after.message) == (Phase.RESTARTING, said)
@@ -289,15 +297,15 @@ WAITS = {
 
 @pytest.mark.parametrize("case", WAITS.values(), ids=WAITS.keys())
 def test_delay_of_a_place(case: DelayCase) -> None:
-    job = workload(role(restart=Restart.ON_FAILURE))
-    last = RoleRecord(phase=Phase.RUNNING, size=3, created=3, replaced={0: case.replaced})
+    job = workload(role(restart=RestartPolicy.ON_FAILURE))
+    last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3, replacements={0: case.replaced})
     failed = pod(0, "Failed", exit_code=1, replacement=case.replaced, created=case.created)
     after = restart.repair(job, Record(roles={"worker": last}), seen(failed), NOW).record
     assert after.role("worker").retry_at == case.want
 
 
 def test_containers_that_fail_in_place_use_up_restarts() -> None:
-    job = workload(role(restart=Restart.ALWAYS), limits=Limits(restarts=3))
+    job = workload(role(restart=RestartPolicy.ALWAYS), limits=Limits(restarts=3))
     record = Record(restarts=4, roles={"worker": RoleRecord(size=3)})
     ending = restart.repair(job, record, Observed(), NOW).ending
     assert ending and ending.reason == "RestartsExhausted"
@@ -328,16 +336,18 @@ def test_message_when_the_restart_limit_is_reached(
     case: tuple[int, int, tuple[ObservedPod, ...]], want: str
 ) -> None:
     limit, used, failed = case
-    job = workload(role(restart=Restart.ON_FAILURE), limits=Limits(restarts=limit))
-    record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=limit))
+    record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     ending = restart.repair(job, record, seen(*failed), NOW).ending
     assert ending is not None
     assert ending.message.endswith(f"; {want}")
 
 
 def test_a_killed_pod_is_named_before_one_that_gave_up_because_of_it() -> None:
-    job = workload(role(restart=Restart.ON_FAILURE), rules=Rules(restart_scope=Scope.JOB))
-    record = Record(began=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created=3)})
+    job = workload(role(restart=RestartPolicy.ON_FAILURE), rules=Rules(restart_scope=RestartScope.JOB))
+    record = Record(
+        attempt_started_at=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)}
+    )
     found = restart.repair(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
     assert found.record.message.startswith(
         "worker-2 was killed (SIGKILL, exit 137) on node-3 (and 1 other pod);"

@@ -5,7 +5,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload.decide import decide
-from argosy.workload.model import Restart
+from argosy.workload.model import RestartPolicy
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pod, role, seen, workload
@@ -18,14 +18,14 @@ class Case(Struct):
 
 
 def knowing(**fields: object) -> Record:
-    last = RoleRecord(**{"size": 3, "since": NOW, **fields})  # type: ignore[arg-type]  # tests name fields freely
-    return Record(since=NOW, started=NOW, began=NOW, roles={"worker": last})
+    last = RoleRecord(**{"size": 3, "phase_since": NOW, **fields})  # type: ignore[arg-type]  # tests name fields freely
+    return Record(phase_since=NOW, started_at=NOW, attempt_started_at=NOW, roles={"worker": last})
 
 
 FAILURES = {
     "a pod that has failed is told": Case(knowing(), (pod(0), pod(1, "Failed")), [1]),
-    "one that was told is not told again": Case(knowing(failed={1: 1}), (pod(1, "Failed"),), []),
-    "nor one that was replaced": Case(knowing(replaced={1: 1}), (pod(1, "Failed"),), []),
+    "one that was told is not told again": Case(knowing(failed_indexes={1: 1}), (pod(1, "Failed"),), []),
+    "nor one that was replaced": Case(knowing(replacements={1: 1}), (pod(1, "Failed"),), []),
     "nor one of an earlier attempt": Case(replace(knowing(), attempt=2), (pod(1, "Failed"),), []),
     "nor one on its way out": Case(knowing(), (pod(1, "Failed", terminating=True),), []),
     "all of them, in order": Case(knowing(), (pod(2, "Failed"), pod(0, "Failed")), [0, 2]),
@@ -39,8 +39,8 @@ def test_failures(case: Case) -> None:
     assert [one.index for one in plan.news.failures] == case.want
 
 
-@pytest.mark.parametrize("restart", [Restart.NEVER, Restart.ON_FAILURE])
-def test_a_failure_is_news_in_one_pass_only(restart: Restart) -> None:
+@pytest.mark.parametrize("restart", [RestartPolicy.NEVER, RestartPolicy.ON_FAILURE])
+def test_a_failure_is_news_in_one_pass_only(restart: RestartPolicy) -> None:
     job = workload(role(replicas=2, restart=restart), role("other", 1))
     there = seen(pod(0), pod(1, "Failed"), pod(0, role="other"))
     first = decide(job, decide(job, None, seen(), NOW).record, there, later(1))
@@ -60,8 +60,8 @@ EDITS = {
 
 @pytest.mark.parametrize(("was", "shape", "generation", "there", "told"), EDITS.values(), ids=EDITS.keys())
 def test_edits(was: str, shape: str, generation: int, there: ObservedPod, told: bool) -> None:
-    job = workload(replace(role(replicas=1), shape=shape), generation=generation)
-    before = replace(knowing(size=1, shape=was), generation=1 if was == "a" else 2)
+    job = workload(replace(role(replicas=1), template_hash=shape), generation=generation)
+    before = replace(knowing(size=1, template_hash=was), generation=1 if was == "a" else 2)
     plan = decide(job, before, seen(there), later(1))
     assert plan.news.outdated == (("worker",) if told else ())
-    assert plan.record.role("worker").shape == shape
+    assert plan.record.role("worker").template_hash == shape

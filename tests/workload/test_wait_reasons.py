@@ -98,7 +98,7 @@ CASES = {
 
 
 def record_of(case: Case) -> Record:
-    record = Record(phase=case.phase, since=NOW, roles=STARTING)
+    record = Record(phase=case.phase, phase_since=NOW, roles=STARTING)
     if case.below:
         record = record.with_role("worker", replace(STARTING["worker"], below_min_since=NOW))
     return record
@@ -112,7 +112,7 @@ def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
         replace(role("launcher", 1), depends_on=(Dependency("worker"),)),
     )
     record = Record(
-        phase=Phase.STARTING, since=NOW, roles={"scheduler": RoleRecord(phase=Phase.RUNNING, size=1)}
+        phase=Phase.STARTING, phase_since=NOW, roles={"scheduler": RoleRecord(phase=Phase.RUNNING, size=1)}
     )
     released = Observed(pods=(*pods("R", "scheduler"), pod(0, "Pending", held=True), HELD))
     after = wait_reasons.waiting(chain, record, released, Gate(), Missing(), NOW)
@@ -154,7 +154,7 @@ def test_progress(case: Progress) -> None:
 
 
 def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
-    record = Record(phase=Phase.RESTARTING, since=NOW, message="replacing it", roles=STARTING)
+    record = Record(phase=Phase.RESTARTING, phase_since=NOW, message="replacing it", roles=STARTING)
     stuck = Observed(pods=(pod(0, node="a", terminating=True),), nodes_down=frozenset({"a"}))
     missing = Missing(stopping=("job-worker-0",))
     after = wait_reasons.waiting(JOB, record, stuck, Gate(), missing, NOW)

@@ -17,8 +17,11 @@ GANG = workload(gang=Gang(3))
 
 def record(worker: Phase, at: float = 0, launcher: Phase = Phase.STARTING, attempt: int = 1) -> Record:
     """Pods were asked for NOW; the worker entered its phase so many seconds later."""
-    roles = {"launcher": RoleRecord(launcher, since=NOW), "worker": RoleRecord(worker, since=later(at))}
-    return Record(phase=Phase.STARTING, began=NOW, attempt=attempt, roles=roles)
+    roles = {
+        "launcher": RoleRecord(launcher, phase_since=NOW),
+        "worker": RoleRecord(worker, phase_since=later(at)),
+    }
+    return Record(phase=Phase.STARTING, attempt_started_at=NOW, attempt=attempt, roles=roles)
 
 
 class Case(Struct):
@@ -50,7 +53,10 @@ def test_for_roles(case: Case) -> None:
 
 
 def test_for_gang() -> None:
-    queued, let_in = Record(since=NOW), Record(since=NOW, began=NOW + timedelta(seconds=9))
+    queued, let_in = (
+        Record(phase_since=NOW),
+        Record(phase_since=NOW, attempt_started_at=NOW + timedelta(seconds=9)),
+    )
     assert waited.for_gang(GANG, queued, let_in) == 9.0
     assert waited.for_gang(GANG, None, let_in) == 0.0, "let in at once"
     assert waited.for_gang(GANG, queued, queued) is None

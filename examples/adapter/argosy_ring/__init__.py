@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from argosy.frameworks.base import Injection, Port, Sample
 from argosy.frameworks.common import options_of, required, with_usual_roles
-from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 WORKER = "worker"
 
@@ -39,8 +39,8 @@ class Ring:
         return Rules(
             succeeded_when=((WORKER,),),
             failed_when=((WORKER,),),
-            restart_scope=Scope.JOB,
-            resize=Resize.RESTART,
+            restart_scope=RestartScope.JOB,
+            resize=ResizeMode.RESTART,
             services=(WORKER,),
         )
 

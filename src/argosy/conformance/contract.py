@@ -60,7 +60,7 @@ def _check_options(framework: Framework) -> None:
 def _check_rules(framework: Framework, workload: Workload) -> None:
     rules = framework.rules(workload)
     named = {name for names in (*rules.succeeded_when, *rules.failed_when) for name in names}
-    named |= {*rules.services, *rules.exec_from, *rules.exec_into, *rules.ssh_among}
+    named |= {*rules.services, *rules.exec_from, *rules.exec_into, *rules.ssh_roles}
     unknown = named - set(workload.roles)
     require(not unknown, f"rules() refers to unknown roles: {sorted(unknown)}")
     require(

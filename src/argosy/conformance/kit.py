@@ -17,7 +17,7 @@ from argosy.conformance.contract import NonConformance, check_framework
 from argosy.frameworks.base import Framework, Injection, Ranking, Sample
 from argosy.frameworks.options import option_problems
 from argosy.workload import phases
-from argosy.workload.model import Elastic, Phase, Resize, Role, Workload
+from argosy.workload.model import Elastic, Phase, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
@@ -202,7 +202,7 @@ def _resized(case: Case) -> Iterator[str]:
             yield from _rank_problems(case, larger)
         with suppress(NotApplicable):
             yield from _world_problems(case, larger)
-        if larger.rules.resize is Resize.LIVE and name in case.sample.elastic:
+        if larger.rules.resize is ResizeMode.LIVE and name in case.sample.elastic:
             yield from _outdated(case, larger)
 
 

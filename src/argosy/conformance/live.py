@@ -7,7 +7,7 @@ from argosy.conformance.kit import Case
 from argosy.conformance.namespace import Namespace
 from argosy.conformance.probe import ProbedRun, Variables
 from argosy.frameworks.base import Framework, Sample
-from argosy.workload.model import Scope
+from argosy.workload.model import RestartScope
 
 LIVE_CHECK = "pods reach each other, restart with the same values, and the job succeeds"
 _CHANGES_AT_RESTART = ("ARGOSY_ATTEMPT", "ADDRESSES")
@@ -41,11 +41,11 @@ def check_live(namespace: Namespace, framework: Framework, sample: Sample) -> No
         namespace.kubectl("delete", "tr", run.name, code=None)
 
 
-def _fail_one(run: ProbedRun, role: str, scope: Scope) -> list[str]:
+def _fail_one(run: ProbedRun, role: str, scope: RestartScope) -> list[str]:
     """Let the first pod of a role fail; return the host names of all pods that are replaced."""
     before = run.pods()
     run.end(role, 3, 0)
-    replaced = list(before) if scope is Scope.JOB else [f"{run.name}-{role}-0"]
+    replaced = list(before) if scope is RestartScope.JOB else [f"{run.name}-{role}-0"]
     run.wait_until_replaced(before, *replaced)
     return replaced
 

@@ -2,23 +2,23 @@
 
 from argosy.kinds.restart_status import RestartStatus
 from argosy.workload import messages
-from argosy.workload.record import Record, Restarted
+from argosy.workload.record import Record, RestartEntry
 from argosy.workload.restart_causes import signal_name
 
 
 def restart_history(record: Record) -> list[RestartStatus]:
     """The oldest first."""
-    return [_entry(one) for one in record.restarted]
+    return [_entry(one) for one in record.restart_history]
 
 
-def _entry(one: Restarted) -> RestartStatus:
-    others = f" (and {messages.many(one.others, 'other pod')})" if one.others else ""
+def _entry(one: RestartEntry) -> RestartStatus:
+    others = f" (and {messages.many(one.also_lost, 'other pod')})" if one.also_lost else ""
     return RestartStatus(
         time=one.at,
         role=one.role,
         index=one.index,
         cause=str(one.cause),
-        rung=str(one.rung),
+        rung=str(one.scope),
         attempt=one.attempt,
         exit_code=one.exit_code,
         signal=signal_name(one.exit_code) if one.exit_code is not None else "",

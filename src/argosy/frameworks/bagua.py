@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, with_defaults
-from argosy.workload.model import Dependency, Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Dependency, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
 MASTER, WORKER, ETCD = "master", "worker", "etcd"
@@ -58,8 +58,8 @@ class Bagua:
         return Rules(
             succeeded_when=(deciding,),
             failed_when=tuple((name,) for name in failing if name in workload.roles),
-            restart_scope=Scope.POD if elastic else Scope.JOB,
-            resize=Resize.LIVE if elastic else Resize.RESTART,
+            restart_scope=RestartScope.POD if elastic else RestartScope.JOB,
+            resize=ResizeMode.LIVE if elastic else ResizeMode.RESTART,
             services=tuple(workload.roles),
         )
 

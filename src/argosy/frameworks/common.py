@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.kinds.quantity import parse_quantity
-from argosy.workload.model import Dependency, Json, Problem, Quorum, Role, RolePolicy, Workload
+from argosy.workload.model import Dependency, Json, Problem, Quantifier, Role, RolePolicy, Workload
 
 O = TypeVar("O", bound=Struct)  # noqa: E741 - the options of a framework
 
@@ -46,8 +46,8 @@ def with_defaults(
     """The role with the usual policy (any pod fails it, all make it succeed) where none was given."""
     policy = role.policy or RolePolicy(node_down_as_failed=node_down_as_failed)
     policy = RolePolicy(
-        failed=policy.failed or Quorum.ANY,
-        succeeded=policy.succeeded or Quorum.ALL,
+        failed=policy.failed or Quantifier.ANY,
+        succeeded=policy.succeeded or Quantifier.ALL,
         node_down_as_failed=policy.node_down_as_failed,
     )
     wants = role.depends_on if role.depends_on else tuple(depends_on)

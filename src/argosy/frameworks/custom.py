@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from argosy.frameworks.base import Injection
 from argosy.frameworks.common import variable_bytes, with_usual_roles
-from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
 LARGEST_LIST = 500
@@ -37,8 +37,8 @@ class Custom:
         return Rules(
             succeeded_when=(tuple(sorted(workload.roles)),),
             failed_when=tuple((name,) for name in workload.roles),
-            restart_scope=Scope.POD,
-            resize=Resize.LIVE,
+            restart_scope=RestartScope.POD,
+            resize=ResizeMode.LIVE,
             services=tuple(workload.roles),
         )
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, with_defaults
-from argosy.workload.model import Dependency, Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Dependency, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 SCHEDULER, LEAD, WORKER, LAUNCHER = "scheduler", "leadworker", "worker", "launcher"
 ORDER = (SCHEDULER, LEAD, WORKER, LAUNCHER)
@@ -63,8 +63,8 @@ class Dask:
         return Rules(
             succeeded_when=((LAUNCHER,),),
             failed_when=tuple((name,) for name in ORDER if name in workload.roles),
-            restart_scope=Scope.POD,
-            resize=Resize.LIVE,
+            restart_scope=RestartScope.POD,
+            resize=ResizeMode.LIVE,
             services=tuple(workload.roles),
         )
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Injection
 from argosy.frameworks.common import at_most_one, options_of, required, slots, with_defaults
-from argosy.workload.model import Dependency, Phase, Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Dependency, Phase, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
 LAUNCHER, WORKER = "launcher", "worker"
@@ -81,12 +81,12 @@ class Mpi:
         return Rules(
             succeeded_when=((LAUNCHER,),),
             failed_when=tuple((name,) for name in present),
-            restart_scope=Scope.JOB,
-            resize=Resize.RESTART,
+            restart_scope=RestartScope.JOB,
+            resize=ResizeMode.RESTART,
             services=tuple(workload.roles),
             exec_from=() if by_ssh else (LAUNCHER,),
             exec_into=() if by_ssh else present,
-            ssh_among=present if by_ssh else (),
+            ssh_roles=present if by_ssh else (),
             ssh_verifies_hosts=by_ssh and _runs_our_sshd(workload),
         )
 

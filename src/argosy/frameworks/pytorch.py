@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, slots, with_usual_roles
-from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 MASTER, WORKER = "master", "worker"
 
@@ -47,8 +47,8 @@ class PyTorch:
         return Rules(
             succeeded_when=(ranked,),
             failed_when=tuple((name,) for name in ranked),
-            restart_scope=Scope.POD if elastic else Scope.JOB,
-            resize=Resize.LIVE if elastic else Resize.RESTART,
+            restart_scope=RestartScope.POD if elastic else RestartScope.JOB,
+            resize=ResizeMode.LIVE if elastic else ResizeMode.RESTART,
             services=tuple(workload.roles),
         )
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from argosy.frameworks.base import Injection
 from argosy.frameworks.common import required, with_usual_roles
-from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 WORKER = "worker"
 
@@ -35,8 +35,8 @@ class Standalone:
         return Rules(
             succeeded_when=((WORKER,),),
             failed_when=((WORKER,),),
-            restart_scope=Scope.POD,
-            resize=Resize.LIVE,
+            restart_scope=RestartScope.POD,
+            resize=ResizeMode.LIVE,
         )
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, at_most_one, options_of, variable_bytes, with_usual_roles
-from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
 CHIEF, MASTER, WORKER, SERVER, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"
@@ -61,8 +61,8 @@ class TensorFlow:
         return Rules(
             succeeded_when=(_decisive(workload),),
             failed_when=tuple((name,) for name in KNOWN if name in workload.roles),
-            restart_scope=Scope.POD if alone else Scope.JOB,
-            resize=Resize.LIVE if dynamic else Resize.RESTART,
+            restart_scope=RestartScope.POD if alone else RestartScope.JOB,
+            resize=ResizeMode.LIVE if dynamic else ResizeMode.RESTART,
             services=tuple(workload.roles),
         )
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import PortNumber, options_of, required, with_usual_roles
-from argosy.workload.model import Problem, Resize, Role, Rules, Scope, Workload
+from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 WORKER = "worker"
 
@@ -36,8 +36,8 @@ class XGBoost:
         return Rules(
             succeeded_when=((WORKER,),),
             failed_when=((WORKER,),),
-            restart_scope=Scope.JOB,
-            resize=Resize.RESTART,
+            restart_scope=RestartScope.JOB,
+            resize=ResizeMode.RESTART,
             services=tuple(workload.roles),
         )
 

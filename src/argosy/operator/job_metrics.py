@@ -75,8 +75,8 @@ class JobMetrics:
             return
         if in_place := _in_place(before, after):
             self.restarts.labels(dialect, framework, Why.CONTAINER).inc(in_place)
-        if after.phase != before.phase and before.since is not None and after.since is not None:
-            stayed = (after.since - before.since).total_seconds()
+        if after.phase != before.phase and before.phase_since is not None and after.phase_since is not None:
+            stayed = (after.phase_since - before.phase_since).total_seconds()
             self.phase_seconds.labels(dialect, framework, before.phase).observe(max(stayed, 0.0))
 
     def _waits(self, dialect: str, workload: Workload, before: Record | None, after: Record) -> None:
@@ -114,4 +114,4 @@ class JobMetrics:
 def _in_place(before: Record, after: Record) -> int:
     """Containers that nodes restarted since."""
     pairs = [(before.role(name), role) for name, role in after.roles.items()]
-    return sum(max(new.in_place_counted - old.in_place_counted, 0) for old, new in pairs)
+    return sum(max(new.container_restarts_counted - old.container_restarts_counted, 0) for old, new in pairs)

@@ -16,7 +16,7 @@ from argosy.kinds.kubernetes import Pod
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.owners import OWNER, owner_key
 from argosy.workload.model import Phase, Problems
-from argosy.workload.record import LaterRecordError, Record
+from argosy.workload.record import Record, UnsupportedVersionError
 
 R = TypeVar("R")
 
@@ -104,7 +104,7 @@ class DialectSource(Generic[T]):
 def _record(job: Job) -> Record:
     try:
         return read_record(job) or Record()
-    except LaterRecordError:
+    except UnsupportedVersionError:
         return Record()
 
 

@@ -163,7 +163,7 @@ def shown(record: Record) -> str:
     if record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC):
         return Phase.FAILED.value
     if record.phase is Phase.RESTARTING:
-        return Phase.RUNNING.value if record.ran else Phase.STARTING.value
+        return Phase.RUNNING.value if record.first_running_at else Phase.STARTING.value
     return Phase.PENDING.value if record.phase is Phase.SUSPENDED else record.phase.value
 
 

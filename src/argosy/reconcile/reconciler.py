@@ -28,10 +28,10 @@ from argosy.reconcile.undecodable import UndecodableJobs
 from argosy.workload.decide import decide, end_invalid, refuse
 from argosy.workload.gang_schedulers.own import OWN
 from argosy.workload.gang_schedulers.registry import choose
-from argosy.workload.model import Json, Problems, Restart, Scope, Workload
+from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Emit, Plan
-from argosy.workload.record import LaterRecordError, Record
+from argosy.workload.record import Record, UnsupportedVersionError
 
 log = Logger(__name__)
 
@@ -104,7 +104,7 @@ class Reconciler(Generic[T]):
         workload = self._workload(job, state)
         try:
             before = await self._load_record(job, workload, state)
-        except LaterRecordError as error:
+        except UnsupportedVersionError as error:
             return self.status.compatibility.record_is_unsupported(job, str(error), state.block)
         add_log_context(attempt=before.attempt if before else 1)
         observed = self._observe(job, workload, before, state)
@@ -165,8 +165,10 @@ class Reconciler(Generic[T]):
         """Return True for a gang that waits for free capacity because no other scheduler admits it."""
         if isinstance(workload, Problems) or workload.gang is None or workload.suspended:
             return False
-        started = before is not None and (before.began is not None or before.finished is not None)
-        backend = before.gang_backend if before else ""
+        started = before is not None and (
+            before.attempt_started_at is not None or before.finished_at is not None
+        )
+        backend = before.gang_scheduler if before else ""
         return not started and OWN.name in (backend, choose(*self.caches.pod_groups.choices))
 
     def _decide(
@@ -197,7 +199,7 @@ class Reconciler(Generic[T]):
         else:
             self.caches.pod_groups.waiting.discard(self._waiting_job(key))
         created = Counter(action.role for action in plan.actions if isinstance(action, CreatePod))
-        if created and plan.record.gang_backend == OWN.name:
+        if created and plan.record.gang_scheduler == OWN.name:
             self.caches.capacity.reserve(workload, created)
 
     def _report(
@@ -218,7 +220,7 @@ class Reconciler(Generic[T]):
             workload,
             self.api.kind,
             state,
-            self.pods.for_job(workload, self.api.inject, plan.record.gang_backend).render,
+            self.pods.for_job(workload, self.api.inject, plan.record.gang_scheduler).render,
             lambda *replica: self.api.pod_name(workload, *replica),
             self.pods.bodies,
             self.pods.site.features,
@@ -264,7 +266,7 @@ class Reconciler(Generic[T]):
             delays.append(FOLLOW_UP_SECONDS)
         if plan.wake_at is not None:
             delays.append((plan.wake_at - now).total_seconds())
-        if plan.record.finished and not delays:
+        if plan.record.finished_at and not delays:
             self.states.pop(key, None)
         return Requeue(max(min(delays), 0.0)) if delays else None
 
@@ -284,7 +286,10 @@ class Reconciler(Generic[T]):
         if state is None or not isinstance(workload, Workload) or role not in workload.roles:
             return False
         self.status.bursts.for_namespace(key.namespace).observe_job(state.uid, self.clock.monotonic())
-        return workload.rules.restart_scope is Scope.POD and workload.roles[role].restart is not Restart.NEVER
+        return (
+            workload.rules.restart_scope is RestartScope.POD
+            and workload.roles[role].restart is not RestartPolicy.NEVER
+        )
 
     def on_crd_changed(self) -> list[Key]:
         """Unblock all jobs; return those that were blocked because of the old CRD."""

@@ -21,7 +21,7 @@ from argosy.reconcile.render_context import RenderContext, helper_container, hel
 from argosy.reconcile.sshkeys import KEY_FILES
 from argosy.workload.children import keys
 from argosy.workload.gang_schedulers.base import Membership
-from argosy.workload.model import Dependency, Restart, Role, Workload
+from argosy.workload.model import Dependency, RestartPolicy, Role, Workload
 
 Json = dict[str, object]
 
@@ -93,8 +93,8 @@ def render_role(
     files = _Files(injection.files)
     if role.name in workload.rules.services or workload.role_label:
         spec["subdomain"] = workload.service(role.name)
-    spec["restartPolicy"] = _RESTART_POLICIES[role.in_place]
-    reached = role.name in workload.rules.ssh_among
+    spec["restartPolicy"] = _RESTART_POLICIES[role.container_restart_policy]
+    reached = role.name in workload.rules.ssh_roles
     init_containers, containers = _containers(spec, injection, files, [_SSH_MOUNT] if reached else [])
     helpers = _helpers(spec, site, workload, role, injection, token)
     _add_volumes(spec, [*files.volumes, *([_ssh_volume(workload)] if reached else [])])
@@ -167,11 +167,11 @@ def waits_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
     return tuple(dict.fromkeys((*(role.depends_on or ()), *injection.waits)))
 
 
-_RESTART_POLICIES: Mapping[Restart, str] = {
-    Restart.NEVER: "Never",
-    Restart.ON_FAILURE: "OnFailure",
-    Restart.ALWAYS: "Always",
-    Restart.EXIT_CODE: "Never",
+_RESTART_POLICIES: Mapping[RestartPolicy, str] = {
+    RestartPolicy.NEVER: "Never",
+    RestartPolicy.ON_FAILURE: "OnFailure",
+    RestartPolicy.ALWAYS: "Always",
+    RestartPolicy.EXIT_CODE: "Never",
 }
 
 
@@ -237,7 +237,7 @@ class _Container(Struct, frozen=True):
 
 def _metadata(workload: Workload, role: Role, membership: Membership, annotations: Mapping[str, str]) -> Json:
     written = _object(role.template.get("metadata"))
-    handed = workload.handed_on
+    handed = workload.propagated
     own = {
         key: value for key, value in _object(written.get("labels")).items() if key not in handed.annotations
     }

@@ -206,7 +206,11 @@ class StatusWriter(Generic[T]):
     ) -> tuple[float, float] | None:
         """Return when a deferred Record is written, and when at the latest; None if it is written now."""
         in_burst = burst.in_burst(now)
-        starts_running = before is not None and before.ran is None and plan.record.ran is not None
+        starts_running = (
+            before is not None
+            and before.first_running_at is None
+            and plan.record.first_running_at is not None
+        )
         if status.deferred is None:
             if plan.record == before or starts_running or not self.record_support.confirmed or not in_burst:
                 return None
@@ -230,4 +234,4 @@ def _missed_running(job: T, status: StatusState, after: Record) -> Record | None
     if deferred is None or deferred.phase is not Phase.RUNNING or after.phase is Phase.RUNNING:
         return None
     stored = read_record(job)
-    return deferred if stored is None or stored.ran is None else None
+    return deferred if stored is None or stored.first_running_at is None else None

@@ -25,7 +25,7 @@ from argosy.workload.decide import refuse
 from argosy.workload.model import Problem, Problems
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit
-from argosy.workload.record import LaterRecordError
+from argosy.workload.record import UnsupportedVersionError
 
 log = Logger(__name__)
 
@@ -61,7 +61,7 @@ class UndecodableJobs(Generic[T]):
         job = self._api.placeholder(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
         try:
             before = read_record(job)
-        except LaterRecordError:
+        except UnsupportedVersionError:
             return None  # a later operator has told, or will
         problems = Problems((Problem(bad.path, bad.problem),))
         plan = refuse(before, problems, meta.generation, self._clock.now())

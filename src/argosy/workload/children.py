@@ -31,7 +31,7 @@ def missing(workload: Workload, seen: Observed) -> Iterator[Action]:
 
 def keys_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[EnsureKeys]:
     """The keys, if a pod that is made now has them."""
-    among = workload.rules.ssh_among
+    among = workload.rules.ssh_roles
     if among and any(pod.role in among for pod in creating):
         yield EnsureKeys(keys(workload), workload.rules.ssh_verifies_hosts)
 

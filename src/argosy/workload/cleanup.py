@@ -8,7 +8,7 @@ from datetime import datetime
 
 from argosy.workload.clock_skew import after
 from argosy.workload.limits import REASONS
-from argosy.workload.model import Cleanup, Phase, Ttl, Workload
+from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
@@ -23,7 +23,7 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
         reason = f"its time to live after it {record.phase.lower()} is over"
         return Plan(record, (DeleteJob(reason),))
     everything = bool(bare_at and now >= bare_at)
-    every_pod = everything or workload.cleanup is Cleanup.ALL
+    every_pod = everything or workload.cleanup is CleanupPolicy.ALL
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the job has ended", version="" if every_pod else pod.version)
         for pod in seen.pods
@@ -37,14 +37,14 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
     return Plan(record, tuple(actions)).waking(*times, look_again)
 
 
-def _goes(pod: ObservedPod, policy: Cleanup, record: Record) -> bool:
+def _goes(pod: ObservedPod, policy: CleanupPolicy, record: Record) -> bool:
     if pod.ended:
         return False
-    return policy is Cleanup.RUNNING or pod.held or record.reason in REASONS
+    return policy is CleanupPolicy.RUNNING or pod.held or record.reason in REASONS
 
 
 def _due(ttl: Ttl, record: Record) -> datetime | None:
     seconds = ttl.succeeded if record.phase is Phase.SUCCEEDED else ttl.failed
-    if seconds is None or record.finished is None:
+    if seconds is None or record.finished_at is None:
         return None
-    return after(record.finished, seconds)
+    return after(record.finished_at, seconds)

@@ -27,8 +27,16 @@ def after(since: datetime, seconds: float) -> datetime | None:
 def on_this_clock(record: Record, now: datetime) -> Record:
     """The record with its times set back as the clock was; the same record if it was not."""
     waiting = record.waiting.since if record.waiting else None
-    facts = [record.since, record.started, record.began, record.ran, record.placed, record.finished, waiting]
-    facts += [role.since for role in record.roles.values()]
+    facts = [
+        record.phase_since,
+        record.started_at,
+        record.attempt_started_at,
+        record.first_running_at,
+        record.gang_scheduled_at,
+        record.finished_at,
+        waiting,
+    ]
+    facts += [role.phase_since for role in record.roles.values()]
     latest = max((time for time in facts if time), default=now)
     if latest - now <= TOLERATED:
         return record
@@ -39,12 +47,12 @@ def _moved(record: Record, back: timedelta) -> Record:
     waiting = record.waiting
     return replace(
         record,
-        since=_earlier(record.since, back),
-        started=_earlier(record.started, back),
-        began=_earlier(record.began, back),
-        ran=_earlier(record.ran, back),
-        placed=_earlier(record.placed, back),
-        finished=_earlier(record.finished, back),
+        phase_since=_earlier(record.phase_since, back),
+        started_at=_earlier(record.started_at, back),
+        attempt_started_at=_earlier(record.attempt_started_at, back),
+        first_running_at=_earlier(record.first_running_at, back),
+        gang_scheduled_at=_earlier(record.gang_scheduled_at, back),
+        finished_at=_earlier(record.finished_at, back),
         retry_at=_earlier(record.retry_at, back),
         waiting=replace(waiting, since=waiting.since - back) if waiting else None,
         roles={name: _moved_role(role, back) for name, role in record.roles.items()},
@@ -54,7 +62,7 @@ def _moved(record: Record, back: timedelta) -> Record:
 def _moved_role(role: RoleRecord, back: timedelta) -> RoleRecord:
     return replace(
         role,
-        since=_earlier(role.since, back),
+        phase_since=_earlier(role.phase_since, back),
         retry_at=_earlier(role.retry_at, back),
         below_min_since=_earlier(role.below_min_since, back),
     )

@@ -17,14 +17,14 @@ def current(record: Record, pod: ObservedPod) -> bool:
     return (
         pod.attempt == record.attempt
         and pod.index < role.size
-        and pod.replacement == role.replaced.get(pod.index, 0)
+        and pod.replacement == role.replacements.get(pod.index, 0)
     )
 
 
 def present(record: Record, role: str, seen: Observed) -> Sequence[ObservedPod]:
     """The current pods of a role."""
     attempt, last = record.attempt, record.role(role)
-    size, replaced = last.size, last.replaced
+    size, replaced = last.size, last.replacements
     return [
         pod
         for pod in seen.by_role.get(role, ())

@@ -26,7 +26,7 @@ from argosy.workload import (
 from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Emit, Plan
-from argosy.workload.record import Cause, Record
+from argosy.workload.record import Record, WaitReason
 from argosy.workload.record_sync import remember
 from argosy.workload.transitions import news
 
@@ -39,7 +39,7 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
     if workload.deleting:
         return Plan(before or record)
     record = propagation.noted(workload, record)
-    if record.finished:
+    if record.finished_at:
         plan = cleanup.plan(workload, record, seen, now)
     else:
         plan = _told(before, _unfinished(workload, before, record, seen, now))
@@ -54,7 +54,7 @@ def _unfinished(
         return invalid.plan(workload, record, invalid.REFUSED_SPEC, said, seen, now)
     if workload.suspended:
         return suspend.plan(workload, record, seen, now)
-    if workload.announced and _new(workload, before, record, seen):
+    if workload.report_pending_first and _new(workload, before, record, seen):
         return Plan(replace(record, waiting=None), wake_at=now)
     record = gang.chosen(workload, suspend.resumed(record, now), seen)
     if waiting := gang.paused(workload, record, seen, now):
@@ -77,13 +77,13 @@ def _unfinished(
 
 def refuse(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
     """The plan for an object that cannot be lowered: say so, touch nothing, wait for an edit."""
-    record = before or Record(since=now)
-    if record.finished:
+    record = before or Record(phase_since=now)
+    if record.finished_at:
         return Plan(record)
     said = str(problems)
     record = replace(record, generation=max(record.generation, generation))
     if record.waiting is None or record.waiting.message != said:
-        record = replace(record, waiting=Cause(invalid.INVALID_SPEC, said, now)).noting(
+        record = replace(record, waiting=WaitReason(invalid.INVALID_SPEC, said, now)).with_history(
             now, invalid.INVALID_SPEC, said
         )
     return _told(before, Plan(record))
@@ -94,7 +94,7 @@ def end_invalid(
 ) -> Plan:
     """The plan for an object that cannot be lowered, of a dialect in which that ends the job; `remains` is
     what can be read of it."""
-    record = propagation.noted(remains, before or Record(since=now))
+    record = propagation.noted(remains, before or Record(phase_since=now))
     return _told(before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), seen, now))
 
 
@@ -119,9 +119,9 @@ def _paused(workload: Workload, record: Record, seen: Observed, now: datetime) -
 def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     """The plan of a job that has not ended: bring its pods to what the record says."""
     gate = gang.gate(workload, record, seen)
-    idle = workload.rules.idle
+    idle = workload.rules.creates_no_pods
     missing = pods.missing(workload, record, seen, now) if gate.open and not idle else pods.Missing()
-    if record.began is None and (missing.create or (idle and gate.open)):
+    if record.attempt_started_at is None and (missing.create or (idle and gate.open)):
         record = phases.begun(record, now)
     record = gang.placed(workload, _phase(workload, record, seen, now), seen, now)
     record = wait_reasons.waiting(workload, record, seen, gate, missing, now)
@@ -143,13 +143,13 @@ def _phase(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     phase = phases.of_job(workload, record, seen)
     if phase is record.phase:
         return record
-    record = replace(record, phase=phase, since=now)
+    record = replace(record, phase=phase, phase_since=now)
     if phase is not Phase.RUNNING:
         return record
-    record = replace(record, ran=record.ran or now, reason="", message="")
+    record = replace(record, first_running_at=record.first_running_at or now, reason="", message="")
     if record.history and record.history[-1].reason == Phase.RUNNING:
         return record  # a gap was filled, of which nothing was told
-    return record.noting(now, Phase.RUNNING.value, f"attempt {record.attempt} is running")
+    return record.with_history(now, Phase.RUNNING.value, f"attempt {record.attempt} is running")
 
 
 def _told(before: Record | None, plan: Plan) -> Plan:

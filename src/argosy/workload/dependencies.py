@@ -29,7 +29,7 @@ class Answer(Struct, frozen=True):
 
 def answer(workload: Workload, record: Record, wants: Iterable[Dependency], now: datetime) -> Answer:
     """What to tell a pod that waits for these."""
-    if record.finished:
+    if record.finished_at:
         return Answer(released=False, hopeless=True, reason=f"the job is {record.phase}")
     for want in wants:
         if want.role not in workload.roles:
@@ -39,7 +39,7 @@ def answer(workload: Workload, record: Record, wants: Iterable[Dependency], now:
             continue
         reason = f"waits for {want.role} to be {want.phase}; it is {role.phase}"
         return Answer(
-            released=False, hopeless=_hopeless(role.phase, want.phase, role.since, now), reason=reason
+            released=False, hopeless=_hopeless(role.phase, want.phase, role.phase_since, now), reason=reason
         )
     return Answer(released=True)
 

@@ -9,34 +9,38 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload.current_pods import current
-from argosy.workload.model import Phase, Restart, Scope, Workload
+from argosy.workload.model import Phase, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import RESTARTS, Record, Restarted
+from argosy.workload.record import MAX_RESTART_HISTORY, Record, RestartEntry
 from argosy.workload.restart_causes import lost, mark
 
 
-def fresh(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[Restarted]:
+def fresh(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[RestartEntry]:
     """Those that the record does not tell of yet."""
-    if workload.rules.restart_scope is not Scope.POD:
+    if workload.rules.restart_scope is not RestartScope.POD:
         return []
-    beside = {role.name for role in workload.roles.values() if role.beside}
+    beside = {role.name for role in workload.roles.values() if role.surge}
     going = (pod for pod in seen.pods if pod.terminating and pod.role not in beside)
     taken = {(pod.role, pod.index): pod for pod in (*seen.departed, *going)}
     if not taken:
         return []
     gaps = [taken[place] for place in sorted(taken) if _leaves_gap(workload, record, taken[place], seen)]
-    known = {one.mark for one in record.restarted}
+    known = {one.pod_fingerprint for one in record.restart_history}
     return [
-        replace(lost(pod, now, Scope.POD, seen.nodes_down), mark=mark(pod))
-        for pod in gaps[:RESTARTS]
+        replace(lost(pod, now, RestartScope.POD, seen.nodes_down), pod_fingerprint=mark(pod))
+        for pod in gaps[:MAX_RESTART_HISTORY]
         if mark(pod) not in known
     ]
 
 
 def _leaves_gap(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
     role, last = workload.roles.get(pod.role), record.role(pod.role)
-    if role is None or role.restart is Restart.NEVER or not current(record, pod):
+    if role is None or role.restart is RestartPolicy.NEVER or not current(record, pod):
         return False
-    if last.phase is not Phase.RUNNING or pod.index >= last.created or pod.index in last.done:
+    if (
+        last.phase is not Phase.RUNNING
+        or pod.index >= last.created_below
+        or pod.index in last.succeeded_indexes
+    ):
         return False
     return all(other.terminating for other in seen.by_place.get((pod.role, pod.index), ()))

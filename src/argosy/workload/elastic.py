@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from argosy.workload import messages
 from argosy.workload.clock_skew import after
-from argosy.workload.model import Elastic, Phase, Problem, Resize, Role, Workload
+from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending, count
 from argosy.workload.record import Record, RoleRecord
@@ -46,13 +46,13 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     said = messages.listed(
         [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
     )
-    begun = record.began is not None
-    if begun and workload.rules.resize is Resize.RESTART:
+    begun = record.attempt_started_at is not None
+    if begun and workload.rules.resize is ResizeMode.RESTART:
         record = next_attempt(record)
         said += f"; starting attempt {record.attempt} with the new size"
     for role in changed:
         record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
-    return record.noting(now, "Resized", f"resized {said}") if begun else record
+    return record.with_history(now, "Resized", f"resized {said}") if begun else record
 
 
 def watch(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
@@ -74,7 +74,7 @@ def overdue(workload: Workload, record: Record, now: datetime) -> Ending | datet
         if since is None or timeout is None:
             continue
         if (now - since).total_seconds() >= timeout:
-            said = f"{name} has had fewer than {role.needed} running pods for {timeout:g} s"
+            said = f"{name} has had fewer than {role.min_running} running pods for {timeout:g} s"
             return Ending(Phase.FAILED, "BelowMin", said)
         times.append(after(since, timeout))
     return min((time for time in times if time), default=None)
@@ -84,20 +84,20 @@ def _below(role: Role, last: RoleRecord, record: Record, seen: Observed) -> bool
     if role.elastic is None or last.phase is not Phase.RUNNING:
         return False
     counts = count(role, record, seen)
-    return counts.active + counts.succeeded < role.needed
+    return counts.active + counts.succeeded < role.min_running
 
 
 def _resized(last: RoleRecord, size: int) -> RoleRecord:
-    in_place = {index: n for index, n in last.in_place.items() if index < size}
+    in_place = {index: n for index, n in last.container_restarts.items() if index < size}
     return replace(
         last,
         size=size,
-        created=min(last.created, size),
-        done={index: n for index, n in last.done.items() if index < size},
-        gone={index: n for index, n in last.gone.items() if index < size},
-        streaks={index: n for index, n in last.streaks.items() if index < size},
-        in_place=in_place,
-        in_place_counted=sum(in_place.values()),
+        created_below=min(last.created_below, size),
+        succeeded_indexes={index: n for index, n in last.succeeded_indexes.items() if index < size},
+        lost_indexes={index: n for index, n in last.lost_indexes.items() if index < size},
+        failure_streaks={index: n for index, n in last.failure_streaks.items() if index < size},
+        container_restarts=in_place,
+        container_restarts_counted=sum(in_place.values()),
     )
 
 

@@ -12,36 +12,42 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload.model import Limits, Phase, Rules, Scope
+from argosy.workload.model import Limits, Phase, RestartScope, Rules
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RoleRecord
 
 
-def rung(rules: Rules, limits: Limits, last: RoleRecord, failures: int, now: datetime) -> Scope:
+def rung(rules: Rules, limits: Limits, last: RoleRecord, failures: int, now: datetime) -> RestartScope:
     """What must be started anew after so many failures in a row of one place of this role."""
-    ladder = limits.ladder
-    if rules.restart_scope is not Scope.POD or ladder.pod is None or failures <= ladder.pod:
+    ladder = limits.escalation
+    if rules.restart_scope is not RestartScope.POD or ladder.pod is None or failures <= ladder.pod:
         return rules.restart_scope
-    return Scope.ROLE if ladder.role is None or _climbed(last, limits, now) < ladder.role else Scope.JOB
+    return (
+        RestartScope.ROLE
+        if ladder.role is None or _climbed(last, limits, now) < ladder.role
+        else RestartScope.JOB
+    )
 
 
 def crashes(limits: Limits, pod: ObservedPod) -> bool:
     """Whether the node has restarted the containers of a pod that lives more often than that rung bears."""
-    most = limits.ladder.container
+    most = limits.escalation.container
     return most is not None and pod.in_place_restarts > most and not (pod.ended or pod.terminating)
 
 
 def failures_in_a_row(last: RoleRecord, index: int, lived: float | None, limits: Limits) -> int:
     """Of the pods of a place, with the one that has failed now."""
     long = lived is not None and lived > limits.backoff_reset
-    return 1 if long else last.streaks.get(index, 0) + 1
+    return 1 if long else last.failure_streaks.get(index, 0) + 1
 
 
 def role_anew(last: RoleRecord, limits: Limits, now: datetime) -> RoleRecord:
     """The role that was climbed to: its places begin at the bottom."""
-    return replace(last, climbed=_climbed(last, limits, now) + 1, streaks={})
+    return replace(last, role_restarts_in_a_row=_climbed(last, limits, now) + 1, failure_streaks={})
 
 
 def _climbed(last: RoleRecord, limits: Limits, now: datetime) -> int:
-    ran = (now - last.since).total_seconds() if last.phase is Phase.RUNNING and last.since else 0.0
-    return 0 if ran > limits.backoff_reset else last.climbed
+    ran = (
+        (now - last.phase_since).total_seconds() if last.phase is Phase.RUNNING and last.phase_since else 0.0
+    )
+    return 0 if ran > limits.backoff_reset else last.role_restarts_in_a_row

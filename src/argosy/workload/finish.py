@@ -16,20 +16,20 @@ from argosy.workload.record import Record
 def plan(workload: Workload, record: Record, seen: Observed, ending: Ending, now: datetime) -> Plan:
     message = _success(record, now) if ending.phase is Phase.SUCCEEDED else ending.message
     record = replace(
-        record.noting(now, ending.phase.value, message),
+        record.with_history(now, ending.phase.value, message),
         phase=ending.phase,
-        since=now,
+        phase_since=now,
         reason=ending.reason,
         message=message,
         waiting=None,
-        finished=now,
+        finished_at=now,
         retry_at=None,
     )
     return cleanup.plan(workload, record, seen, now)
 
 
 def _success(record: Record, now: datetime) -> str:
-    parts = [f"in {format_duration((now - record.started).total_seconds())}"] if record.started else []
+    parts = [f"in {format_duration((now - record.started_at).total_seconds())}"] if record.started_at else []
     if record.restarts:
         parts.append(messages.many(record.restarts, "restart"))
     return " · ".join(parts)

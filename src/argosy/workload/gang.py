@@ -25,7 +25,7 @@ from argosy.workload.model import Json, Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Ending
 from argosy.workload.plan import DeleteChild, EnsureChild
-from argosy.workload.record import Cause, Record
+from argosy.workload.record import Record, WaitReason
 
 PREEMPTED = "Preempted"
 PAUSE = timedelta(seconds=60)
@@ -46,19 +46,19 @@ def chosen(workload: Workload, record: Record, seen: Observed) -> Record:
 
     The choice holds for the life of the job; only one that has not begun is not bound to what went away.
     """
-    held = record.gang_backend and (record.began or record.gang_backend in seen.gangs_served)
+    held = record.gang_scheduler and (record.attempt_started_at or record.gang_scheduler in seen.gangs_served)
     if workload.gang is None or held:
         return record
     name = seen.group.backend if seen.group else choose(seen.gang_choice, seen.gangs_served)
-    return replace(record, gang_backend=name)
+    return replace(record, gang_scheduler=name)
 
 
 def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
     gang = workload.gang
     if gang is None:
         return Gate()
-    begun = record.began is not None
-    backend = BACKENDS.get(record.gang_backend)
+    begun = record.attempt_started_at is not None
+    backend = BACKENDS.get(record.gang_scheduler)
     if backend is None or backend.name not in seen.gangs_served:
         return Gate(open=begun, reason="GangSchedulerMissing", message=_missing(seen.gang_choice, backend))
     action = _kept_in_step(workload, backend.group, seen, begun) if backend.group else None
@@ -77,15 +77,20 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
 
 def placed(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
     """The record with the time at which the gang was first seen to be placed."""
-    backend = BACKENDS.get(record.gang_backend)
-    if workload.gang is None or backend is None or record.placed or record.began is None:
+    backend = BACKENDS.get(record.gang_scheduler)
+    if (
+        workload.gang is None
+        or backend is None
+        or record.gang_scheduled_at
+        or record.attempt_started_at is None
+    ):
         return record
     if backend.group:
         done = seen.group is not None and seen.group.scheduled
     else:
         on_nodes = sum(1 for pod in all_present(record, seen) if pod.node)
         done = backend is OWN or on_nodes >= workload.gang.min_available
-    return replace(record, placed=now) if done else record
+    return replace(record, gang_scheduled_at=now) if done else record
 
 
 def paused(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record | None:
@@ -97,7 +102,7 @@ def paused(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         return None
     said = f"{taken[0].name} was preempted; waits to see whether all of the group goes"
     since = record.waiting.since if record.waiting and record.waiting.reason == PREEMPTED else now
-    return replace(record, waiting=Cause(PREEMPTED, said, since))
+    return replace(record, waiting=WaitReason(PREEMPTED, said, since))
 
 
 def pause_ends(seen: Observed) -> datetime | None:
@@ -117,8 +122,12 @@ def ending(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         return None
     if seen.group and seen.group.evicted:
         return Ending(Phase.FAILED, PREEMPTED, "the scheduler evicted the group of this job")
-    was_placed = record.ran or record.placed or (seen.group is not None and seen.group.scheduled)
-    since = record.began or record.since
+    was_placed = (
+        record.first_running_at
+        or record.gang_scheduled_at
+        or (seen.group is not None and seen.group.scheduled)
+    )
+    since = record.attempt_started_at or record.phase_since
     if gang.timeout is None or was_placed or since is None or record.phase is Phase.SUSPENDED:
         return None
     if (now - since).total_seconds() >= gang.timeout:
@@ -154,7 +163,7 @@ def _kept_in_step(
 def _child(workload: Workload, group: Group) -> EnsureChild:
     """The group with the job's annotations. Those that are handed on are there from the first, and are kept
     in step elsewhere (`handing`)."""
-    spec, handed = group.spec(workload), workload.handed_on
+    spec, handed = group.spec(workload), workload.propagated
     apart = (labels.LAST_APPLIED, *handed.keys)
     own = {key: text for key, text in workload.annotations.items() if key not in apart}
     undo = {"metadata": {"annotations": dict.fromkeys(own)}, "spec": _nothing(spec)}

@@ -20,7 +20,7 @@ from argosy.workload.observed import Observed, Outcome, Result
 from argosy.workload.phases import Ending
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import stuck
-from argosy.workload.record import Cause, Record, RoleRecord
+from argosy.workload.record import Record, RoleRecord, WaitReason
 from argosy.workload.restart import next_attempt
 
 INVALID_SPEC = "InvalidSpec"
@@ -35,7 +35,7 @@ _FOR_GOOD = (Result.MISTAKE, Result.INVALID)
 
 def refused(workload: Workload, record: Record, seen: Observed) -> str:
     """What the API server refused for good of this generation; empty if nothing."""
-    if not workload.invalid_ends:
+    if not workload.delete_children_if_invalid:
         return ""
     if told := _told(seen.outcomes):
         return told
@@ -50,14 +50,14 @@ def plan(workload: Workload, record: Record, reason: str, said: str, seen: Obser
 
     Of `workload` only its identity, cleanup policy and times to live are looked at.
     """
-    if record.finished:
+    if record.finished_at:
         return cleanup.plan(workload, record, seen, now)
     record = replace(record, generation=max(record.generation, workload.generation))
-    if record.ran:
+    if record.first_running_at:
         return finish.plan(workload, record, seen, Ending(Phase.FAILED, INVALID_DEFINITION, said), now)
     if not _known(record, reason, said):
         record = _begin_again(record, seen, now)
-        record = replace(record, waiting=Cause(reason, said, now)).noting(now, INVALID_SPEC, said)
+        record = replace(record, waiting=WaitReason(reason, said, now)).with_history(now, INVALID_SPEC, said)
     forced, look_again = stuck(workload.limits, seen, now)
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the definition is not valid")
@@ -84,12 +84,21 @@ def _known(record: Record, reason: str, said: str) -> bool:
 
 
 def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
-    if record.began or seen.pods:
+    if record.attempt_started_at or seen.pods:
         record = next_attempt(record)
-    since = record.since if record.phase is Phase.PENDING else now
-    roles = {name: RoleRecord(since=role.since, size=role.size) for name, role in record.roles.items()}
+    since = record.phase_since if record.phase is Phase.PENDING else now
+    roles = {
+        name: RoleRecord(phase_since=role.phase_since, size=role.size) for name, role in record.roles.items()
+    }
     return replace(
-        record, phase=Phase.PENDING, since=since, started=None, began=None, roles=roles, reason="", message=""
+        record,
+        phase=Phase.PENDING,
+        phase_since=since,
+        started_at=None,
+        attempt_started_at=None,
+        roles=roles,
+        reason="",
+        message="",
     )
 
 

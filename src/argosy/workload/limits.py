@@ -41,11 +41,11 @@ def _each(
     workload: Workload, record: Record, seen: Observed, now: datetime
 ) -> Iterator[Ending | datetime | None]:
     limits = workload.limits
-    yield _after(record.started, limits.active_deadline, now, "DeadlineExceeded", "activeDeadline")
+    yield _after(record.started_at, limits.active_deadline, now, "DeadlineExceeded", "activeDeadline")
     waiting_since = {
-        Phase.PENDING: record.began,
-        Phase.STARTING: record.began,
-        Phase.RESTARTING: record.since,
+        Phase.PENDING: record.attempt_started_at,
+        Phase.STARTING: record.attempt_started_at,
+        Phase.RESTARTING: record.phase_since,
     }.get(record.phase)
     yield _after(waiting_since, limits.start_timeout, now, "StartTimeout", "startTimeout")
     yield elastic.overdue(workload, record, now)

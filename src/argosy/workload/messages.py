@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 
 from argosy.workload.observed import ObservedPod
-from argosy.workload.record import Restarted
+from argosy.workload.record import RestartEntry
 from argosy.workload.restart_causes import CONTAINER, Why, lost, signal_name
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -34,7 +34,7 @@ def fate(pod: ObservedPod, down: Set[str] = frozenset()) -> str:
     return restarted(lost(pod, _NEVER, down=down))
 
 
-def restarted(one: Restarted) -> str:
+def restarted(one: RestartEntry) -> str:
     """What was lost, how and where, in a sentence."""
     what = _FATES.get(one.cause, f"was lost ({one.cause})")
     if one.cause in _TOLD_BY_CODE:
@@ -42,7 +42,7 @@ def restarted(one: Restarted) -> str:
         code = f"exit {one.exit_code}" if one.exit_code is not None else one.detail or "no exit code"
         what = f"{what} ({name}, {code})" if name and one.cause == Why.SIGNAL else f"{what} ({code})"
     who = place(one.role, one.index)
-    if one.rung == CONTAINER:
+    if one.scope == CONTAINER:
         who = f"a container of {who}"
     if one.cause == Why.NODE_DOWN and one.node:
         return f"{who} is on {one.node}, which does not answer"

@@ -18,7 +18,7 @@ from argosy.kinds.messages import join_messages
 Json = Mapping[str, object]
 """A JSON object as the API server sent it."""
 
-MOST_PODS: Final = 99_999
+MAX_PODS: Final = 99_999
 """Of one job: more than any cluster has room for, and few enough to count."""
 
 
@@ -41,7 +41,7 @@ class Phase(StrEnum):
         return self in (Phase.SUCCEEDED, Phase.FAILED)
 
 
-class Restart(StrEnum):
+class RestartPolicy(StrEnum):
     """Which ended pods of a role are replaced. ExitCode: those ended by a signal or lost without a code
     (128+)."""
 
@@ -51,7 +51,7 @@ class Restart(StrEnum):
     EXIT_CODE = "ExitCode"
 
 
-class Scope(StrEnum):
+class RestartScope(StrEnum):
     """How much is started anew when one pod must be replaced."""
 
     POD = "Pod"
@@ -59,14 +59,14 @@ class Scope(StrEnum):
     JOB = "Job"
 
 
-class Quorum(StrEnum):
+class Quantifier(StrEnum):
     """How many pods decide a role's outcome."""
 
     ANY = "AnyPod"
     ALL = "AllPods"
 
 
-class Cleanup(StrEnum):
+class CleanupPolicy(StrEnum):
     """Which pods are deleted when the job has ended."""
 
     ALL = "All"
@@ -74,7 +74,7 @@ class Cleanup(StrEnum):
     NONE = "None"
 
 
-class Resize(StrEnum):
+class ResizeMode(StrEnum):
     """What a change of a role's replicas means to the framework: pods come and go, or everything starts
     anew."""
 
@@ -93,15 +93,15 @@ class Elastic(Struct, frozen=True):
 class RolePolicy(Struct, frozen=True):
     """When a role as a whole has failed or succeeded; an unset quorum leaves that outcome to the last pod."""
 
-    failed: Quorum | None = None
-    succeeded: Quorum | None = None
+    failed: Quantifier | None = None
+    succeeded: Quantifier | None = None
     node_down_as_failed: bool = False
-    any_condition: bool = False
+    any_unknown_condition: bool = False
     """Whether any condition of a node that is Unknown makes it down, not only Ready."""
     node_down_replaced: bool = True
     """Whether pods that count as failed for their node are replaced; else only those that failed themselves
     are."""
-    only_present: bool = False
+    count_existing_only: bool = False
     """Only pods that are there count: one that succeeded and was deleted is missing like any other, and one
     that succeeded on a node that is down has failed with it."""
 
@@ -119,8 +119,8 @@ class Role(Struct, frozen=True):
     name: str
     replicas: int
     template: Json
-    restart: Restart = Restart.NEVER
-    in_place: Restart = Restart.NEVER
+    restart: RestartPolicy = RestartPolicy.NEVER
+    container_restart_policy: RestartPolicy = RestartPolicy.NEVER
     """The restartPolicy written into the pod: whether the node restarts an ended container itself."""
     policy: RolePolicy | None = None
     elastic: Elastic | None = None
@@ -128,9 +128,9 @@ class Role(Struct, frozen=True):
     exit_codes: frozenset[int] = frozenset()
     """For ExitCode: the codes of the first ended container after which a pod is replaced; if empty, those of
     signals and losses without a code."""
-    beside: bool = False
+    surge: bool = False
     """A new pod is made while the old one is on its way out: their names differ."""
-    shape: str = ""
+    template_hash: str = ""
     """A digest of what its pods are made of; empty where nobody asks whether those that live are of the
     present definition."""
     slots: int | None = None
@@ -141,7 +141,7 @@ class Role(Struct, frozen=True):
     """How much of it are annotations, files among them."""
 
     @property
-    def needed(self) -> int:
+    def min_running(self) -> int:
         """How many pods must run for the role to be Running."""
         return min(self.elastic.min, self.replicas) if self.elastic else self.replicas
 
@@ -152,22 +152,22 @@ class Rules(Struct, frozen=True):
     succeeded_when: tuple[tuple[str, ...], ...] = ()
     """OR of ANDs: the job has succeeded when all roles of one of these have."""
     failed_when: tuple[tuple[str, ...], ...] = ()
-    restart_scope: Scope = Scope.POD
-    resize: Resize = Resize.LIVE
+    restart_scope: RestartScope = RestartScope.POD
+    resize: ResizeMode = ResizeMode.LIVE
     services: tuple[str, ...] = ()
     """Roles whose pods are found by name: one headless service each."""
     service_ports: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     """Name and number of the ports of a role's service; none are needed to find pods by name."""
-    together: bool = False
+    running_needs_all_pods: bool = False
     """Running is what all pods of a role, and all roles of the job, do at once: one that has ended before the
     last has begun does not count."""
-    idle: bool = False
+    creates_no_pods: bool = False
     """No pod is made for the job: it starts, and stays so."""
     exec_from: tuple[str, ...] = ()
     """Roles whose pods start processes in others of the job's pods (remote exec)."""
     exec_into: tuple[str, ...] = ()
     """Roles in whose pods those start processes."""
-    ssh_among: tuple[str, ...] = ()
+    ssh_roles: tuple[str, ...] = ()
     """Roles whose pods reach each other by ssh, with a key pair that is the job's own."""
     ssh_verifies_hosts: bool = False
     """Every sshd of the job shows the job's own host key, and ssh refuses hosts that show another."""
@@ -192,7 +192,7 @@ class Ttl(Struct, frozen=True):
     failed: float | None = None
 
 
-class Ladder(Struct, frozen=True):
+class Escalation(Struct, frozen=True):
     """How many failures in a row each rung of restarts bears before the next is climbed; None: any number."""
 
     container: int | None = None
@@ -207,7 +207,7 @@ class Limits(Struct, frozen=True):
     """Bounds in seconds and counts; None is without bound."""
 
     restarts: int | None = None
-    kept_failures: bool = False
+    count_unreplaced_failures: bool = False
     """Pods that failed and are not replaced use up a restart as well."""
     active_deadline: float | None = None
     start_timeout: float | None = None
@@ -219,7 +219,7 @@ class Limits(Struct, frozen=True):
     """When the job object itself goes."""
     children_ttl: Ttl = Ttl()
     """When its pods, services and group go, whatever the cleanup policy says."""
-    ladder: Ladder = Ladder()
+    escalation: Escalation = Escalation()
     backoff: float = 10.0
     """Delay before the second replacement in a row; it doubles up to `backoff_max`. The first has none."""
     backoff_max: float = 300.0
@@ -227,7 +227,7 @@ class Limits(Struct, frozen=True):
     """A role that ran this long without a failure starts again at no delay."""
 
 
-class HandedOn(Struct, frozen=True, dict=True):
+class PropagatedMetadata(Struct, frozen=True, dict=True):
     """Annotations of the job that its pods and its group carry too, also as labels, and follow while they
     live."""
 
@@ -258,24 +258,24 @@ class Workload(Struct, frozen=True, dict=True):
     rules: Rules = Rules()
     limits: Limits = Limits()
     gang: Gang | None = None
-    cleanup: Cleanup = Cleanup.RUNNING
+    cleanup: CleanupPolicy = CleanupPolicy.RUNNING
     suspended: bool = False
     deleting: bool = False
-    domain: str = DEFAULT_CLUSTER_DOMAIN
+    cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
     labels: Mapping[str, str] = field(default_factory=dict)
     """What everything made for the job carries beside our own labels."""
     roles_path: str = "spec.roles"
     """Where the roles stand in the object."""
-    handed_on: HandedOn = HandedOn()
+    propagated: PropagatedMetadata = PropagatedMetadata()
     annotations: Mapping[str, str] = field(default_factory=dict)
     """The job's own, which its group carries too."""
     role_label: str = ""
     """A label of the dialect's that holds the role, on pods and services."""
     index_label: str = ""
     """A label of the dialect's that holds the index, on pods."""
-    announced: bool = False
+    report_pending_first: bool = False
     """The job is shown as Pending before anything is made for it."""
-    invalid_ends: bool = False
+    delete_children_if_invalid: bool = False
     """A definition that the API refuses takes away what was made, until it is edited."""
 
     def hostname(self, role: str, index: int) -> str:
@@ -288,7 +288,7 @@ class Workload(Struct, frozen=True, dict=True):
 
     def service_address(self, role: str) -> str:
         """The full DNS name under which all pods of a role are found."""
-        return f"{self.service(role)}.{self.namespace}.svc.{self.domain}"
+        return f"{self.service(role)}.{self.namespace}.svc.{self.cluster_domain}"
 
     def address(self, role: str, index: int) -> str:
         """The full DNS name under which the pod in this place is found."""
@@ -325,7 +325,7 @@ class Workload(Struct, frozen=True, dict=True):
         return numbered_bytes(self.roles[role].replicas, len(self.hostname(role, 0)) - 1 + extra)
 
     @property
-    def total(self) -> int:
+    def total_pods(self) -> int:
         """Pods wanted over all roles."""
         return sum(role.replicas for role in self.roles.values())
 

@@ -183,7 +183,9 @@ class Observed(Struct, frozen=True, dict=True):
         """The nodes whose pods count as failed under this policy."""
         if not policy.node_down_as_failed:
             return frozenset()
-        return self.nodes_partly_unknown | self.nodes_down if policy.any_condition else self.nodes_down
+        return (
+            self.nodes_partly_unknown | self.nodes_down if policy.any_unknown_condition else self.nodes_down
+        )
 
     @cached_property
     def by_place(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:

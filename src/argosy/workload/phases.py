@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from argosy.workload import messages
 from argosy.workload.current_pods import present
-from argosy.workload.model import Phase, Quorum, Restart, Role, RolePolicy, Workload
+from argosy.workload.model import Phase, Quantifier, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
@@ -66,15 +66,17 @@ def judged(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     roles: dict[str, RoleRecord] = {}
     for name, role in workload.roles.items():
         last = record.role(name)
-        verdict = of_role(role, last, count(role, record, seen), together=workload.rules.together)
-        since = last.since if verdict.phase is last.phase else now
+        verdict = of_role(
+            role, last, count(role, record, seen), together=workload.rules.running_needs_all_pods
+        )
+        since = last.phase_since if verdict.phase is last.phase else now
         roles[name] = replace(
             last,
             phase=verdict.phase,
             reason=verdict.reason,
             message=verdict.message,
-            since=since,
-            created=last.created if verdict.phase not in (Phase.PENDING, Phase.STARTING) else 0,
+            phase_since=since,
+            created_below=last.created_below if verdict.phase not in (Phase.PENDING, Phase.STARTING) else 0,
         )
     return replace(record, roles=roles)
 
@@ -84,12 +86,12 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
     last = record.role(role.name)
     down = seen.down(role.policy or RolePolicy())
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
-    numbers["Succeeded"] = sum(1 for index in last.done if index < last.size)
-    known: set[int] = set(last.done)
+    numbers["Succeeded"] = sum(1 for index in last.succeeded_indexes if index < last.size)
+    known: set[int] = set(last.succeeded_indexes)
     lost: list[int] = []
     bad: list[ObservedPod] = []
     for pod in present(record, role.name, seen):
-        if pod.index in last.done:
+        if pod.index in last.succeeded_indexes:
             continue
         known.add(pod.index)
         kind = _kind(pod, down)
@@ -98,7 +100,7 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
             lost.append(pod.index)
         if kind == "Failed":
             bad.append(pod)
-    lost += [index for index in last.gone if index < last.size and index not in known]
+    lost += [index for index in last.lost_indexes if index < last.size and index not in known]
     return Counts(
         pending=numbers["Pending"],
         active=numbers["Running"],
@@ -115,10 +117,10 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
 def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = False) -> Verdict:
     """The phase of a role; the first rule that matches wins."""
     policy, size = role.policy or RolePolicy(), last.size
-    needed = min(role.needed, size)
+    needed = min(role.min_running, size)
     ended = counts.succeeded + counts.failed - counts.failed_by_node
     if _reached(policy.failed, counts.failed, size):
-        reason = "Preempted" if counts.bad and counts.bad.index in last.preempted else "PodFailed"
+        reason = "Preempted" if counts.bad and counts.bad.index in last.preempted_indexes else "PodFailed"
         return Verdict(Phase.FAILED, reason, _failed_words(counts))
     if _reached(policy.succeeded, counts.succeeded, size):
         return Verdict(Phase.SUCCEEDED)
@@ -130,11 +132,11 @@ def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = Fa
         return Verdict(Phase.RUNNING)
     if last.phase is Phase.PENDING and counts.any:
         return Verdict(Phase.STARTING)
-    if role.restart is Restart.NEVER and last.phase is Phase.RUNNING and counts.lost:
-        left = min(size, last.created) - len(counts.lost)
+    if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.lost:
+        left = min(size, last.created_below) - len(counts.lost)
         if left < needed:
             names = messages.listed([messages.place(role.name, index) for index in counts.lost])
-            taken = all(index in last.preempted for index in counts.lost)
+            taken = all(index in last.preempted_indexes for index in counts.lost)
             reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
             return Verdict(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
     return Verdict(last.phase, last.reason, last.message)
@@ -161,21 +163,23 @@ def of_job(workload: Workload, record: Record, seen: Observed) -> Phase:
     """The phase of a job that has not ended."""
     phases = [record.role(name).phase for name in workload.roles]
     steady = all(_steady(role, record, seen) for role in workload.roles.values())
-    if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (record.ran or not workload.rules.together):
+    if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (
+        record.first_running_at or not workload.rules.running_needs_all_pods
+    ):
         return Phase.RUNNING if steady else Phase.RESTARTING
-    enough = (Phase.RUNNING,) if workload.rules.together else (Phase.RUNNING, Phase.SUCCEEDED)
-    if (steady or workload.rules.together) and all(phase in enough for phase in phases):
+    enough = (Phase.RUNNING,) if workload.rules.running_needs_all_pods else (Phase.RUNNING, Phase.SUCCEEDED)
+    if (steady or workload.rules.running_needs_all_pods) and all(phase in enough for phase in phases):
         return Phase.RUNNING
-    return Phase.STARTING if record.started else record.phase
+    return Phase.STARTING if record.started_at else record.phase
 
 
 def begun(record: Record, now: datetime) -> Record:
     """The record of an attempt whose pods are now being asked for."""
     roles = {
-        name: replace(role, phase=Phase.STARTING, since=now) if role.phase is Phase.PENDING else role
+        name: replace(role, phase=Phase.STARTING, phase_since=now) if role.phase is Phase.PENDING else role
         for name, role in record.roles.items()
     }
-    return replace(record, began=now, started=record.started or now, roles=roles)
+    return replace(record, attempt_started_at=now, started_at=record.started_at or now, roles=roles)
 
 
 def _steady(role: Role, record: Record, seen: Observed) -> bool:
@@ -184,9 +188,9 @@ def _steady(role: Role, record: Record, seen: Observed) -> bool:
     if last.phase.terminal:
         return True
     counts = count(role, record, seen)
-    if role.restart is Restart.NEVER and last.phase is Phase.RUNNING:
+    if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING:
         return True
-    return counts.active + counts.succeeded + counts.unknown >= min(role.needed, last.size)
+    return counts.active + counts.succeeded + counts.unknown >= min(role.min_running, last.size)
 
 
 def _kind(pod: ObservedPod, down: Set[str]) -> str:
@@ -197,8 +201,8 @@ def _kind(pod: ObservedPod, down: Set[str]) -> str:
     return pod.phase if pod.phase in _TOLD else "Pending"
 
 
-def _reached(quorum: Quorum | None, number: int, size: int) -> bool:
-    return (quorum is Quorum.ANY and number > 0) or (quorum is Quorum.ALL and number >= size)
+def _reached(quorum: Quantifier | None, number: int, size: int) -> bool:
+    return (quorum is Quantifier.ANY and number > 0) or (quorum is Quantifier.ALL and number >= size)
 
 
 def _failed_words(counts: Counts) -> str:

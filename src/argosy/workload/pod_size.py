@@ -63,7 +63,7 @@ def problems(workload: Workload) -> Iterator[Problem]:
 
 
 def _too_large(workload: Workload, role: Role, what: str, size: int, limit: int) -> Problem:
-    told = f"with what it is told of {workload.total} pods in all"
+    told = f"with what it is told of {workload.total_pods} pods in all"
     said = f"{what} of this role would take {_kib(size)}, {told}; must be at most {_kib(limit)}"
     return Problem(f"{workload.roles_path}.{role.name}", said)
 
@@ -90,7 +90,7 @@ def _pod_bytes(role: Role, lists: ListBytes) -> int:
 def _annotation_bytes(workload: Workload, role: Role) -> int:
     metadata = role.template.get("metadata")
     written = metadata.get("annotations") if isinstance(metadata, dict) else None
-    annotations = {**(written if isinstance(written, dict) else {}), **workload.handed_on.annotations}
+    annotations = {**(written if isinstance(written, dict) else {}), **workload.propagated.annotations}
     return sum(len(str(key).encode()) + len(str(value).encode()) for key, value in annotations.items())
 
 

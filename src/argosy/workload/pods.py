@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from argosy.workload.clock_skew import after
 from argosy.workload.current_pods import current, strangers
-from argosy.workload.model import Limits, Phase, Restart, Role, Scope, Workload
+from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
@@ -83,10 +83,10 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     if record.retry_at and now < record.retry_at:
         return Missing(retry_at=record.retry_at)
     blocked = strangers(record, seen)
-    anew = workload.rules.restart_scope is Scope.JOB or record.began is None
+    anew = workload.rules.restart_scope is RestartScope.JOB or record.attempt_started_at is None
     if anew and any(pod.attempt != record.attempt for pod in blocked):
         return Missing(stopping=tuple(pod.name for pod in blocked))
-    if record.began is None and (held_until := _all_held_until(seen, now)):
+    if record.attempt_started_at is None and (held_until := _all_held_until(seen, now)):
         return Missing(retry_at=held_until)
     create: list[CreatePod] = []
     confirm: list[ConfirmPod] = []
@@ -94,7 +94,9 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
     retries: list[datetime] = []
     for role in workload.roles.values():
         old = [pod for pod in blocked if pod.role == role.name]
-        together = workload.rules.restart_scope is Scope.ROLE or record.role(role.name).climbed
+        together = (
+            workload.rules.restart_scope is RestartScope.ROLE or record.role(role.name).role_restarts_in_a_row
+        )
         if together and old:
             stopping += [pod.name for pod in old]
             continue
@@ -102,7 +104,7 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
             there = seen.by_place.get((role.name, index), ())
             if not blocked and len(there) == 1 and not there[0].terminating:
                 continue  # as it is for most pods at most times
-            if there and not (role.beside and all(pod.terminating for pod in there)):
+            if there and not (role.surge and all(pod.terminating for pod in there)):
                 stopping += [pod.name for pod in there if pod.terminating or not current(record, pod)]
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]
@@ -112,7 +114,7 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
                 confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
             else:
                 create.append(CreatePod(role.name, index, *_version(record, role.name, index)))
-    if workload.gang and record.began is None and stopping:
+    if workload.gang and record.attempt_started_at is None and stopping:
         create = []
     return Missing(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
 
@@ -123,12 +125,12 @@ def unsure(workload: Workload, record: Record, seen: Observed) -> tuple[ConfirmP
     A program may end well because it lost a peer: mpirun of Open MPI 5 does when a worker's pod is deleted by
     force. Then the pod was gone before, so whoever sees the success can know of the loss.
     """
-    if workload.rules.restart_scope is not Scope.JOB:
+    if workload.rules.restart_scope is not RestartScope.JOB:
         return ()
     return tuple(
         ConfirmPod(role.name, index, *_version(record, role.name, index))
         for role in workload.roles.values()
-        if role.restart is not Restart.NEVER
+        if role.restart is not RestartPolicy.NEVER
         for index in _empty(role, record)
         if (role.name, index) not in seen.by_place and _needs_confirmation(workload, role, index, record)
     )
@@ -171,21 +173,25 @@ def _empty(role: Role, record: Record) -> Iterator[int]:
     last = record.role(role.name)
     if last.phase is Phase.SUCCEEDED:
         return
-    yield from (index for index in range(last.size) if index not in last.done and index not in last.gone)
+    yield from (
+        index
+        for index in range(last.size)
+        if index not in last.succeeded_indexes and index not in last.lost_indexes
+    )
 
 
 def _needs_confirmation(workload: Workload, role: Role, index: int, record: Record) -> bool:
     """A pod that was there and whose loss is more than a gap to fill must be known to be gone, not just
     unseen."""
     last = record.role(role.name)
-    if index >= last.created or last.phase in (Phase.PENDING, Phase.STARTING):
+    if index >= last.created_below or last.phase in (Phase.PENDING, Phase.STARTING):
         return False
-    return role.restart is Restart.NEVER or workload.rules.restart_scope is not Scope.POD
+    return role.restart is RestartPolicy.NEVER or workload.rules.restart_scope is not RestartScope.POD
 
 
 def _delayed(role: Role, index: int, record: Record, now: datetime) -> bool:
     last = record.role(role.name)
-    again = last.replaced.get(index, 0) > 1 or last.climbed
+    again = last.replacements.get(index, 0) > 1 or last.role_restarts_in_a_row
     return bool(last.retry_at and now < last.retry_at and again)
 
 

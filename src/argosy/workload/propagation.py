@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from argosy.workload.gang_schedulers.registry import BACKENDS
-from argosy.workload.model import HandedOn, Json, Workload
+from argosy.workload.model import Json, PropagatedMetadata, Workload
 from argosy.workload.observed import Marks, Observed
 from argosy.workload.plan import Action, DeleteChild, DeletePod, Remark
 from argosy.workload.record import Record
@@ -17,7 +17,7 @@ from argosy.workload.record import Record
 
 def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[Remark]:
     """Corrects what is there with other values; nothing that these actions delete."""
-    given = workload.handed_on
+    given = workload.propagated
     if not given.keys:
         return
     gone = {one.uid if isinstance(one, DeletePod) else one.kind for one in actions if isinstance(one, _GOING)}
@@ -34,14 +34,14 @@ def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> I
 
 def noted(workload: Workload, record: Record) -> Record:
     """The record that knows which labels the job has because of this."""
-    given = workload.handed_on
+    given = workload.propagated
     unfit = ",".join(key for key in given.annotations if key not in given.labels)
-    if record.handed == given.labels and record.unfit == unfit:
+    if record.propagated_labels == given.labels and record.invalid_label_keys == unfit:
         return record
-    return replace(record, handed=dict(given.labels), unfit=unfit)
+    return replace(record, propagated_labels=dict(given.labels), invalid_label_keys=unfit)
 
 
-def wanted_marks(given: HandedOn, template: Json | None = None) -> Marks:
+def wanted_marks(given: PropagatedMetadata, template: Json | None = None) -> Marks:
     """What an object has of the keys that are handed on, made from this template if from any."""
     metadata = template.get("metadata") if template else None
     written = metadata if isinstance(metadata, Mapping) else {}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from argosy.workload.clock_skew import on_this_clock
 from argosy.workload.current_pods import present
-from argosy.workload.model import Phase, Restart, Role, RolePolicy, Workload
+from argosy.workload.model import Phase, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, Emit, EnsureChild, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
@@ -21,10 +21,10 @@ from argosy.workload.restart_causes import restarted_in_place
 
 def remember(workload: Workload, record: Record | None, seen: Observed, now: datetime) -> Record:
     """The record with everything in it that the pods tell by themselves."""
-    if record is None or record.since is None:
-        record = replace(record or Record(), since=now)
+    if record is None or record.phase_since is None:
+        record = replace(record or Record(), phase_since=now)
     record = on_this_clock(record, now)
-    if record.finished:
+    if record.finished_at:
         return record
     record = replace(record, generation=max(record.generation, workload.generation))
     record = _believe_labels(record, seen, workload.limits.restarts)
@@ -45,15 +45,15 @@ def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Ob
     if seen.outcomes or not all(isinstance(one, _HARMLESS) for one in plan.actions):
         return False
     if before is None:
-        return _first(plan.record) and not plan.record.gang_backend
-    if before.ran is None and before.attempt == 1:
+        return _first(plan.record) and not plan.record.gang_scheduler
+    if before.first_running_at is None and before.attempt == 1:
         return _before_it_ran(plan.record) == _before_it_ran(before)
     return _without_words(plan.record) == _without_words(before)
 
 
 def _must_be_recorded(role: Role, before: Record | None, after: Record) -> bool:
     """Return True for a role without restarts whose pods have just come up."""
-    if role.restart is not Restart.NEVER:
+    if role.restart is not RestartPolicy.NEVER:
         return False
     was = before.role(role.name).phase if before else Phase.PENDING
     return was in _COMING_UP and after.role(role.name).phase not in _COMING_UP
@@ -66,20 +66,20 @@ _HARMLESS = (CreatePod, EnsureService, EnsureChild, Emit)
 def _first(record: Record) -> bool:
     """Whether the first pods are being made, and nothing else has ever happened."""
     started = record.phase is Phase.STARTING and record.attempt == 1
-    return started and not record.history and not any(role.replaced for role in record.roles.values())
+    return started and not record.history and not any(role.replacements for role in record.roles.values())
 
 
 def _without_words(record: Record) -> Record:
     history = tuple(entry for entry in record.history if entry.reason != Phase.RUNNING)
-    words = {"reason": "", "message": "", "waiting": None, "restarted": (), "history": history}
-    return replace(record, phase=Phase.PENDING, since=None, **words)
+    words = {"reason": "", "message": "", "waiting": None, "restart_history": (), "history": history}
+    return replace(record, phase=Phase.PENDING, phase_since=None, **words)
 
 
 def _before_it_ran(record: Record) -> Record:
     """The record without what it says of pods that come up."""
-    words = {"phase": Phase.PENDING, "since": None, "reason": "", "message": ""}
-    roles = {name: replace(role, created=0, **words) for name, role in record.roles.items()}
-    return replace(_without_words(record), ran=None, roles=roles)
+    words = {"phase": Phase.PENDING, "phase_since": None, "reason": "", "message": ""}
+    roles = {name: replace(role, created_below=0, **words) for name, role in record.roles.items()}
+    return replace(_without_words(record), first_running_at=None, roles=roles)
 
 
 def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
@@ -99,16 +99,18 @@ def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record
     ]
     for pod in ahead:
         role = record.role(pod.role)
-        gained = pod.replacement - role.replaced.get(pod.index, 0)
+        gained = pod.replacement - role.replacements.get(pod.index, 0)
         role = replace(
-            role, replaced={**role.replaced, pod.index: pod.replacement}, restarts=role.restarts + gained
+            role,
+            replacements={**role.replacements, pod.index: pod.replacement},
+            restarts=role.restarts + gained,
         )
         restarts = _within(limit, record.restarts, record.restarts + gained)
         record = replace(record.with_role(pod.role, role), restarts=restarts)
-    if record.started is None and record.phase is not Phase.SUSPENDED:
+    if record.started_at is None and record.phase is not Phase.SUSPENDED:
         created = [pod.created for pod in seen.pods if pod.created and pod.attempt == record.attempt]
         if created:
-            record = replace(record, started=min(created), began=min(created))
+            record = replace(record, started_at=min(created), attempt_started_at=min(created))
     return record
 
 
@@ -118,14 +120,14 @@ def _within(limit: int | None, known: int, estimated: int) -> int:
 
 def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) -> RoleRecord:
     last = record.role(role.name)
-    if last.since is None:
-        last = replace(last, since=now)
+    if last.phase_since is None:
+        last = replace(last, phase_since=now)
     if last.size == 0:
         last = replace(last, size=role.replicas)
     pods = present(record.with_role(role.name, last), role.name, seen)
     done = _done(role, last, pods, seen)
     seen_indexes = {pod.index for pod in pods} | set(done)
-    created = last.created
+    created = last.created_below
     while created in seen_indexes:
         created += 1
     gone = _gone(role, last, done, seen)
@@ -133,59 +135,62 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
     taken = {pod.index: 1 for pod in pods if pod.preempted}
     return replace(
         last,
-        done=done,
-        created=created,
-        in_place=_in_place(last, pods),
-        gone=gone,
-        failed={pod.index: 1 for pod in kept},
-        preempted={**last.preempted, **taken} if taken else last.preempted,
-        shape=role.shape,
+        succeeded_indexes=done,
+        created_below=created,
+        container_restarts=_in_place(last, pods),
+        lost_indexes=gone,
+        failed_indexes={pod.index: 1 for pod in kept},
+        preempted_indexes={**last.preempted_indexes, **taken} if taken else last.preempted_indexes,
+        template_hash=role.template_hash,
     )
 
 
 def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], seen: Observed) -> Mapping[int, int]:
     policy = role.policy or RolePolicy()
-    if role.restart is Restart.ALWAYS:
-        return last.done
+    if role.restart is RestartPolicy.ALWAYS:
+        return last.succeeded_indexes
     succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
-    if not policy.only_present:
-        return {**last.done, **{pod.index: 1 for pod in succeeded}}
+    if not policy.count_existing_only:
+        return {**last.succeeded_indexes, **{pod.index: 1 for pod in succeeded}}
     down = seen.down(policy)
     return {pod.index: 1 for pod in succeeded if not pod.terminating and pod.node not in down}
 
 
 def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
-    if role.restart is not Restart.NEVER or last.phase in _COMING_UP:
-        return last.gone
+    if role.restart is not RestartPolicy.NEVER or last.phase in _COMING_UP:
+        return last.lost_indexes
     lost = [
         index
         for name, index in seen.absent
         if name == role.name
-        and index < min(last.size, last.created)
+        and index < min(last.size, last.created_below)
         and index not in done
         and not seen.by_place.get((name, index))
     ]
-    return {**last.gone, **dict.fromkeys(lost, 1)} if lost else last.gone
+    return {**last.lost_indexes, **dict.fromkeys(lost, 1)} if lost else last.lost_indexes
 
 
 def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
     counts = {pod.index: pod.in_place_restarts for pod in pods if pod.in_place_restarts}
-    return {**last.in_place, **{index: max(n, last.in_place.get(index, 0)) for index, n in counts.items()}}
+    return {
+        **last.container_restarts,
+        **{index: max(n, last.container_restarts.get(index, 0)) for index, n in counts.items()},
+    }
 
 
 def _counted_in_place(before: Record, record: Record, seen: Observed, now: datetime) -> Record:
     """Container restarts that were not seen before are failures like any other."""
     for name, role in record.roles.items():
-        total = sum(role.in_place.values())
-        fresh = total - role.in_place_counted
+        total = sum(role.container_restarts.values())
+        fresh = total - role.container_restarts_counted
         if fresh > 0:
-            known = before.role(name).in_place
+            known = before.role(name).container_restarts
             told = [
                 restarted_in_place(pod, now)
                 for pod in present(record, name, seen)
-                if role.in_place.get(pod.index, 0) > known.get(pod.index, 0)
+                if role.container_restarts.get(pod.index, 0) > known.get(pod.index, 0)
             ]
-            role = replace(role, in_place_counted=total, restarts=role.restarts + fresh)
+            role = replace(role, container_restarts_counted=total, restarts=role.restarts + fresh)
             record = replace(record.with_role(name, role), restarts=record.restarts + fresh)
-            record = record.restarting(*told)
+            record = record.with_restarts(*told)
     return record

@@ -15,20 +15,20 @@ from msgspec.structs import replace
 
 from argosy.workload import disruptions, escalation, messages
 from argosy.workload.current_pods import current, present
-from argosy.workload.model import Limits, Phase, Restart, Role, RolePolicy, Scope, Workload
+from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Ending
-from argosy.workload.record import Record, Restarted, RoleRecord
+from argosy.workload.record import Record, RestartEntry, RoleRecord
 from argosy.workload.restart_causes import Why, lost, restarted_in_place
 
 
 class Loss(Struct, frozen=True):
     """A place whose pod must be replaced."""
 
-    told: Restarted
+    told: RestartEntry
     """What is remembered of it."""
     counted: bool
-    rung: Scope
+    rung: RestartScope
     """What it takes to be started anew for it."""
     failures: int = 0
     """Of its place, in a row."""
@@ -66,7 +66,7 @@ class Repair(Struct, frozen=True):
 def repair(workload: Workload, record: Record, seen: Observed, now: datetime) -> Repair:
     """The record that replaces what was lost, or the ending if no restart is left for it."""
     limit = workload.limits.restarts
-    kept = _kept(workload, record, seen) if workload.limits.kept_failures else 0
+    kept = _kept(workload, record, seen) if workload.limits.count_unreplaced_failures else 0
     if limit is not None and record.restarts + kept > limit:
         return Repair(record, _overrun(record, kept, limit))
     losses = [
@@ -76,11 +76,11 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         for loss in _losses(workload, role, record, seen, now)
     ]
     taken = disruptions.fresh(workload, record, seen, now)
-    record = record.restarting(*taken)
+    record = record.with_restarts(*taken)
     if not losses:
         return Repair(record, causes=tuple(gap.cause for gap in taken))
     counted = [loss for loss in losses if loss.counted]
-    used = len(counted) if workload.rules.restart_scope is Scope.POD else min(1, len(counted))
+    used = len(counted) if workload.rules.restart_scope is RestartScope.POD else min(1, len(counted))
     if limit is not None and counted and record.restarts + used + kept > limit:
         why = messages.restarted(_likeliest(counted).told)
         return Repair(record, _limit_reached(why, limit, used=record.restarts + kept, needed=used))
@@ -88,18 +88,20 @@ def repair(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     record = replace(record, restarts=record.restarts + used, disruptions=disruption_count)
     message = _message(losses, record, limit)
     told = _told(losses)
-    record = _replaced(workload, record, losses, now).noting(now, "Restarting", message).restarting(*told)
-    since = record.since if record.phase is Phase.RESTARTING else now
-    record = replace(record, phase=Phase.RESTARTING, since=since, reason="Restarting", message=message)
+    record = (
+        _replaced(workload, record, losses, now).with_history(now, "Restarting", message).with_restarts(*told)
+    )
+    since = record.phase_since if record.phase is Phase.RESTARTING else now
+    record = replace(record, phase=Phase.RESTARTING, phase_since=since, reason="Restarting", message=message)
     return Repair(record, causes=tuple(one.cause for one in (*taken, *told)))
 
 
-def _told(losses: list[Loss]) -> list[Restarted]:
+def _told(losses: list[Loss]) -> list[RestartEntry]:
     """One restart for each pod, or one for all that are started anew together."""
-    if _highest(losses) is Scope.POD:
-        return [replace(loss.told, rung=Scope.POD) for loss in losses]
+    if _highest(losses) is RestartScope.POD:
+        return [replace(loss.told, scope=RestartScope.POD) for loss in losses]
     first = _first(losses)
-    return [replace(first.told, rung=first.rung, others=len(losses) - 1)]
+    return [replace(first.told, scope=first.rung, also_lost=len(losses) - 1)]
 
 
 def _kept(workload: Workload, record: Record, seen: Observed) -> int:
@@ -113,15 +115,15 @@ def _kept(workload: Workload, record: Record, seen: Observed) -> int:
 
 def replaces(role: Role, pod: ObservedPod) -> bool:
     """Whether the role's policy replaces this ended pod."""
-    if role.restart is Restart.ALWAYS:
+    if role.restart is RestartPolicy.ALWAYS:
         return True
     if pod.phase != "Failed" and not pod.disrupted:
         return False
-    if role.restart is Restart.EXIT_CODE and role.exit_codes:
+    if role.restart is RestartPolicy.EXIT_CODE and role.exit_codes:
         return pod.phase == "Failed" and pod.first_exit_code in role.exit_codes
-    if role.restart is Restart.EXIT_CODE:
+    if role.restart is RestartPolicy.EXIT_CODE:
         return pod.disrupted or pod.exit_code is None or pod.exit_code >= 128
-    return role.restart is Restart.ON_FAILURE
+    return role.restart is RestartPolicy.ON_FAILURE
 
 
 def delay(limits: Limits, times: int) -> float:
@@ -134,30 +136,30 @@ def delay(limits: Limits, times: int) -> float:
 def next_attempt(record: Record) -> Record:
     """The record of a job all of whose pods start anew; totals are kept."""
     roles = {name: role.for_next_attempt() for name, role in record.roles.items()}
-    return replace(record, attempt=record.attempt + 1, roles=roles, began=None)
+    return replace(record, attempt=record.attempt + 1, roles=roles, attempt_started_at=None)
 
 
 def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now: datetime) -> list[Loss]:
-    if role.restart is Restart.NEVER:
+    if role.restart is RestartPolicy.NEVER:
         return []
-    whole = workload.rules.restart_scope is not Scope.POD
+    whole = workload.rules.restart_scope is not RestartScope.POD
     last = record.role(role.name)
     losses: list[Loss] = []
     nodes = seen.replaced_nodes(role.policy or RolePolicy())
     for pod in present(record, role.name, seen):
-        if pod.index in last.done:
+        if pod.index in last.succeeded_indexes:
             continue
-        if _is_lost(role, pod, nodes) or (pod.terminating and (whole or role.beside)):
+        if _is_lost(role, pod, nodes) or (pod.terminating and (whole or role.surge)):
             losses.append(_loss(workload, last, pod, seen, now))
         elif escalation.crashes(workload.limits, pod):
             losses.append(_crash(workload, last, pod, now))
     if whole and last.phase is Phase.RUNNING:
         departed = {(pod.role, pod.index): pod for pod in seen.departed if current(record, pod)}
-        for index in range(min(last.size, last.created)):
+        for index in range(min(last.size, last.created_below)):
             place = (role.name, index)
             gone = place in seen.absent and not seen.by_place.get(place)
-            if gone and index not in last.done:
-                unseen = Restarted(now, role.name, index, Why.DELETED, "", record.attempt)
+            if gone and index not in last.succeeded_indexes:
+                unseen = RestartEntry(now, role.name, index, Why.DELETED, "", record.attempt)
                 told = lost(departed[place], now, down=seen.nodes_down) if place in departed else unseen
                 losses.append(Loss(told, counted=False, rung=workload.rules.restart_scope))
     return sorted(losses, key=lambda loss: loss.index)
@@ -178,7 +180,7 @@ def _crash(workload: Workload, last: RoleRecord, pod: ObservedPod, now: datetime
     lived = _lived(pod, now)
     failures = escalation.failures_in_a_row(last, pod.index, lived, workload.limits)
     rung = escalation.rung(workload.rules, workload.limits, last, failures, now)
-    told = replace(restarted_in_place(pod, now), rung="")
+    told = replace(restarted_in_place(pod, now), scope="")
     return Loss(
         told, counted=False, rung=rung, failures=failures, in_place=pod.in_place_restarts, lived=lived
     )
@@ -196,22 +198,25 @@ def _is_lost(role: Role, pod: ObservedPod, replaced_nodes: Set[str]) -> bool:
 
 def _replaced(workload: Workload, record: Record, losses: list[Loss], now: datetime) -> Record:
     limits = workload.limits
-    if _highest(losses) is Scope.JOB:
-        long = record.began is not None and (now - record.began).total_seconds() > limits.backoff_reset
+    if _highest(losses) is RestartScope.JOB:
+        long = (
+            record.attempt_started_at is not None
+            and (now - record.attempt_started_at).total_seconds() > limits.backoff_reset
+        )
         failed = not all(loss.disrupted for loss in losses)
-        streak = (1 if long else record.streak + 1) if failed else record.streak
-        record = replace(_counted(next_attempt(record), losses), streak=streak)
+        streak = (1 if long else record.consecutive_failures + 1) if failed else record.consecutive_failures
+        record = replace(_counted(next_attempt(record), losses), consecutive_failures=streak)
         return replace(record, retry_at=_later(now, delay(limits, streak) if failed else 0.0))
-    anew = sorted({loss.role for loss in losses if loss.rung is Scope.ROLE})
-    climbs = workload.rules.restart_scope is not Scope.ROLE
+    anew = sorted({loss.role for loss in losses if loss.rung is RestartScope.ROLE})
+    climbs = workload.rules.restart_scope is not RestartScope.ROLE
     for name in anew:
         loss = _first([loss for loss in losses if loss.role == name])
         record = record.with_role(name, _role_anew(record.role(name), loss, limits, now, climbs=climbs))
     for loss in losses:
         if loss.role not in anew:
             role = _next(record.role(loss.role), (loss.index,), loss, limits, now)
-            if limits.ladder.pod is not None and not loss.disrupted:
-                role = replace(role, streaks={**role.streaks, loss.index: loss.failures})
+            if limits.escalation.pod is not None and not loss.disrupted:
+                role = replace(role, failure_streaks={**role.failure_streaks, loss.index: loss.failures})
             record = record.with_role(loss.role, role)
     return _counted(record, losses)
 
@@ -220,26 +225,26 @@ def _role_anew(role: RoleRecord, loss: Loss, limits: Limits, now: datetime, *, c
     after = _next(role, range(role.size), loss, limits, now)
     if climbs:
         after = escalation.role_anew(after, limits, now)
-        after = replace(after, retry_at=_later(now, delay(limits, after.climbed)))
-    return replace(after, phase=Phase.PENDING, since=now, created=0, gone={})
+        after = replace(after, retry_at=_later(now, delay(limits, after.role_restarts_in_a_row)))
+    return replace(after, phase=Phase.PENDING, phase_since=now, created_below=0, lost_indexes={})
 
 
 def _next(
     role: RoleRecord, places: range | tuple[int, ...], loss: Loss, limits: Limits, now: datetime
 ) -> RoleRecord:
-    replaced = {**role.replaced, **{index: role.replaced.get(index, 0) + 1 for index in places}}
+    replaced = {**role.replacements, **{index: role.replacements.get(index, 0) + 1 for index in places}}
     again = not loss.disrupted and (loss.lived is None or loss.lived <= limits.backoff_reset)
     retry_at = _later(now, delay(limits, replaced[loss.index]) if again else 0.0)
     gone = dict.fromkeys(places, 0)
-    in_place = {index: n for index, n in role.in_place.items() if index not in gone}
+    in_place = {index: n for index, n in role.container_restarts.items() if index not in gone}
     return replace(
         role,
-        replaced=replaced,
+        replacements=replaced,
         retry_at=max((time for time in (role.retry_at, retry_at) if time), default=None),
-        in_place=in_place,
-        in_place_counted=sum(in_place.values()),
-        done={index: 1 for index in role.done if index not in gone},
-        preempted={index: 1 for index in role.preempted if index not in gone},
+        container_restarts=in_place,
+        container_restarts_counted=sum(in_place.values()),
+        succeeded_indexes={index: 1 for index in role.succeeded_indexes if index not in gone},
+        preempted_indexes={index: 1 for index in role.preempted_indexes if index not in gone},
     )
 
 
@@ -262,9 +267,9 @@ def _message(losses: list[Loss], record: Record, limit: int | None) -> str:
     others = f" (and {messages.many(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
     often = f" after {messages.many(first.in_place, 'restart')} in its place" if first.in_place else ""
     doing = {
-        Scope.POD: "replacing it" if len(losses) == 1 else "replacing them",
-        Scope.ROLE: f"starting all of {first.role} anew",
-        Scope.JOB: f"starting attempt {record.attempt + 1}",
+        RestartScope.POD: "replacing it" if len(losses) == 1 else "replacing them",
+        RestartScope.ROLE: f"starting all of {first.role} anew",
+        RestartScope.JOB: f"starting attempt {record.attempt + 1}",
     }[first.rung]
     said = f"{messages.restarted(first.told)}{others}; {doing}{often}"
     if all(loss.disrupted for loss in losses):
@@ -273,8 +278,8 @@ def _message(losses: list[Loss], record: Record, limit: int | None) -> str:
     return f"{said}, {budget} restarts used"
 
 
-def _highest(losses: list[Loss]) -> Scope:
-    return max((loss.rung for loss in losses), key=list(Scope).index)
+def _highest(losses: list[Loss]) -> RestartScope:
+    return max((loss.rung for loss in losses), key=list(RestartScope).index)
 
 
 def _first(losses: list[Loss]) -> Loss:
@@ -291,7 +296,9 @@ def _likeliest(losses: list[Loss]) -> Loss:
 
 def _overrun(record: Record, kept: int, limit: int) -> Ending:
     """The ending of a job whose containers were restarted by nodes, or whose pods failed and are kept."""
-    last = f"{messages.restarted(record.restarted[-1])}; " if record.restarted and not kept else ""
+    last = (
+        f"{messages.restarted(record.restart_history[-1])}; " if record.restart_history and not kept else ""
+    )
     needed = messages.many(record.restarts + kept, "restart")
     said = f"{last}{needed} were needed and {limit} allowed (limits.restarts)"
     return Ending(Phase.FAILED, "RestartsExhausted", said)

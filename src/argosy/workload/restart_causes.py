@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from argosy.workload.observed import ObservedPod
-from argosy.workload.record import Restarted
+from argosy.workload.record import RestartEntry
 
 CONTAINER = "Container"
 """The lowest rung of restarts, in the pod itself; the others are `Scope`s."""
@@ -80,19 +80,19 @@ def why(pod: ObservedPod, down: Set[str] = frozenset()) -> Why:
     return why_exit(pod.exit_code, pod.out_of_memory)
 
 
-def lost(pod: ObservedPod, at: datetime, rung: str = "", down: Set[str] = frozenset()) -> Restarted:
+def lost(pod: ObservedPod, at: datetime, rung: str = "", down: Set[str] = frozenset()) -> RestartEntry:
     """What is remembered of a pod that ended or is taken away."""
     cause = why(pod, down)
     code = pod.exit_code if cause in _PROGRAMS else None
     said = pod.message if pod.disrupted or pod.over_limit else pod.reason if cause is Why.FAILED else ""
-    return Restarted(at, pod.role, pod.index, cause, rung, pod.attempt, code, pod.node, said[:_DETAIL])
+    return RestartEntry(at, pod.role, pod.index, cause, rung, pod.attempt, code, pod.node, said[:_DETAIL])
 
 
-def restarted_in_place(pod: ObservedPod, at: datetime) -> Restarted:
+def restarted_in_place(pod: ObservedPod, at: datetime) -> RestartEntry:
     """What is remembered of a container that its node restarted."""
     cause = why_exit(pod.last_exit_code, pod.last_out_of_memory)
     code = pod.last_exit_code
-    return Restarted(at, pod.role, pod.index, cause, CONTAINER, pod.attempt, code, pod.node)
+    return RestartEntry(at, pod.role, pod.index, cause, CONTAINER, pod.attempt, code, pod.node)
 
 
 def mark(pod: ObservedPod) -> int:

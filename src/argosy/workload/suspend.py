@@ -13,7 +13,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
 from argosy.workload.pods import stuck
-from argosy.workload.record import Cause, Record
+from argosy.workload.record import Record, WaitReason
 from argosy.workload.restart import next_attempt
 
 
@@ -36,25 +36,25 @@ def resumed(record: Record, now: datetime) -> Record:
     """The record of a job that is not suspended any more; others as they are."""
     if record.phase is not Phase.SUSPENDED:
         return record
-    record = replace(record, phase=Phase.PENDING, since=now, reason="", message="", waiting=None)
-    return record.noting(now, "Resumed", "the job is not suspended any more")
+    record = replace(record, phase=Phase.PENDING, phase_since=now, reason="", message="", waiting=None)
+    return record.with_history(now, "Resumed", "the job is not suspended any more")
 
 
 def _suspended(record: Record, seen: Observed, now: datetime) -> Record:
-    if record.began or seen.pods:
+    if record.attempt_started_at or seen.pods:
         record = next_attempt(record)
     said = "suspended by spec.suspend"
     if seen.pods:
         said += f"; stopping {messages.many(len(seen.pods), 'pod')}"
     return replace(
-        record.noting(now, "Suspended", said),
+        record.with_history(now, "Suspended", said),
         phase=Phase.SUSPENDED,
-        since=now,
+        phase_since=now,
         reason="Suspended",
         message="suspended by spec.suspend",
-        waiting=Cause("Suspended", "until spec.suspend is false", now),
-        started=None,
-        began=None,
-        placed=None,
+        waiting=WaitReason("Suspended", "until spec.suspend is false", now),
+        started_at=None,
+        attempt_started_at=None,
+        gang_scheduled_at=None,
         retry_at=None,
     )

@@ -30,7 +30,7 @@ def _failures(before: Record | None, seen: Observed) -> Iterator[ObservedPod]:
     for pod in seen.pods:
         if pod.phase != "Failed" or pod.terminating:
             continue
-        if before is None or (current(before, pod) and pod.index not in before.role(pod.role).failed):
+        if before is None or (current(before, pod) and pod.index not in before.role(pod.role).failed_indexes):
             yield pod
 
 
@@ -38,7 +38,7 @@ def _outdated(workload: Workload, before: Record, seen: Observed) -> Iterator[st
     if workload.generation == before.generation:
         return
     for name, role in workload.roles.items():
-        was = before.role(name).shape
+        was = before.role(name).template_hash
         live = (pod for pod in seen.by_role.get(name, ()) if not (pod.ended or pod.terminating))
-        if was and was != role.shape and any(pod.index < role.replicas for pod in live):
+        if was and was != role.template_hash and any(pod.index < role.replicas for pod in live):
             yield name

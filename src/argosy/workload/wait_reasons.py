@@ -19,7 +19,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod, Outcome, Result
 from argosy.workload.phases import Counts
 from argosy.workload.pods import Missing
-from argosy.workload.record import Cause, Record, Restarted
+from argosy.workload.record import Record, RestartEntry, WaitReason
 from argosy.workload.restart_causes import mark
 
 NODE_UNREACHABLE = "NodeUnreachable"
@@ -43,9 +43,9 @@ def waiting(
     reason, message = found
     last = record.waiting
     if reason == INVALID_SPEC and (last is None or last.message != message):
-        record = record.noting(now, reason, message)
+        record = record.with_history(now, reason, message)
     since = last.since if last and last.reason == reason else now
-    return replace(record, waiting=Cause(reason, message, since))
+    return replace(record, waiting=WaitReason(reason, message, since))
 
 
 def sentence(workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
@@ -62,13 +62,17 @@ def sentence(workload: Workload | None, record: Record, seen: Observed, counts: 
 
 def _gap(record: Record, seen: Observed) -> str:
     """The last pod that others took away, until another runs in its place."""
-    taken = (one for one in reversed(record.restarted) if one.mark and one.attempt == record.attempt)
+    taken = (
+        one
+        for one in reversed(record.restart_history)
+        if one.pod_fingerprint and one.attempt == record.attempt
+    )
     return next((messages.restarted(one) for one in taken if not _filled(one, seen)), "")
 
 
-def _filled(gap: Restarted, seen: Observed) -> bool:
+def _filled(gap: RestartEntry, seen: Observed) -> bool:
     there = seen.by_place.get((gap.role, gap.index), ())
-    return any(pod.phase in ("Running", "Succeeded") and mark(pod) != gap.mark for pod in there)
+    return any(pod.phase in ("Running", "Succeeded") and mark(pod) != gap.pod_fingerprint for pod in there)
 
 
 def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
@@ -117,7 +121,10 @@ def _cause(
         return None
     for name, role in workload.roles.items():
         if record.role(name).below_min_since:
-            return "BelowMin", f"{name} needs at least {messages.many(role.needed, 'running pod')} to go on"
+            return (
+                "BelowMin",
+                f"{name} needs at least {messages.many(role.min_running, 'running pod')} to go on",
+            )
     pods = all_present(record, seen)
     if any(pod.waiting == "Unschedulable" for pod in pods):
         return "Unschedulable", ""

@@ -12,7 +12,7 @@ from argosy.dialects.ares.profiles import roles_of
 from argosy.kinds.aresjob import INDEX_LABEL, ROLE_LABEL, AresCondition, AresJob, AresJobSpec, RoleStatus
 from argosy.workload.invalid import INVALID_DEFINITION, REFUSED_SPEC
 from argosy.workload.model import Phase
-from argosy.workload.record import Cause, Record, RoleRecord
+from argosy.workload.record import Record, RoleRecord, WaitReason
 
 LEGACY_ROLE, LEGACY_INDEX = "replica-type", "replica-index"
 """Labels of pods that early versions of AresOperator wrote."""
@@ -28,18 +28,20 @@ def adopted_record(obj: AresJob) -> Record | None:
     told = next((one for one in status.conditions if one.type == phase.value and one.status == "True"), None)
     since, generation = _since(obj, told), obj.metadata.generation
     if told and told.reason == INVALID_DEFINITION and status.running_time is None:
-        return Record(since=since, waiting=Cause(REFUSED_SPEC, told.message, since), generation=generation)
+        return Record(
+            phase_since=since, waiting=WaitReason(REFUSED_SPEC, told.message, since), generation=generation
+        )
     failed = told if phase is Phase.FAILED else None
     return Record(
         phase=phase,
-        since=since,
+        phase_since=since,
         reason=failed.reason if failed else "",
         message=failed.message if failed else "",
         generation=generation,
-        started=status.start_time,
-        began=status.start_time,
-        ran=status.running_time,
-        finished=since if phase.terminal else None,
+        started_at=status.start_time,
+        attempt_started_at=status.start_time,
+        first_running_at=status.running_time,
+        finished_at=since if phase.terminal else None,
         roles=_roles(obj),
     )
 
@@ -69,9 +71,9 @@ def _role(told: RoleStatus, phase: Phase, size: int) -> RoleRecord:
         phase=phase,
         reason=told.reason,
         message=told.message,
-        since=told.last_transition_time,
+        phase_since=told.last_transition_time,
         size=size,
-        created=size if begun else 0,
+        created_below=size if begun else 0,
         restarts=told.restarts,
     )
 

@@ -15,7 +15,7 @@ from argosy.dialects.ares.spec_patch import propagated, spec_patch
 from argosy.dialects.ares.templates import bare
 from argosy.dialects.base import Adoption, JobApi, bare_workload
 from argosy.kinds.aresjob import PROPAGATED_ANNOTATIONS, AresJob
-from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, Cleanup, Limits, Ttl, Workload
+from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, CleanupPolicy, Limits, Ttl, Workload
 
 
 def ares_job_api(
@@ -40,7 +40,7 @@ def ares_job_api(
 def pod_name(workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
     """Return the name of a pod; different for each replacement where old and new pods may overlap."""
     host = workload.hostname(role, index)
-    if not workload.roles[role].beside:
+    if not workload.roles[role].surge:
         return host
     digest = hashlib.sha256(f"{workload.uid}/{attempt}/{replacement}".encode()).hexdigest()
     return f"{host}-{digest[:5]}"
@@ -50,13 +50,13 @@ def minimal_workload(obj: AresJob) -> Workload:
     """Return identity, cleanup policy and times to live of a job whose spec is invalid elsewhere."""
     policy = obj.spec.get("runPolicy")
     run = policy if isinstance(policy, dict) else {}
-    cleanup = run.get("cleanPodPolicy", Cleanup.NONE.value) or Cleanup.ALL.value
+    cleanup = run.get("cleanPodPolicy", CleanupPolicy.NONE.value) or CleanupPolicy.ALL.value
     ttl, children_ttl = run.get("ttlSecondsAfterFinished"), obj.spec.get("ttlSecondsAfterFailed")
     return replace(
         bare_workload(obj.metadata, AresJob.resource),
         limits=Limits(ttl=Ttl(_seconds(ttl), _seconds(ttl)), children_ttl=Ttl(None, _seconds(children_ttl))),
-        cleanup=Cleanup(cleanup) if cleanup in tuple(Cleanup) else Cleanup.NONE,
-        handed_on=propagated(obj.metadata),
+        cleanup=CleanupPolicy(cleanup) if cleanup in tuple(CleanupPolicy) else CleanupPolicy.NONE,
+        propagated=propagated(obj.metadata),
     )
 
 

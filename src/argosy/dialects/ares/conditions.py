@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from argosy.kinds.aresjob import AresCondition
 from argosy.workload.invalid import INVALID_DEFINITION, INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.limits import REASONS
-from argosy.workload.model import Phase, Scope, Workload
+from argosy.workload.model import Phase, RestartScope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.record import Record
 
@@ -33,7 +33,7 @@ def conditions(
     record: Record,
     seen: Observed,
 ) -> list[AresCondition]:
-    told = _ConditionSet({one.type: one for one in stored}, record.since)
+    told = _ConditionSet({one.type: one for one in stored}, record.phase_since)
     wrong = record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
     if told.is_true(FAILED) and not wrong:
         if phase == FAILED:
@@ -80,17 +80,23 @@ def _failure(workload: Workload | None, record: Record, usual: str) -> tuple[str
 
 
 def _placed(told: "_ConditionSet", workload: Workload, record: Record, seen: Observed) -> None:
-    if workload.gang is None or record.finished:
+    if workload.gang is None or record.finished_at:
         return
     waiting = record.waiting
     if waiting is not None and waiting.reason == MISSING:
         told.set(SCHEDULED, "False", MISSING, with_ares_field_names(waiting.message), waiting.since)
-    elif record.placed and not told.is_true(SCHEDULED):
-        told.set(SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.placed)
+    elif record.gang_scheduled_at and not told.is_true(SCHEDULED):
+        told.set(
+            SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.gang_scheduled_at
+        )
 
 
 def _restarting(told: "_ConditionSet", workload: Workload, record: Record, usual: str) -> None:
-    if workload.rules.restart_scope is not Scope.JOB or record.finished or record.phase is Phase.SUSPENDED:
+    if (
+        workload.rules.restart_scope is not RestartScope.JOB
+        or record.finished_at
+        or record.phase is Phase.SUSPENDED
+    ):
         told.clear(RESTARTING)
     elif record.phase is Phase.RESTARTING:
         told.set(RESTARTING, "True", RESTARTING, with_ares_field_names(record.message))

@@ -29,9 +29,9 @@ from argosy.kinds.aresjob import (
     RoleSpec,
     RunPolicySpec,
 )
-from argosy.workload.model import Phase, Restart
+from argosy.workload.model import Phase, RestartPolicy
 
-NEVER, ON_FAILURE = Restart.NEVER.value, Restart.ON_FAILURE.value
+NEVER, ON_FAILURE = RestartPolicy.NEVER.value, RestartPolicy.ON_FAILURE.value
 RUNNING = Phase.RUNNING.value
 OMPI = "ompi"
 
@@ -83,7 +83,7 @@ def _role_policy(
     if down is None and not failed and name in profile.node_down:
         down = True
     if profile.policies is None:
-        failed = failed or (ANY if restart in (NEVER, Restart.EXIT_CODE.value) else "")
+        failed = failed or (ANY if restart in (NEVER, RestartPolicy.EXIT_CODE.value) else "")
         succeeded = succeeded or ALL
     else:
         wanted = profile.policies.get(name, ("", ""))

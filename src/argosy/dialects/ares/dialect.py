@@ -30,19 +30,19 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.workload import pod_size
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
-    Cleanup,
+    CleanupPolicy,
     Dependency,
     Gang,
     Limits,
     Phase,
     Problems,
-    Quorum,
-    Resize,
-    Restart,
+    Quantifier,
+    ResizeMode,
+    RestartPolicy,
+    RestartScope,
     Role,
     RolePolicy,
     Rules,
-    Scope,
     Ttl,
     Workload,
 )
@@ -78,7 +78,7 @@ class AresJobDialect:
 
     def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload | Problems:
         run = full.run_policy or RunPolicySpec()
-        whole = run.restart_scope == Scope.JOB.value
+        whole = run.restart_scope == RestartScope.JOB.value
         finished = run.ttl_seconds_after_finished
         roles = {name: _role(name, role, whole) for name, role in sorted(roles_of(full).items())}
         plain = Workload(
@@ -94,24 +94,24 @@ class AresJobDialect:
             rules=_rules(full, whole),
             limits=Limits(
                 restarts=run.backoff_limit,
-                kept_failures=True,
+                count_unreplaced_failures=True,
                 active_deadline=run.active_deadline_seconds,
                 ttl=Ttl(finished, finished),
                 children_ttl=Ttl(self._ttl_after_succeeded, full.ttl_seconds_after_failed),
             ),
             gang=_gang(run),
-            cleanup=Cleanup(run.clean_pod_policy or Cleanup.ALL),
+            cleanup=CleanupPolicy(run.clean_pod_policy or CleanupPolicy.ALL),
             suspended=bool(run.suspend),
             deleting=meta.deletion_timestamp is not None,
             annotations=meta.annotations,
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
-            handed_on=propagated(meta),
-            domain=self._cluster_domain,
+            propagated=propagated(meta),
+            cluster_domain=self._cluster_domain,
             roles_path="spec.roleSpecs",
             role_label=ROLE_LABEL,
             index_label=INDEX_LABEL,
-            announced=True,
-            invalid_ends=True,
+            report_pending_first=True,
+            delete_children_if_invalid=True,
         )
         plain = pod_size.with_pod_bytes(plain, injection.list_bytes)
         if too_large := tuple(pod_size.problems(plain)):
@@ -120,7 +120,7 @@ class AresJobDialect:
         return replace(
             plain,
             roles={
-                name: replace(one, shape=_template_hash(plain, one, told[name]))
+                name: replace(one, template_hash=_template_hash(plain, one, told[name]))
                 for name, one in plain.roles.items()
             },
             rules=replace(plain.rules, service_ports=_service_ports(full, told)),
@@ -128,10 +128,10 @@ class AresJobDialect:
 
 
 def _role(name: str, written: RoleSpec, whole: bool) -> Role:
-    restart = Restart(written.restart_policy or Restart.NEVER)
-    in_place = restart if restart in (Restart.ALWAYS, Restart.ON_FAILURE) else Restart.NEVER
-    if whole and in_place is Restart.ON_FAILURE:
-        in_place = Restart.NEVER  # a node that restarts a container itself would hide the failure
+    restart = RestartPolicy(written.restart_policy or RestartPolicy.NEVER)
+    in_place = restart if restart in (RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE) else RestartPolicy.NEVER
+    if whole and in_place is RestartPolicy.ON_FAILURE:
+        in_place = RestartPolicy.NEVER  # a node that restarts a container itself would hide the failure
     policy = written.role_phase_policy or RolePhasePolicySpec()
     wants = written.dependence
     phase = Phase(wants.role_phase or Phase.RUNNING) if wants else Phase.RUNNING
@@ -141,18 +141,18 @@ def _role(name: str, written: RoleSpec, whole: bool) -> Role:
         replicas=written.replicas or 1,
         template=written.template or {},
         restart=restart,
-        in_place=in_place,
+        container_restart_policy=in_place,
         policy=RolePolicy(
-            failed=Quorum(policy.failed) if policy.failed else None,
-            succeeded=Quorum(policy.succeeded) if policy.succeeded else None,
+            failed=Quantifier(policy.failed) if policy.failed else None,
+            succeeded=Quantifier(policy.succeeded) if policy.succeeded else None,
             node_down_as_failed=bool(policy.node_down_as_failed),
-            any_condition=True,
+            any_unknown_condition=True,
             node_down_replaced=False,
-            only_present=True,
+            count_existing_only=True,
         ),
         depends_on=tuple(Dependency(other, phase) for other in names),
-        exit_codes=EXIT_CODES if restart is Restart.EXIT_CODE else frozenset(),
-        beside=restart is not Restart.NEVER,
+        exit_codes=EXIT_CODES if restart is RestartPolicy.EXIT_CODE else frozenset(),
+        surge=restart is not RestartPolicy.NEVER,
     )
 
 
@@ -162,12 +162,12 @@ def _rules(full: AresJobSpec, whole: bool) -> Rules:
     return Rules(
         succeeded_when=tuple(map(tuple, policy.succeeded or ())),
         failed_when=tuple(map(tuple, policy.failed or ())),
-        restart_scope=Scope.JOB if whole else Scope.POD,
-        resize=Resize.LIVE,
+        restart_scope=RestartScope.JOB if whole else RestartScope.POD,
+        resize=ResizeMode.LIVE,
         services=services_of(full, profile),
-        together=True,
-        idle=profile.creates_no_pods,
-        ssh_among=_ssh_roles(full, profile),
+        running_needs_all_pods=True,
+        creates_no_pods=profile.creates_no_pods,
+        ssh_roles=_ssh_roles(full, profile),
     )
 
 
@@ -207,8 +207,17 @@ def _template_hash(workload: Workload, role: Role, told: Injection) -> str:
     """Changes with the definition of the role's pods, and with what they are told of the others."""
     waits = [(want.role, want.phase) for want in role.depends_on or ()]
     files = injection.options_of(workload).host_files.get(role.name, "")
-    keys = role.name in workload.rules.ssh_among
-    made_of = (role.template, role.in_place, waits, files, keys, told.env, told.fields, told.ports)
+    keys = role.name in workload.rules.ssh_roles
+    made_of = (
+        role.template,
+        role.container_restart_policy,
+        waits,
+        files,
+        keys,
+        told.env,
+        told.fields,
+        told.ports,
+    )
     return hashlib.sha256(msgspec.json.encode(made_of, order="deterministic")).hexdigest()[:8]
 
 

@@ -103,7 +103,7 @@ def _stale(role: str) -> Emit:
 
 def _unfit(before: AresJob, after: AresJob) -> Iterator[Emit]:
     """Annotations that cannot be handed on as labels."""
-    old, new = (str(obj.status.argosy.get("unfit", "")).split(",") for obj in (before, after))
+    old, new = (str(obj.status.argosy.get("invalidLabelKeys", "")).split(",") for obj in (before, after))
     for key in new:
         if key and key not in old:
             said = f"{key}: the value can be no label; pods have it as an annotation only"
@@ -137,8 +137,8 @@ def _overwritten(workload: Workload) -> Iterator[Emit]:
     for name, role in workload.roles.items():
         path = f"{workload.roles_path}.{name}.template.spec"
         policy = pod_spec(role.template).get("restartPolicy")
-        if policy not in (None, role.in_place.value):
-            said = f"{path}.restartPolicy: {policy} becomes {role.in_place.value}"
+        if policy not in (None, role.container_restart_policy.value):
+            said = f"{path}.restartPolicy: {policy} becomes {role.container_restart_policy.value}"
             yield Emit("Warning", "RestartPolicyOverwritten", said)
         injected = injection.inject(workload, role, 0)
         for number, container in enumerate(containers(role.template)):

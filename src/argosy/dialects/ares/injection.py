@@ -219,7 +219,7 @@ def _mpi(workload: Workload, role: Role, index: int) -> Injection:
         return Injection()
     implementation = Implementation(options.implementation)
     env = host_variables(implementation, files.split(",")[0], role)
-    if implementation is Implementation.OPEN_MPI and workload.rules.ssh_among:
+    if implementation is Implementation.OPEN_MPI and workload.rules.ssh_roles:
         env |= AS_ROOT  # the keys are root's
     return Injection(env)
 

@@ -10,12 +10,12 @@ from typing import Final
 from msgspec import Struct, field
 
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec
-from argosy.workload.model import Quorum
+from argosy.workload.model import Quantifier
 
 CHIEF, MASTER, PS, WORKER, EVALUATOR = "chief", "master", "ps", "worker", "evaluator"
 LAUNCHER, SCHEDULER, LEADWORKER, ETCD = "launcher", "scheduler", "leadworker", "etcd"
 HOST_FILE: Final = "/etc/mpi/hostfile"
-ANY, ALL = Quorum.ANY.value, Quorum.ALL.value
+ANY, ALL = Quantifier.ANY.value, Quantifier.ALL.value
 
 
 class Profile(Struct, frozen=True):

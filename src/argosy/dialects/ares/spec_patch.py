@@ -8,7 +8,7 @@ from argosy.dialects.ares import spec, validation
 from argosy.dialects.ares.defaults import with_defaults
 from argosy.kinds.aresjob import FINALIZER, PROPAGATED_ANNOTATIONS, AresJob, AresJobSpec
 from argosy.kinds.meta import ObjectMeta
-from argosy.workload.model import HandedOn, Json, Phase
+from argosy.workload.model import Json, Phase, PropagatedMetadata
 
 _FINISHED = (Phase.SUCCEEDED.value, Phase.FAILED.value)
 
@@ -28,10 +28,10 @@ def spec_patch(obj: AresJob) -> Json | None:
     return patch or None
 
 
-def propagated(meta: ObjectMeta) -> HandedOn:
+def propagated(meta: ObjectMeta) -> PropagatedMetadata:
     """Return the annotations of a job that its pods and its pod group follow."""
     annotations = meta.annotations
-    return HandedOn(
+    return PropagatedMetadata(
         PROPAGATED_ANNOTATIONS,
         {key: annotations[key] for key in PROPAGATED_ANNOTATIONS if key in annotations},
     )
@@ -55,7 +55,7 @@ def _label_patch(obj: AresJob) -> dict[str, str | None]:
     meta = obj.metadata
     if meta.deletion_timestamp is not None:
         return {}
-    wanted, recorded = propagated(meta).labels, obj.status.argosy.get("handed")
+    wanted, recorded = propagated(meta).labels, obj.status.argosy.get("propagatedLabels")
     written = recorded if isinstance(recorded, dict) else {}
     removed: dict[str, str | None] = {
         key: None for key, value in written.items() if key not in wanted and meta.labels.get(key) == value

@@ -34,15 +34,15 @@ def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
     workload, record, seen, last = view.workload, view.record, view.observed, obj.status
     wanted = workload.roles if workload else {}
     counts = {name: count(role, record, seen) for name, role in wanted.items()}
-    over = record.finished is not None and last.completion_time is not None
+    over = record.finished_at is not None and last.completion_time is not None
     roles = _roles(obj, workload, record, seen, counts)
     phase = shown_phase(last, record)
     return AresJobStatus(
         phase=phase,
         observed_generation=record.generation,
-        start_time=record.started,
-        running_time=record.ran,
-        completion_time=record.finished,
+        start_time=record.started_at,
+        running_time=record.first_running_at,
+        completion_time=record.finished_at,
         last_reconcile_time=last.last_reconcile_time,
         conditions=conditions(last.conditions, obj.metadata.name, phase, workload, record, seen),
         replica_statuses={
@@ -73,7 +73,7 @@ def _roles(
 ) -> dict[str, RoleStatus]:
     """Every role; after the end they stay as they were then."""
     last = obj.status.role_statuses
-    if workload is None or (record.finished and obj.status.completion_time):
+    if workload is None or (record.finished_at and obj.status.completion_time):
         return {} if invalid(record) else last
     if invalid(record):
         return {}
@@ -91,7 +91,7 @@ def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: 
         phase=remembered.phase.value,
         reason=reason,
         message=message,
-        last_transition_time=remembered.since,
+        last_transition_time=remembered.phase_since,
         active=numbers.active,
         succeeded=numbers.succeeded,
         failed=numbers.failed,
@@ -141,7 +141,7 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
         indexes = _indexes([pod.index for pod in going])
         named = ", ".join(f"{pod.name}({pod.node})" for pod in going[:_NAMED])
         return "PodMissing", f"total {len(going)} pods were terminating: {indexes}; {named}"
-    there = {pod.index for pod in pods} | set(remembered.done)
+    there = {pod.index for pod in pods} | set(remembered.succeeded_indexes)
     missing = [index for index in range(remembered.size) if index not in there]
     if missing:
         return "PodMissing", f"total {len(missing)} pods were missing: {_indexes(missing)}"

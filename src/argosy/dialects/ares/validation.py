@@ -23,13 +23,21 @@ from argosy.kinds.dns_names import dns_label_error, service_name_error
 from argosy.kinds.messages import did_you_mean, quote_value, truncate
 from argosy.kinds.template import template_errors
 from argosy.workload import dependencies, messages
-from argosy.workload.model import MOST_PODS, Cleanup, Dependency, Phase, Problem, Quorum, Restart
+from argosy.workload.model import (
+    MAX_PODS,
+    CleanupPolicy,
+    Dependency,
+    Phase,
+    Problem,
+    Quantifier,
+    RestartPolicy,
+)
 
 _ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_QUORUMS = tuple(one.value for one in Quorum)
-_RESTARTS = tuple(one.value for one in Restart)
+_QUORUMS = tuple(one.value for one in Quantifier)
+_RESTARTS = tuple(one.value for one in RestartPolicy)
 _PHASES = tuple(one.value for one in Phase if one not in (Phase.RESTARTING, Phase.SUSPENDED))
-_CLEANUPS = (*(one.value for one in Cleanup), "")
+_CLEANUPS = (*(one.value for one in CleanupPolicy), "")
 
 
 def problems(name: str, spec: AresJobSpec) -> list[Problem]:
@@ -72,8 +80,8 @@ def _roles(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
 
 def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
     replicas = role.replicas or 0
-    if not 0 < replicas <= MOST_PODS:
-        yield Problem(f"{path}.replicas", f"{replicas} is not possible; must be from 1 to {MOST_PODS}")
+    if not 0 < replicas <= MAX_PODS:
+        yield Problem(f"{path}.replicas", f"{replicas} is not possible; must be from 1 to {MAX_PODS}")
     elif _ROLE.fullmatch(name) and (said := dns_label_error(f"{job}-{name}-{replicas - 1}") or ""):
         yield Problem("metadata.name", f"the name of its last pod of role {truncate(name)}, {said}")
     yield from _one_of(role.restart_policy, _RESTARTS, f"{path}.restartPolicy")
@@ -220,8 +228,8 @@ def _run(spec: AresJobSpec) -> Iterator[Problem]:
     least = run.scheduling_policy.min_available if run.scheduling_policy else None
     sizes = [max(role.replicas or 0, 0) for role in roles_of(spec).values()]
     total = sum(sizes)
-    if max(sizes, default=0) <= MOST_PODS < total:
-        said = f"{total} pods in all are not possible; must be at most {MOST_PODS}"
+    if max(sizes, default=0) <= MAX_PODS < total:
+        said = f"{total} pods in all are not possible; must be at most {MAX_PODS}"
         yield Problem("spec.roleSpecs", said)
     if least is not None and not 0 <= least <= total:
         said = f"{least} is not from 0 to {total}, the number of all pods"

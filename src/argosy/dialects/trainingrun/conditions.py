@@ -19,19 +19,21 @@ def conditions(stored: Sequence[RunCondition], record: Record) -> list[RunCondit
 
 
 def _valid(record: Record, valid: bool) -> RunCondition:
-    assert record.since
+    assert record.phase_since
     if valid or record.waiting is None:
-        return RunCondition("Valid", "True", "Accepted", record.since, "", record.generation)
+        return RunCondition("Valid", "True", "Accepted", record.phase_since, "", record.generation)
     waiting = record.waiting
     return RunCondition("Valid", "False", INVALID_SPEC, waiting.since, waiting.message, record.generation)
 
 
 def _phase(record: Record, phase: Phase) -> RunCondition:
-    assert record.since
+    assert record.phase_since
     if record.phase is not phase:
-        return RunCondition(phase.value, "False", record.phase.value, record.since, "", record.generation)
+        return RunCondition(
+            phase.value, "False", record.phase.value, record.phase_since, "", record.generation
+        )
     reason = record.reason or phase.value
-    return RunCondition(phase.value, "True", reason, record.since, record.message, record.generation)
+    return RunCondition(phase.value, "True", reason, record.phase_since, record.message, record.generation)
 
 
 def _kept(old: RunCondition | None, new: RunCondition) -> RunCondition:

@@ -28,21 +28,21 @@ from argosy.kinds.trainingrun import (
 from argosy.workload import pod_size
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
-    Cleanup,
+    CleanupPolicy,
     Dependency,
     Elastic,
+    Escalation,
     Gang,
-    Ladder,
     Limits,
     Phase,
     Problem,
     Problems,
-    Quorum,
-    Restart,
+    Quantifier,
+    RestartPolicy,
+    RestartScope,
     Role,
     RolePolicy,
     Rules,
-    Scope,
     Ttl,
     Workload,
 )
@@ -118,20 +118,20 @@ def _from_spec(obj: TrainingRun, cluster_domain: str) -> Workload:
         uid=meta.uid,
         generation=meta.generation,
         framework=spec.framework,
-        roles={name: _role(name, role, limits.ladder) for name, role in spec.roles.items()},
+        roles={name: _role(name, role, limits.escalation) for name, role in spec.roles.items()},
         options=spec.options,
         limits=limits,
-        cleanup=Cleanup(spec.cleanup.value),
+        cleanup=CleanupPolicy(spec.cleanup.value),
         suspended=spec.suspend,
         deleting=meta.deletion_timestamp is not None,
         annotations=meta.annotations,
-        domain=cluster_domain,
+        cluster_domain=cluster_domain,
     )
 
 
-def _role(name: str, spec: RoleSpec, ladder: Ladder) -> Role:
-    restart = Restart(spec.restart.value)
-    by_node = restart is Restart.ON_FAILURE and ladder.container is not None
+def _role(name: str, spec: RoleSpec, ladder: Escalation) -> Role:
+    restart = RestartPolicy(spec.restart.value)
+    by_node = restart is RestartPolicy.ON_FAILURE and ladder.container is not None
     policy = spec.policy
     bounds = spec.elastic
     return Role(
@@ -139,10 +139,12 @@ def _role(name: str, spec: RoleSpec, ladder: Ladder) -> Role:
         replicas=spec.replicas,
         template=spec.template,
         restart=restart,
-        in_place=restart if by_node or restart is Restart.ALWAYS else Restart.NEVER,
+        container_restart_policy=restart
+        if by_node or restart is RestartPolicy.ALWAYS
+        else RestartPolicy.NEVER,
         policy=RolePolicy(
-            failed=Quorum(policy.failed.value) if policy.failed else None,
-            succeeded=Quorum(policy.succeeded.value) if policy.succeeded else None,
+            failed=Quantifier(policy.failed.value) if policy.failed else None,
+            succeeded=Quantifier(policy.succeeded.value) if policy.succeeded else None,
             node_down_as_failed=policy.node_down_as_failed,
         )
         if policy
@@ -157,7 +159,7 @@ def _limits(spec: LimitsSpec) -> Limits:
     rungs = spec.ladder
     return Limits(
         restarts=spec.restarts,
-        ladder=Ladder(rungs.container, rungs.pod, rungs.role) if rungs else Ladder(),
+        escalation=Escalation(rungs.container, rungs.pod, rungs.role) if rungs else Escalation(),
         active_deadline=_seconds(spec.active_deadline),
         start_timeout=_seconds(spec.start_timeout),
         below_min_timeout=_seconds(spec.below_min_timeout),
@@ -181,7 +183,7 @@ def _gang(workload: Workload, spec: GangSpec | None) -> Gang | None:
 def _with_user_rules(rules: Rules, spec: TrainingRunSpec) -> Rules:
     """The framework's rules, where the user has not given their own."""
     if spec.restart_scope:
-        rules = replace(rules, restart_scope=Scope(spec.restart_scope.value))
+        rules = replace(rules, restart_scope=RestartScope(spec.restart_scope.value))
     policy = spec.job_policy
     if policy and policy.failed:
         rules = replace(rules, failed_when=tuple(tuple(names) for names in policy.failed))

@@ -24,7 +24,7 @@ def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
         name: fold_running_into_succeeded(count(role, record, observed), record)
         for name, role in roles.items()
     }
-    finished = record.finished is not None and last.completion_time is not None
+    finished = record.finished_at is not None and last.completion_time is not None
     ready, wanted = _workers(record, counts)
     return TrainingRunStatus(
         phase=phase.value,
@@ -36,9 +36,9 @@ def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
         workers=f"{ready}/{wanted}" if wanted and not finished else last.workers,
         replicas=_existing(counts[WORKER]) if WORKER in counts else 0,
         selector=f"{labels.JOB}={run.metadata.name},{labels.ROLE}={WORKER}",
-        start_time=record.started,
-        running_time=record.ran,
-        completion_time=record.finished,
+        start_time=record.started_at,
+        running_time=record.first_running_at,
+        completion_time=record.finished_at,
         waiting_since=waiting.since if waiting else None,
         conditions=conditions(last.conditions, record),
         roles=_roles(record, counts) if workload and not finished else last.roles,
@@ -69,7 +69,7 @@ def _roles(record: Record, counts: Mapping[str, Counts]) -> dict[str, RoleStatus
 
 def _attempt(last: int, record: Record, observed: Observed) -> int:
     """Return 0 before the first pod exists; a run whose first pods were rejected has not started either."""
-    rejected = bool(observed.outcomes) and record.attempt == 1 and record.ran is None
+    rejected = bool(observed.outcomes) and record.attempt == 1 and record.first_running_at is None
     return record.attempt if observed.pods or (last and not rejected) else 0
 
 

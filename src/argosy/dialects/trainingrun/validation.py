@@ -4,7 +4,7 @@ from argosy.kinds.dns_names import dns_label_error, service_name_error
 from argosy.kinds.template import template_errors
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload import dependencies, elastic, messages
-from argosy.workload.model import MOST_PODS, Ladder, Problem, Role, Scope, Workload
+from argosy.workload.model import MAX_PODS, Escalation, Problem, RestartScope, Role, Workload
 
 
 def role_problems(workload: Workload) -> list[Problem]:
@@ -53,16 +53,16 @@ def job_problems(workload: Workload) -> list[Problem]:
             known = ", ".join(sorted(workload.roles))
             error = f"unknown role {messages.listed(unknown)} (known roles: {known})"
             problems.append(Problem(f"spec.jobPolicy.{word}", error))
-    if workload.total > MOST_PODS:
-        error = f"invalid value: {workload.total} pods in total; must be at most {MOST_PODS}"
+    if workload.total_pods > MAX_PODS:
+        error = f"invalid value: {workload.total_pods} pods in total; must be at most {MAX_PODS}"
         problems.append(Problem("spec.roles", error))
-    if workload.limits.ladder != Ladder() and workload.rules.restart_scope is not Scope.POD:
+    if workload.limits.escalation != Escalation() and workload.rules.restart_scope is not RestartScope.POD:
         scope = workload.rules.restart_scope.value.lower()
         error = f"not supported with framework {workload.framework}"
         why = f"which already restarts the whole {scope} when a pod is lost"
         problems.append(Problem("spec.limits.ladder", f"{error}, {why}"))
-    if workload.gang and workload.gang.min_available > workload.total:
-        pods = messages.many(workload.total, "pod")
+    if workload.gang and workload.gang.min_available > workload.total_pods:
+        pods = messages.many(workload.total_pods, "pod")
         error = f"invalid value {workload.gang.min_available}: the job has only {pods}"
         problems.append(Problem("spec.gang.minAvailable", error))
     return problems

@@ -14,7 +14,7 @@ def membership(workload: Workload, role: str) -> Membership:
     queue = workload.gang.queue if workload.gang else ""
     return Membership(
         labels={labels.QUEUE_NAME: queue or DEFAULT_QUEUE, labels.POD_GROUP_NAME: workload.name},
-        annotations={labels.POD_GROUP_SIZE: str(workload.total)},
+        annotations={labels.POD_GROUP_SIZE: str(workload.total_pods)},
     )
 
 
