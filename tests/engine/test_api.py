@@ -9,12 +9,12 @@ import pytest
 from argosy.engine.backoff import Backoff
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client, PatchType
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unauthorized
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
-from argosy.engine.urls import accepted
+from argosy.engine.urls import accept_header
 from argosy.engine.watch import WatchTimings
 from argosy.kinds.kubernetes import ConfigMap, Event, Lease, Pod, Secret, SecretMetadata, ServiceAccount
 from tests.support.captured_logs import captured_lines
@@ -41,7 +41,7 @@ async def test_of_a_secret_that_is_asked_for_as_metadata_nothing_else_is_sent(
     await client.create(Secret, {"metadata": {"name": "a"}, "stringData": {"key": "hidden"}}, namespace)
     assert (await client.get(SecretMetadata, "a", namespace)).metadata.name == "a"
     path = f"/api/v1/namespaces/{namespace}/secrets/a"
-    answer = await client.request("GET", path, headers={"Accept": accepted(SecretMetadata)})
+    answer = await client.request("GET", path, headers={"Accept": accept_header(SecretMetadata)})
     assert b'"data"' not in answer
 
 
@@ -160,7 +160,7 @@ async def test_lists_are_paged_and_selected(client: Client, namespace: str) -> N
     assert {item.metadata.name for item in listed.items} == {f"c{number}" for number in range(12)}
     one = await client.list(ConfigMap, namespace, fields="metadata.name=foreign")
     assert len(one.items) == 1
-    kind = dynamic(ConfigMap.resource)
+    kind = dynamic_kind(ConfigMap.resource)
     (whole,) = (await client.list(kind, namespace, fields="metadata.name=c1")).items
     assert whole.raw["kind"] == "ConfigMap"
 

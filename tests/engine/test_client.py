@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from argosy.engine.client import Client, PatchType
 from argosy.engine.credentials import FileCredentials
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import (
     AlreadyExists,
     Conflict,
@@ -91,7 +91,7 @@ async def test_objects_of_cluster_scope_need_no_namespace_and_others_do(client: 
 
 async def test_a_kind_known_only_at_run_time_is_fetched_like_any(client: Client) -> None:
     await client.create(ConfigMap, config_map("a", x="1"), "default")
-    kind = dynamic(ConfigMap.resource)
+    kind = dynamic_kind(ConfigMap.resource)
     assert (await client.get(kind, "a", "default")).raw["data"] == {"x": "1"}
     assert [item.metadata.name for item in (await client.list(kind)).items] == ["a"]
 

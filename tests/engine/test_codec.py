@@ -1,7 +1,7 @@
 import pytest
 
 from argosy.engine.codec import Bookmark, Codec, Undecodable, WatchEvent, encode_body
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import ApiError, Gone, Unavailable
 from argosy.kinds.kubernetes import ConfigMap, Pod
 
@@ -66,7 +66,7 @@ def test_an_object_fetched_alone_that_does_not_fit_is_an_error_with_the_path() -
 
 
 def test_a_kind_known_only_at_run_time_keeps_its_whole_json() -> None:
-    kind = dynamic(ConfigMap.resource)
+    kind = dynamic_kind(ConfigMap.resource)
     event = Codec(kind).event(b'{"type":"ADDED","object":{"metadata":{"name":"a"},"spec":{"x":[1]}}}')
     assert isinstance(event, WatchEvent)
     assert event.object.metadata.name == "a"

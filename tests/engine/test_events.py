@@ -1,7 +1,7 @@
 from argosy.engine.client import Client
+from argosy.engine.event_backlog import EventBacklog
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.pending import Pending
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta
 from tests.support.captured_logs import captured_lines
@@ -169,7 +169,7 @@ async def test_one_tenant_with_many_events_takes_none_from_another(
 
 
 def test_when_all_together_are_too_many_the_namespace_with_the_most_gives_way() -> None:
-    pending: Pending[str] = Pending(total=10, per_namespace=8)
+    pending: EventBacklog[str] = EventBacklog(total=10, per_namespace=8)
     assert [pending.add("a", f"a{number}") for number in range(9)] == [0] * 8 + [1]
     assert [pending.add("b", f"b{number}") for number in range(5)] == [0, 0, 1, 1, 1]
     assert len(pending) == 10
@@ -178,7 +178,7 @@ def test_when_all_together_are_too_many_the_namespace_with_the_most_gives_way() 
 
 
 def test_one_event_of_a_namespace_is_told_at_a_time() -> None:
-    pending: Pending[str] = Pending(total=10, per_namespace=8)
+    pending: EventBacklog[str] = EventBacklog(total=10, per_namespace=8)
     for namespace, item in (("a", "1"), ("a", "2"), ("a", "1"), ("b", "3")):
         pending.add(namespace, item)
     assert [pending.take() for _ in range(3)] == [("a", "1", 2), ("b", "3", 1), None]

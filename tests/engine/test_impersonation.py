@@ -1,7 +1,7 @@
 import pytest
 
-from argosy.engine.entries import Entry, KubeconfigError
 from argosy.engine.impersonation import Headers, impersonation_headers
+from argosy.engine.kubeconfig_entries import KubeconfigEntry, KubeconfigError
 
 USERS: dict[str, tuple[dict[str, object], Headers]] = {
     "a user without `as`: no headers": ({"token": "t"}, ()),
@@ -32,7 +32,7 @@ USERS: dict[str, tuple[dict[str, object], Headers]] = {
 @pytest.mark.parametrize("sentence", USERS)
 def test_a_user_acts_as(sentence: str) -> None:
     user, want = USERS[sentence]
-    assert impersonation_headers(Entry(user)) == want
+    assert impersonation_headers(KubeconfigEntry(user)) == want
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
@@ -53,4 +53,4 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 def test_what_cannot_be_impersonated_is_refused_by_name(sentence: str) -> None:
     user, want = REFUSED[sentence]
     with pytest.raises(KubeconfigError, match=want):
-        impersonation_headers(Entry(user, where="config: users[me]"))
+        impersonation_headers(KubeconfigEntry(user, where="config: users[me]"))

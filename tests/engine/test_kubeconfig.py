@@ -8,9 +8,9 @@ import yaml
 
 from argosy.engine.client import Client
 from argosy.engine.credentials import FileCredentials, FixedCredentials, Identity
-from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import Unauthorized
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.kubeconfig_entries import KubeconfigError
 from argosy.kinds.kubernetes import ConfigMap
 from tests.support.certificates import Authority, private_key
 from tests.support.fake_apiserver import FakeServer

@@ -1,6 +1,6 @@
 import pytest
 
-from argosy.engine.entries import KubeconfigError
+from argosy.engine.kubeconfig_entries import KubeconfigError
 from argosy.engine.proxies import environment_proxy
 
 PROXY = "http://proxy:3128"

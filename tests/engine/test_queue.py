@@ -16,7 +16,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def taken(queue: Queue[str], within: float = 0.0001) -> str | None:
+async def get_within(queue: Queue[str], within: float = 0.0001) -> str | None:
     try:
         async with asyncio.timeout(within):
             return await queue.get()
@@ -24,25 +24,25 @@ async def taken(queue: Queue[str], within: float = 0.0001) -> str | None:
         return None
 
 
-async def test_a_key_added_often_is_worked_on_once() -> None:
+async def test_key_added_three_times_is_returned_once() -> None:
     queue = no_jitter()
     for _ in range(3):
         queue.add("a")
     queue.add("b")
-    assert [await queue.get(), await queue.get(), await taken(queue)] == ["a", "b", None]
+    assert [await queue.get(), await queue.get(), await get_within(queue)] == ["a", "b", None]
 
 
-async def test_a_key_added_during_its_pass_runs_again_after_it_and_never_beside_it() -> None:
+async def test_key_added_while_active_is_returned_again_only_after_done() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
     queue.add("a")
-    assert await taken(queue) is None
+    assert await get_within(queue) is None
     queue.done("a")
-    assert await taken(queue) == "a"
+    assert await get_within(queue) == "a"
 
 
-async def test_a_key_rests_five_times_as_long_as_its_pass_took() -> None:
+async def test_key_cools_down_five_times_as_long_as_it_worked() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
@@ -53,7 +53,7 @@ async def test_a_key_rests_five_times_as_long_as_its_pass_took() -> None:
     assert now() - before == pytest.approx(0.05)
 
 
-async def test_a_key_never_rests_longer_than_200_ms() -> None:
+async def test_cooldown_is_at_most_200_ms() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
@@ -64,7 +64,7 @@ async def test_a_key_never_rests_longer_than_200_ms() -> None:
     assert now() - before == pytest.approx(0.2)
 
 
-async def test_a_key_still_rests_when_rests_that_are_over_are_swept_away() -> None:
+async def test_sweep_of_expired_cooldowns_keeps_unexpired_ones() -> None:
     queue = no_jitter()
     for key, pause in (("a", 0.45), ("b", 0.1)):
         queue.add(key)
@@ -72,23 +72,23 @@ async def test_a_key_still_rests_when_rests_that_are_over_are_swept_away() -> No
         await asyncio.sleep(pause)
     queue.add("a")
     queue.add("b")
-    assert await taken(queue) == "a"
+    assert await get_within(queue) == "a"
     before = now()
     assert await queue.get() == "b"
     assert now() - before == pytest.approx(0.1, abs=0.001)
 
 
-async def test_others_run_while_a_key_rests() -> None:
+async def test_other_keys_are_returned_while_a_key_cools_down() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
     queue.add("a")
     queue.done("a", work_seconds=1)
     queue.add("b")
-    assert await taken(queue) == "b"
+    assert await get_within(queue) == "b"
 
 
-async def test_of_several_times_asked_for_the_earliest_wins() -> None:
+async def test_earliest_of_several_requested_times_wins() -> None:
     queue = no_jitter()
     queue.add_after("a", 10)
     queue.add_after("a", 3)
@@ -97,10 +97,10 @@ async def test_of_several_times_asked_for_the_earliest_wins() -> None:
     await queue.get()
     assert now() - before == pytest.approx(3)
     queue.done("a")
-    assert await taken(queue, within=60) is None, "a pass that ran makes the later times void"
+    assert await get_within(queue, within=60) is None, "a run drops the later times"
 
 
-async def test_a_wake_asked_for_during_the_pass_is_kept() -> None:
+async def test_delay_requested_while_the_key_is_active_is_kept() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
@@ -111,7 +111,7 @@ async def test_a_wake_asked_for_during_the_pass_is_kept() -> None:
     assert now() - before == pytest.approx(5)
 
 
-async def test_failures_wait_twice_as_long_each_time_up_to_the_limit_and_success_forgets_them() -> None:
+async def test_rate_limited_delay_doubles_up_to_the_maximum_and_forget_resets_it() -> None:
     queue = no_jitter()
     queue.add("a")
     delays = []
@@ -125,22 +125,22 @@ async def test_failures_wait_twice_as_long_each_time_up_to_the_limit_and_success
     assert delays == [1, 2, 4, 8, 8, 1]
 
 
-async def test_a_failed_key_runs_at_once_when_something_changes() -> None:
+async def test_key_in_backoff_is_returned_at_once_when_added_again() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
     queue.add_rate_limited("a")
     queue.done("a")
     queue.add("a")
-    assert await taken(queue) == "a"
+    assert await get_within(queue) == "a"
 
 
-async def test_jitter_spreads_between_half_and_all_of_the_step() -> None:
+async def test_jitter_spreads_the_delay_between_half_and_all_of_the_step() -> None:
     assert Backoff(initial=4, maximum=4, jitter=lambda: 0.0).delay(1) == 2
     assert Backoff(initial=4, maximum=4, jitter=lambda: 0.999).delay(1) == pytest.approx(4, rel=0.01)
 
 
-async def test_a_cancelled_getter_loses_no_key() -> None:
+async def test_cancelled_get_loses_no_key() -> None:
     queue = no_jitter()
     first = asyncio.create_task(queue.get())
     second = asyncio.create_task(queue.get())
@@ -150,7 +150,7 @@ async def test_a_cancelled_getter_loses_no_key() -> None:
     assert await second == "a"
 
 
-async def test_nothing_is_kept_of_keys_that_are_done() -> None:
+async def test_no_state_is_kept_of_keys_that_are_done() -> None:
     queue = no_jitter()
     for number in range(100):
         queue.add(str(number))
@@ -158,12 +158,12 @@ async def test_nothing_is_kept_of_keys_that_are_done() -> None:
         queue.done(await queue.get(), work_seconds=0.01)
     assert queue.idle
     await asyncio.sleep(1)
-    assert not queue._resting
+    assert not queue._cooling_down
     assert not queue._due
     assert not queue._heap
 
 
-async def test_nothing_is_kept_of_a_key_that_is_gone() -> None:
+async def test_no_state_is_kept_of_discarded_keys() -> None:
     queue = no_jitter()
     for key, seconds in (("ready", 0.0), ("due", 3600.0)):
         queue.add_after(key, seconds)
@@ -178,21 +178,21 @@ async def test_nothing_is_kept_of_a_key_that_is_gone() -> None:
     assert queue.idle
     assert not queue._due
     assert not queue._failures
-    assert not queue._resting
-    assert await taken(queue, within=7200) is None
+    assert not queue._cooling_down
+    assert await get_within(queue, within=7200) is None
     assert not queue._heap
 
 
-async def test_a_key_that_goes_during_its_pass_runs_once_more() -> None:
+async def test_key_discarded_while_active_is_returned_once_more() -> None:
     queue = no_jitter()
     queue.add("a")
     await queue.get()
     queue.discard("a")
     queue.done("a")
-    assert await taken(queue) == "a"
+    assert await get_within(queue) == "a"
 
 
-async def test_times_far_away_that_no_longer_hold_do_not_pile_up() -> None:
+async def test_outdated_heap_entries_do_not_accumulate() -> None:
     queue = no_jitter()
     queue.add_after("kept", 3000)
     for number in range(1000):
@@ -204,9 +204,9 @@ async def test_times_far_away_that_no_longer_hold_do_not_pile_up() -> None:
     assert now() - before == pytest.approx(3000)
 
 
-async def test_a_queue_without_rest_gives_a_key_again_at_once() -> None:
-    queue: Queue[str] = Queue(rest_most=0.0)
+async def test_queue_without_cooldown_returns_a_key_again_at_once() -> None:
+    queue: Queue[str] = Queue(max_cooldown=0.0)
     queue.add("a")
     queue.done(await queue.get(), work_seconds=1.0)
     queue.add("a")
-    assert await taken(queue) == "a"
+    assert await get_within(queue) == "a"

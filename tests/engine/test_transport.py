@@ -12,9 +12,9 @@ from cryptography import x509
 
 from argosy.engine.client import Client
 from argosy.engine.credentials import FixedCredentials, Identity
-from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import Unavailable
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.kubeconfig_entries import KubeconfigError
 from argosy.engine.loop import loop_factory
 from argosy.kinds.kubernetes import ConfigMap
 from tests.support.certificates import LOOPBACK, Authority

@@ -4,8 +4,7 @@ from typing import Annotated, ClassVar, Literal
 import pytest
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.catalog import CUSTOM_RESOURCES
-from argosy.kinds.crd import LARGEST, CrdError, crd_for, dump, file_name, schema_of
+from argosy.kinds.crd import CUSTOM_RESOURCES, LARGEST, CrdError, crd_for, dump, file_name, schema_of
 from argosy.kinds.crd_options import CustomResource, Rule
 
 FOLDER = Path(__file__).parents[2] / "charts/argosy/files/crds"

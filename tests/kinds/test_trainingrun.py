@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.kinds.catalog import CUSTOM_RESOURCES
-from argosy.kinds.crd import crd_for
+from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
 from tests.support.differential import Caller, get, patch, post
 from tests.support.field_paths import Json, dig
 from tests.support.servers import Server

@@ -7,8 +7,7 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.catalog import CUSTOM_RESOURCES
-from argosy.kinds.crd import crd_for
+from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.pod_groups import VolcanoPodGroup
 from argosy.kinds.trainingrun import TrainingRun

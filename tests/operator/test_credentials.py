@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from argosy.cli.keys import rotate_keys
 from argosy.engine.clock import SystemClock
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import NotFound
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod, Secret
@@ -191,13 +191,13 @@ class Asked:
         late = {"template": template(), "dependence": {"roleNames": ["first"]}}
         spec = {"frameworkType": "custom", "roleSpecs": {"first": {"template": template()}, "late": late}}
         body = {"metadata": {"name": job}, "spec": spec}
-        stored = await self.scene.client.create(dynamic(AresJob.resource), body, self.scene.namespace)
+        stored = await self.scene.client.create(dynamic_kind(AresJob.resource), body, self.scene.namespace)
 
         async def made() -> bool:
             return f"{job}-late-0" in await self.scene.pods()
 
         await self.scene.until("the pod is made", made)
-        pod = await self.scene.client.get(dynamic(Pod.resource), f"{job}-late-0", self.scene.namespace)
+        pod = await self.scene.client.get(dynamic_kind(Pod.resource), f"{job}-late-0", self.scene.namespace)
         (helper,) = cast("list[Json]", cast("Json", pod.raw["spec"])["initContainers"])
         env = {str(one["name"]): str(one.get("value", "")) for one in cast("list[Json]", helper["env"])}
         return Given(job, stored.metadata.uid, env["ARGOSY_CA"], env["ARGOSY_TOKEN"])

@@ -2,14 +2,14 @@
 
 from typing import cast
 
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.kinds.aresjob import FINALIZER, AresJob
 from argosy.kinds.kubernetes import Pod, Service
 from tests.support.aresjobs import job
 from tests.support.operator_harness import Scene
 
 AT = "2026-01-01T12:00:00Z"
-KIND = dynamic(AresJob.resource)
+KIND = dynamic_kind(AresJob.resource)
 
 
 async def left(scene: Scene, name: str, phase: str, **status: object) -> str:

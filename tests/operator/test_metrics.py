@@ -13,8 +13,8 @@ from argosy.frameworks.registry import installed
 from argosy.operator.bounds import EndpointMetrics
 from argosy.operator.job_metrics import JobMetrics
 from argosy.wire.client import Client
+from argosy.wire.connection_limits import RejectReason
 from argosy.wire.origin import Origin
-from argosy.wire.places import RejectReason
 from argosy.workload.model import Phase
 from argosy.workload.restart_causes import Why
 from tests.support.builders import run

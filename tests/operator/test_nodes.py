@@ -11,7 +11,7 @@ import pytest
 
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import NotFound
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.aresjob import AresJob
@@ -27,7 +27,7 @@ HELD_SECONDS = 8.0
 """How long a job is looked at whose nodes are not known."""
 
 PODS = ("job-launcher-0", "job-worker-0", "job-worker-1")
-Ares = dynamic(AresJob.resource)
+Ares = dynamic_kind(AresJob.resource)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
@@ -14,7 +14,7 @@ from tests.support.aresjobs import job
 from tests.support.operator_harness import Scene, until_served
 from tests.support.servers import free_port
 
-Stored = dynamic(AresJob.resource)
+Stored = dynamic_kind(AresJob.resource)
 ARES: dict[str, object] = {
     "apis": frozenset({"ares"}),
     "observer_service": ObserverService(require_tokens=False),

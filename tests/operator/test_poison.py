@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from argosy.engine.client import PatchType
-from argosy.engine.dynamic import AnyObject, dynamic
+from argosy.engine.dynamic import AnyObject, dynamic_kind
 from argosy.engine.errors import ApiError
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.trainingrun import TrainingRun
@@ -47,8 +47,10 @@ def _of_run(status: Json) -> str:
 
 
 APIS = {
-    "AresJob": Api(dynamic(AresJob.resource), ARES_SPECS, 40, ares_job().spec, _of_ares),
-    "TrainingRun": Api(dynamic(TrainingRun.resource), RUN_SPECS, 200, run().role("worker", 1).spec, _of_run),
+    "AresJob": Api(dynamic_kind(AresJob.resource), ARES_SPECS, 40, ares_job().spec, _of_ares),
+    "TrainingRun": Api(
+        dynamic_kind(TrainingRun.resource), RUN_SPECS, 200, run().role("worker", 1).spec, _of_run
+    ),
 }
 
 

@@ -12,8 +12,8 @@ import pytest
 from argosy.operator import webhooks
 from argosy.operator.bounds import REQUEST_LIMITS, RefusalReason
 from argosy.operator.webhooks import MAX_BODY_BYTES, MAX_REVIEWS, MAX_WAITING, AdmissionRequest, Reviewer
+from argosy.wire.connection_limits import ConnectionLimits
 from argosy.wire.messages import HttpError, Request, Response
-from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
 from argosy.workload.model import Json
 from tests.support.waiting import eventually

@@ -78,15 +78,24 @@ async def test_a_suspended_run_has_no_pods_and_comes_back(scene: Scene) -> None:
         assert (await scene.until_phase("Running")).status.attempt == 2
 
 
+async def _scale_workers(scene: Scene, replicas: int) -> None:
+    await scene.client.request(
+        "PATCH",
+        TrainingRun.resource.path("mnist", scene.namespace, "scale"),
+        body={"spec": {"replicas": replicas}},
+        headers={"Content-Type": PatchType.MERGE.value},
+    )
+
+
 async def test_an_elastic_run_is_scaled_while_it_runs(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2, elastic={"min": 1, "max": 4}))
         await scene.until_pods(*WORKERS)
         await scene.report_all("Running")
         await scene.until_phase("Running")
-        await scene.client.patch_scale(TrainingRun, "mnist", 3, scene.namespace)
+        await _scale_workers(scene, 3)
         await scene.until_pods(*WORKERS, "mnist-worker-2")
-        await scene.client.patch_scale(TrainingRun, "mnist", 1, scene.namespace)
+        await _scale_workers(scene, 1)
         await scene.until_pods("mnist-worker-0")
 
 

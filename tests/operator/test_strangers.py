@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from argosy.engine.dynamic import AnyObject, dynamic
+from argosy.engine.dynamic import AnyObject, dynamic_kind
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod, Service
@@ -17,7 +17,7 @@ from tests.support.builders import pod_template, run
 from tests.support.operator_harness import Scene
 
 Json = dict[str, object]
-Anything = dynamic(AresJob.resource)
+Anything = dynamic_kind(AresJob.resource)
 
 
 @pytest.fixture

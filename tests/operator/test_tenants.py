@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Namespace, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.pod_groups import VolcanoPodGroup
@@ -71,7 +71,7 @@ async def forge(victim: Scene, namespace: str) -> None:
 
 async def pods_to_exec_into(victim: Scene) -> set[str]:
     """The names of pods that roles in the namespace let somebody exec into."""
-    listed = await victim.client.list(dynamic(Role.resource), victim.namespace)
+    listed = await victim.client.list(dynamic_kind(Role.resource), victim.namespace)
     rules = [rule for role in listed.items for rule in cast("list[Rule]", role.raw.get("rules") or ())]
     return {name for rule in rules if "pods/exec" in rule["resources"] for name in rule["resourceNames"]}
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from argosy.engine.client import PatchType
-from argosy.engine.dynamic import AnyObject, dynamic
+from argosy.engine.dynamic import AnyObject, dynamic_kind
 from argosy.engine.errors import ApiError
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
@@ -13,7 +13,7 @@ from argosy.kinds.trainingrun import TrainingRun
 from tests.support.builders import pod_template, run
 from tests.support.operator_harness import Scene
 
-Anything = dynamic(TrainingRun.resource)
+Anything = dynamic_kind(TrainingRun.resource)
 LAX: dict[str, object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
@@ -95,7 +95,7 @@ async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting
     late = {"template": template(), "replicas": CROWD, "dependence": {"roleNames": ["first"]}}
     roles = {"first": {"template": template()}, "late": late}
     body = {"metadata": {"name": "job"}, "spec": {"frameworkType": "custom", "roleSpecs": roles}}
-    await scene.client.create(dynamic(AresJob.resource), body, scene.namespace)
+    await scene.client.create(dynamic_kind(AresJob.resource), body, scene.namespace)
     async with AsyncExitStack() as stack:
         if who == "observer":
             await stack.enter_async_context(
@@ -108,7 +108,7 @@ async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting
             return len(await scene.pods()) == CROWD + 1
 
         await scene.until("all pods are made", made)
-        pods = (await scene.client.list(dynamic(Pod.resource), scene.namespace)).items
+        pods = (await scene.client.list(dynamic_kind(Pod.resource), scene.namespace)).items
         yield asked, Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], asked.port)
 
 
@@ -162,14 +162,14 @@ async def test_in_a_burst_pods_are_released_without_waiting_for_a_deferred_statu
     ]
     port = free_port()
     for body in bodies:
-        await scene.client.create(dynamic(AresJob.resource), body, scene.namespace)
+        await scene.client.create(dynamic_kind(AresJob.resource), body, scene.namespace)
     async with scene.operator(endpoint=f"127.0.0.1:{port}"):
 
         async def made() -> bool:
             return len(await scene.pods()) == 2 * BURST
 
         await scene.until("all pods are made", made)
-        pods = (await scene.client.list(dynamic(Pod.resource), scene.namespace)).items
+        pods = (await scene.client.list(dynamic_kind(Pod.resource), scene.namespace)).items
         waiting = Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], port)
         ends = waiting.begin()
         names = [pod.metadata.name for pod in pods if "-first-" in pod.metadata.name]

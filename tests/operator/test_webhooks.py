@@ -10,7 +10,7 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import Invalid
 from argosy.engine.kubeconfig import Connection
 from argosy.install.chart import Chart, chart_folder
@@ -26,9 +26,9 @@ from tests.support.aresjobs import job
 from tests.support.operator_harness import Scene, until_served
 from tests.support.servers import Server, free_port
 
-Stored = dynamic(AresJob.resource)
+Stored = dynamic_kind(AresJob.resource)
 KINDS = {
-    kind.resource.kind: dynamic(kind.resource)
+    kind.resource.kind: dynamic_kind(kind.resource)
     for kind in (MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
 }
 

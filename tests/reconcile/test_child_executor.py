@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from argosy.engine.client import Client
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, Secret, SecretMetadata, Service
@@ -117,7 +117,7 @@ async def test_a_service_loses_the_ports_that_its_body_omits(harness: Harness) -
     ports = [{"name": "http", "port": 80}]
     uid = await harness.created(Child(Service, "s", {"spec": {**spec, "ports": ports}}))
     assert await harness.execute(Apply(Child(Service, "s", {"spec": spec}), uid)) is ActionStatus.DONE
-    service = await harness.client.get(dynamic(Service.resource), "s", harness.namespace)
+    service = await harness.client.get(dynamic_kind(Service.resource), "s", harness.namespace)
     found = service.raw["spec"]
     assert isinstance(found, dict)
     assert "ports" not in found

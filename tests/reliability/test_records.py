@@ -6,7 +6,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.captured_logs import captured_lines
 from tests.support.faults import (
@@ -57,7 +57,7 @@ async def write(scene: Scene, value: Json) -> None:
 async def enlarge(scene: Scene) -> None:
     """Ask for a worker more, which a pass must act upon."""
     patch = {"spec": {"roles": {"worker": {"replicas": 3}}}}
-    await scene.client.patch(dynamic(TrainingRun.resource), "job", patch, scene.namespace)
+    await scene.client.patch(dynamic_kind(TrainingRun.resource), "job", patch, scene.namespace)
 
 
 async def has_three(scene: Scene, before: set[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from argosy.engine.client import Client
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import ApiError, NotFound
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.resource import Resource
@@ -20,12 +20,12 @@ from tests.support.simulator import RUN_SECONDS
 from tests.support.waiting import until
 
 CRD = "trainingruns.argosy.dev"
-BINDING = dynamic(
+BINDING = dynamic_kind(
     Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False)
 )
 FLOW = "flowcontrol.apiserver.k8s.io"
-LEVEL = dynamic(Resource(FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False))
-SCHEMA = dynamic(Resource(FLOW, "v1", "FlowSchema", "flowschemas", False))
+LEVEL = dynamic_kind(Resource(FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False))
+SCHEMA = dynamic_kind(Resource(FLOW, "v1", "FlowSchema", "flowschemas", False))
 
 
 async def define(client: Client, definition: Mapping[str, object]) -> None:
@@ -49,7 +49,7 @@ async def define(client: Client, definition: Mapping[str, object]) -> None:
 
 async def served(client: Client, version: str) -> None:
     """Until TrainingRuns of this version can be had."""
-    kind = dynamic(Resource("argosy.dev", version, "TrainingRun", "trainingruns"))
+    kind = dynamic_kind(Resource("argosy.dev", version, "TrainingRun", "trainingruns"))
 
     async def listed() -> bool:
         try:

@@ -174,7 +174,7 @@ class Simulator:
         self._pods = Cache(client, Pod)
         # A kubelet does not rest between two steps of a pod.
         self._controller: Controller[Key] = Controller(
-            "simulator", self._step, concurrency=64, queue=Queue(rest_most=0.0)
+            "simulator", self._step, concurrency=64, queue=Queue(max_cooldown=0.0)
         )
         self._addresses = (IPv4Address("10.88.1.0") + number for number in count())
         self._turn = cycle(names)

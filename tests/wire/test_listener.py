@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from argosy.local.apiserver.pki import ensure_pki
+from argosy.wire.connection_limits import ConnectionLimits, RejectReason
 from argosy.wire.listener import Listener
 from argosy.wire.messages import Handler, Request, Response
-from argosy.wire.places import ConnectionLimits, RejectReason
 from argosy.wire.request_head import RequestLimits
 from argosy.wire.server import Server
 from tests.support.waiting import eventually

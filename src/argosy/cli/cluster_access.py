@@ -14,9 +14,9 @@ from typing import ParamSpec, TypeVar
 import click
 
 from argosy.engine.client import Client
-from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import ApiError, NotFound, Unavailable
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.kubeconfig_entries import KubeconfigError
 from argosy.kinds.messages import APPLY_CRDS_COMMAND
 from argosy.local.processes import read_run
 from argosy.local.state import State

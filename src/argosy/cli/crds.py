@@ -11,8 +11,7 @@ def crds() -> None:
     \b
     argosy crds | kubectl apply --server-side -f -
     """
-    from argosy.kinds.catalog import CUSTOM_RESOURCES
-    from argosy.kinds.crd import crd_for
+    from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
     from argosy.kinds.volcano import VolcanoPodGroupCrd
 
     definitions = [crd_for(kind) for kind in CUSTOM_RESOURCES if kind is not VolcanoPodGroupCrd]

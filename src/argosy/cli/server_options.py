@@ -121,7 +121,7 @@ def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
 
 def run_operator(settings: "Settings") -> None:
     """Run the operator or the observer until it is stopped."""
-    from argosy.engine.entries import KubeconfigError
+    from argosy.engine.kubeconfig_entries import KubeconfigError
     from argosy.engine.loop import run as run_loop
     from argosy.engine.loop import use_batch_scheduling
     from argosy.operator.main import run

@@ -11,7 +11,7 @@ from argosy.cli.follow import pod_selector
 from argosy.cli.jobkinds import Kind
 from argosy.cli.local_mounts import Manifest
 from argosy.engine.client import Client
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, Unavailable
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.resource import Resource
@@ -58,7 +58,7 @@ def is_run(document: Manifest) -> bool:
 
 async def _apply(client: Client, document: Manifest, namespace: str) -> None:
     try:
-        await client.apply(dynamic(await _resource(client, document)), document, namespace)
+        await client.apply(dynamic_kind(await _resource(client, document)), document, namespace)
     except (BadRequest, Unavailable) as error:
         await _raise_if_unknown_fields(client, document, error)
         raise

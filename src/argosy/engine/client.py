@@ -22,10 +22,10 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.metrics import Metrics
 from argosy.engine.objects import ApiObject, T, version_number
-from argosy.engine.scale import Scale
 from argosy.engine.sender import Sender
 from argosy.engine.transport import HttpTransport, Transport
-from argosy.engine.urls import Query, accepted, partial, path_of, selection, target_of
+from argosy.engine.urls import Query, accept_header, metadata_only_header, path_of, selection, with_query
+from argosy.kinds.kubernetes import Scale
 
 
 class PatchType(Enum):
@@ -43,7 +43,7 @@ class ObjectList(Struct, Generic[T]):
     undecodable: Sequence[Undecodable] = ()
 
 
-METADATA_ONLY_HEADERS = {"Accept": partial()}
+METADATA_ONLY_HEADERS = {"Accept": metadata_only_header()}
 _STRICT = {"fieldValidation": "Strict"}
 
 
@@ -99,7 +99,7 @@ class Client:
         await self._transport.close()
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
-        headers = {"Accept": accepted(kind)}
+        headers = {"Accept": accept_header(kind)}
         return self._codec(kind).object(
             await self.request("GET", path_of(kind, name, namespace), headers=headers)
         )
@@ -130,13 +130,13 @@ class Client:
         One consistent read of at most one object: asked without a version the API server does not answer
         from a cache that lags.
         """
-        path, headers = path_of(kind, None, namespace), {"Accept": accepted(kind, "List")}
+        path, headers = path_of(kind, None, namespace), {"Accept": accept_header(kind, "List")}
         body = await self.request("GET", path, query={"limit": "1"}, headers=headers)
         return version_number(self._codec(kind).page(body).metadata.resource_version)
 
     async def _pages(self, kind: type[T], namespace: str | None, query: dict[str, str]) -> ObjectList[T]:
         codec, path = self._codec(kind), path_of(kind, None, namespace)
-        headers = {"Accept": accepted(kind, "List")}
+        headers = {"Accept": accept_header(kind, "List")}
         page = codec.page(await self.request("GET", path, query=query, headers=headers))
         items, undecodable = page.items, page.undecodable
         # The first page fixes the version; asking for one together with a token is refused.
@@ -166,7 +166,7 @@ class Client:
         query = f"{self._write_query}&dryRun=All" if dry_run else self._write_query
         if strict and not self._strict:
             query += f"&{urlencode(_STRICT)}"
-        path = path_of(kind, None, namespace, of_one=True)
+        path = path_of(kind, None, namespace, creating=True)
         return self._codec(kind).object(
             await self.request(
                 "POST",
@@ -248,13 +248,6 @@ class Client:
     async def get_scale(self, kind: type[ApiObject], name: str, namespace: str | None = None) -> Scale:
         return self._codec(Scale).object(await self.request("GET", path_of(kind, name, namespace, "scale")))
 
-    async def patch_scale(
-        self, kind: type[ApiObject], name: str, replicas: int, namespace: str | None = None
-    ) -> Scale:
-        body = encode_body({"spec": {"replicas": replicas}})
-        path = path_of(kind, name, namespace, "scale")
-        return self._codec(Scale).object(await self._patch(path, body, PatchType.MERGE, force=False))
-
     async def watch(
         self,
         kind: type[T],
@@ -303,8 +296,8 @@ class Client:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if timeout_seconds is not None:
             query["timeoutSeconds"] = str(timeout_seconds)
-        target = target_of(path_of(kind, None, namespace), query)
-        opener = self._sender.stream(target, {**self._headers, "Accept": accepted(kind)})
+        target = with_query(path_of(kind, None, namespace), query)
+        opener = self._sender.stream(target, {**self._headers, "Accept": accept_header(kind)})
         return streams.watch(self._codec(kind), opener, idle_seconds)
 
     def logs(
@@ -336,7 +329,7 @@ class Client:
             "run": run,
         }
         part = f"log/{uid}" if uid else "log"
-        target = target_of(streams.pod_path(pod, namespace, part), streams.log_query(options))
+        target = with_query(streams.pod_path(pod, namespace, part), streams.log_query(options))
         return streams.chunks(self._sender.stream(target, {**self._headers, "Accept": "*/*"}))
 
     async def exec(
@@ -376,7 +369,7 @@ class Client:
         given = self._headers if encoded is None else self._with_body
         if headers:
             given = {**given, **headers}
-        return await self._sender.send(method, target_of(path, query), given, encoded)
+        return await self._sender.send(method, with_query(path, query), given, encoded)
 
     async def _patch(self, path: str, body: bytes, type: PatchType, force: bool) -> bytes:
         query = f"{self._write_query}&force=true" if force else self._write_query

@@ -12,10 +12,9 @@ from typing import Generic, Literal, TypeVar, cast
 import msgspec
 from msgspec import Struct, field
 
-from argosy.engine.depth import CUT, TOO_DEEP, shallow
+from argosy.engine.decode_errors import CUT, TOO_DEEP, locate_error, truncate_nesting
 from argosy.engine.dynamic import AnyObject, Json, decode_any
 from argosy.engine.errors import ApiError, Status, Unavailable, error_from_status
-from argosy.engine.misfit import misfit
 from argosy.engine.objects import ApiObject, T
 from argosy.kinds.meta import ObjectMeta
 
@@ -130,7 +129,7 @@ class Codec(Generic[T]):
             self._object.decode(raw)
         except msgspec.ValidationError as own:
             error = own  # its path begins at the object, not at what the object came in
-        path, problem = misfit(self._object.decode, bytes(raw), error)
+        path, problem = locate_error(self._object.decode, bytes(raw), error)
         return Undecodable(_meta_of(raw), path, problem, raw.copy())
 
 
@@ -181,7 +180,7 @@ def _readable(decoder: "msgspec.json.Decoder[R]", text: bytes) -> R:
     try:
         return decoder.decode(text)
     except RecursionError:
-        return decoder.decode(shallow(text))
+        return decoder.decode(truncate_nesting(text))
 
 
 def _too_deep(raw: msgspec.Raw) -> Undecodable:

@@ -39,7 +39,7 @@ class AnyObject:
         return cls(msgspec.convert(raw.get("metadata", {}), ObjectMeta), raw)
 
 
-def dynamic(resource: Resource) -> type[AnyObject]:
+def dynamic_kind(resource: Resource) -> type[AnyObject]:
     """A fetchable type for a resource found at run time."""
     return type(resource.kind, (AnyObject,), {"resource": resource, "__slots__": ()})
 

@@ -22,10 +22,10 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.dynamic import Json
 from argosy.engine.errors import ApiError, NotFound, Throttled, Unavailable
+from argosy.engine.event_backlog import EventBacklog
 from argosy.engine.logs import Logger
 from argosy.engine.metrics import Metric
 from argosy.engine.objects import ApiObject
-from argosy.engine.pending import Pending
 from argosy.kinds.kubernetes import Event
 from argosy.kinds.resource import Resource
 
@@ -44,7 +44,7 @@ class Recorder:
         self._component = component
         self._clock = clock
         self._remember = remember
-        self._pending: Pending[_What] = Pending(remember, max(remember // 8, 1))
+        self._pending: EventBacklog[_What] = EventBacklog(remember, max(remember // 8, 1))
         self._dropped = Dropped(client.metrics.events_dropped, clock)
         self._written: OrderedDict[_What, _Written] = OrderedDict()
         self._of: dict[str, set[_What]] = {}

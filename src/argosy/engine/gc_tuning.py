@@ -8,23 +8,10 @@ found: once an hour everything is looked through after all.
 
 import asyncio.sslproto
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ctypes import CDLL
-
-
-@contextmanager
-def settling() -> Iterator[None]:
-    """Fill caches inside; leaves with everything frozen and the thresholds raised."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        collect_and_freeze()
-        gc.enable()
 
 
 def collect_and_freeze(*, thoroughly: bool = False) -> None:

@@ -7,7 +7,7 @@ have to be on every request: one without them is done with the user's own rights
 import re
 from string import ascii_letters, digits
 
-from argosy.engine.entries import Entry
+from argosy.engine.kubeconfig_entries import KubeconfigEntry
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -17,7 +17,7 @@ HEADER_NAME_CHARS = frozenset((ascii_letters + digits + "!#$&'*+-.^_`|~").encode
 CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def impersonation_headers(user: Entry) -> Headers:
+def impersonation_headers(user: KubeconfigEntry) -> Headers:
     """The headers of every request; a group or an extra value each has a header of its own."""
     name, uid = user.text("as"), user.text("as-uid")
     groups: list[str] = user.typed("as-groups", list[str], [])

@@ -20,10 +20,10 @@ from msgspec import Struct, field
 from argosy.engine.certificates import check_authority
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.credentials import Credentials, FileCredentials, FixedCredentials
-from argosy.engine.entries import Entry, KubeconfigError
 from argosy.engine.impersonation import Headers, impersonation_headers
+from argosy.engine.kubeconfig_entries import KubeconfigEntry, KubeconfigError
+from argosy.engine.kubeconfig_users import load_credentials
 from argosy.engine.proxies import environment_proxy
-from argosy.engine.users import credentials_of
 from argosy.wire.origin import Origin, Proxy
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -102,9 +102,9 @@ def _is_in_cluster(folder: Path, environment: Mapping[str, str]) -> bool:
 class _Config(Struct):
     origin: str
     current: str
-    clusters: dict[str, Entry]
-    users: dict[str, Entry]
-    contexts: dict[str, Entry]
+    clusters: dict[str, KubeconfigEntry]
+    users: dict[str, KubeconfigEntry]
+    contexts: dict[str, KubeconfigEntry]
 
 
 class _Named(Struct):
@@ -166,13 +166,13 @@ def _merge(config: _Config, file: _File, path: Path) -> None:
     config.current = config.current or file.current_context or ""
     folder = path.absolute().parent
     for cluster in file.clusters or ():
-        entry = Entry(cluster.cluster or {}, folder, f"{path}: clusters[{cluster.name}]")
+        entry = KubeconfigEntry(cluster.cluster or {}, folder, f"{path}: clusters[{cluster.name}]")
         config.clusters.setdefault(cluster.name, entry)
     for user in file.users or ():
-        entry = Entry(user.user or {}, folder, f"{path}: users[{user.name}]")
+        entry = KubeconfigEntry(user.user or {}, folder, f"{path}: users[{user.name}]")
         config.users.setdefault(user.name, entry)
     for context in file.contexts or ():
-        entry = Entry(context.context or {}, folder, f"{path}: contexts[{context.name}]")
+        entry = KubeconfigEntry(context.context or {}, folder, f"{path}: contexts[{context.name}]")
         config.contexts.setdefault(context.name, entry)
 
 
@@ -185,11 +185,11 @@ def _connect(
     chosen = _entry(config, config.contexts, "context", name)
     cluster = _entry(config, config.clusters, "cluster", chosen.text("cluster"))
     user_name = chosen.text("user")
-    user = _entry(config, config.users, "user", user_name) if user_name else Entry({})
+    user = _entry(config, config.users, "user", user_name) if user_name else KubeconfigEntry({})
     server, unix_socket = _server(cluster, user), _unix_socket(cluster)
     return Connection(
         server=server,
-        credentials=credentials_of(user, cluster, clock),
+        credentials=load_credentials(user, cluster, clock),
         certificate_authority=_authority(cluster),
         authority_file=None if cluster.text(f"{AUTHORITY}-data") else cluster.file(AUTHORITY),
         verify=not cluster.typed("insecure-skip-tls-verify", bool, False),
@@ -204,14 +204,14 @@ def _connect(
 AUTHORITY = "certificate-authority"
 
 
-def _entry(config: _Config, entries: dict[str, Entry], what: str, name: str) -> Entry:
+def _entry(config: _Config, entries: dict[str, KubeconfigEntry], what: str, name: str) -> KubeconfigEntry:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise KubeconfigError(f"{config.origin}: no {what} named {name!r} (there is: {known})")
     return entries[name]
 
 
-def _server(cluster: Entry, user: Entry) -> str:
+def _server(cluster: KubeconfigEntry, user: KubeconfigEntry) -> str:
     """The server's URL; one without a scheme has TLS if anything about TLS is given, as in kubectl."""
     server = cluster.text("server").rstrip("/")
     if not server:
@@ -227,7 +227,7 @@ def _server(cluster: Entry, user: Entry) -> str:
     return server
 
 
-def _authority(cluster: Entry) -> bytes | None:
+def _authority(cluster: KubeconfigEntry) -> bytes | None:
     authority = cluster.data(AUTHORITY)
     if authority is not None:
         try:
@@ -237,7 +237,7 @@ def _authority(cluster: Entry) -> bytes | None:
     return authority
 
 
-def _proxy(cluster: Entry, server: str, environment: Mapping[str, str]) -> str | None:
+def _proxy(cluster: KubeconfigEntry, server: str, environment: Mapping[str, str]) -> str | None:
     """The cluster's own proxy, which loopback addresses are reached through too, or the environment's."""
     url = cluster.text("proxy-url")
     if not url:
@@ -249,6 +249,6 @@ def _proxy(cluster: Entry, server: str, environment: Mapping[str, str]) -> str |
     return url
 
 
-def _unix_socket(cluster: Entry) -> str | None:
+def _unix_socket(cluster: KubeconfigEntry) -> str | None:
     path = (cluster.extension(UNIX_SOCKET_EXTENSION) or {}).get("path")
     return str(cluster.folder / str(path)) if path else None

@@ -15,7 +15,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from argosy.engine.fairness import RoundRobin
+from argosy.engine.round_robin import RoundRobin
 
 
 class WriteLimits(Struct, frozen=True):

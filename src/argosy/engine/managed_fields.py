@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from argosy.engine.client import Client
 from argosy.engine.errors import Conflict
 from argosy.engine.objects import ApiObject
-from argosy.engine.urls import partial, path_of
+from argosy.engine.urls import metadata_only_header, path_of
 from argosy.kinds.meta import Json
 
 
@@ -23,7 +23,9 @@ async def claim_created_fields(
 
     `Conflict` if there is another object of this name, or if somebody writes to it at the same time.
     """
-    answer = await client.request("GET", path_of(kind, name, namespace), headers={"Accept": partial()})
+    answer = await client.request(
+        "GET", path_of(kind, name, namespace), headers={"Accept": metadata_only_header()}
+    )
     metadata = _decoder.decode(answer).metadata
     if metadata.uid != uid:
         raise Conflict(409, "Conflict", f"{name} is another object: its uid is {metadata.uid}, not {uid}")

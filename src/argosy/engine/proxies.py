@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from argosy.engine.entries import KubeconfigError
+from argosy.engine.kubeconfig_entries import KubeconfigError
 from argosy.wire.origin import Origin, Proxy
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

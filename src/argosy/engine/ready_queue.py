@@ -1,10 +1,9 @@
-"""Keys that could be worked on now, in two lanes: those that were asked for at once, and those whose time has
-come; and those of many namespaces, which take turns.
+"""Orders the keys that are ready: immediate ones before deferred ones, and namespaces in turn.
 
-What is asked for at once calls for something to be done: a new object, one whose child was lost. What was put
-off mostly has something to tell. When there is more of both than can be done, doing goes first; but of every
-eight keys at least one is of the others, so that nobody waits for ever. In a lane the first come is the first
-served.
+A key added without delay usually needs an action: a new object, or one that lost a child. A key whose delay
+has passed mostly has a status to write. When more keys are ready than workers are free, immediate keys go
+first. One of every eight keys is a deferred one, so that none waits for ever. Each class is first in, first
+out.
 """
 
 from collections import OrderedDict
@@ -13,99 +12,103 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-ROW = 7
-"""Keys in a row that are taken from the first lane while one of the second waits."""
+MAX_IMMEDIATE_RUN = 7
+"""Immediate keys that are taken in a row while a deferred key waits."""
 
 
-class Lanes(Generic[K]):
+class ReadyQueue(Generic[K]):
+    """The ready keys of one namespace."""
+
     def __init__(self) -> None:
-        self._first: dict[K, float] = {}
-        self._second: dict[K, float] = {}
-        """With when they came; the first is the oldest."""
-        self._row = 0
+        self._immediate: dict[K, float] = {}
+        self._deferred: dict[K, float] = {}
+        """When each key became ready, oldest first."""
+        self._immediate_run = 0
 
     def __len__(self) -> int:
-        return len(self._first) + len(self._second)
+        return len(self._immediate) + len(self._deferred)
 
     def __contains__(self, key: K) -> bool:
-        return key in self._first or key in self._second
+        return key in self._immediate or key in self._deferred
 
     @property
     def oldest(self) -> float | None:
-        """When the key came that has waited longest."""
-        heads = [next(iter(lane.values())) for lane in (self._first, self._second) if lane]
+        """When the first immediate or the first deferred key became ready, whichever is earlier."""
+        heads = [next(iter(keys.values())) for keys in (self._immediate, self._deferred) if keys]
         return min(heads, default=None)
 
-    def add(self, key: K, now: float, *, first: bool) -> None:
-        """A key that is there already keeps its time, and may move up."""
-        if first and key not in self._first:
-            self._first[key] = self._second.pop(key, now)
-        elif not first and key not in self:
-            self._second[key] = now
+    def add(self, key: K, now: float, *, immediate: bool) -> None:
+        """Add a key. A deferred key that is added as immediate moves up and keeps its time."""
+        if immediate and key not in self._immediate:
+            self._immediate[key] = self._deferred.pop(key, now)
+        elif not immediate and key not in self:
+            self._deferred[key] = now
 
     def take(self) -> tuple[K, float]:
-        """The next key, and when it came."""
-        passed_over = bool(self._first and self._second)
-        lane = self._second if not self._first or (passed_over and self._row >= ROW) else self._first
-        self._row = self._row + 1 if passed_over and lane is self._first else 0
-        key = next(iter(lane))
-        return key, lane.pop(key)
+        """Remove and return the next key, and when it became ready."""
+        both = bool(self._immediate and self._deferred)
+        take_deferred = not self._immediate or (both and self._immediate_run >= MAX_IMMEDIATE_RUN)
+        self._immediate_run = self._immediate_run + 1 if both and not take_deferred else 0
+        keys = self._deferred if take_deferred else self._immediate
+        key = next(iter(keys))
+        return key, keys.pop(key)
 
-    def drop(self, key: K) -> None:
-        self._first.pop(key, None)
-        self._second.pop(key, None)
+    def discard(self, key: K) -> None:
+        self._immediate.pop(key, None)
+        self._deferred.pop(key, None)
 
 
-class FairLanes(Generic[K]):
-    """Lanes for each namespace, which are served in turn."""
+class FairReadyQueue(Generic[K]):
+    """The ready keys of all namespaces; namespaces are served in turn."""
 
     def __init__(self, bucket: Callable[[K], str]) -> None:
         self._bucket = bucket
-        self._lanes: OrderedDict[str, Lanes[K]] = OrderedDict()
-        """By namespace, the next in turn first. None is empty."""
+        self._queues: OrderedDict[str, ReadyQueue[K]] = OrderedDict()
+        """By namespace, the next in turn first. No queue is empty."""
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
     def __contains__(self, key: K) -> bool:
-        lanes = self._lanes.get(self._bucket(key))
-        return lanes is not None and key in lanes
+        queue = self._queues.get(self._bucket(key))
+        return queue is not None and key in queue
 
     @property
     def oldest(self) -> float | None:
-        """When the key came that has waited longest."""
-        return min((lanes.oldest for lanes in self._lanes.values() if lanes.oldest is not None), default=None)
+        """When the key that has waited longest became ready."""
+        times = (queue.oldest for queue in self._queues.values())
+        return min((time for time in times if time is not None), default=None)
 
-    def add(self, key: K, now: float, *, first: bool) -> None:
+    def add(self, key: K, now: float, *, immediate: bool) -> None:
         bucket = self._bucket(key)
-        lanes = self._lanes.get(bucket)
-        if lanes is None:
-            lanes = self._lanes[bucket] = Lanes()
-        before = len(lanes)
-        lanes.add(key, now, first=first)
-        self._size += len(lanes) - before
+        queue = self._queues.get(bucket)
+        if queue is None:
+            queue = self._queues[bucket] = ReadyQueue()
+        before = len(queue)
+        queue.add(key, now, immediate=immediate)
+        self._size += len(queue) - before
 
-    def take(self, may: Callable[[str], bool]) -> tuple[K, float] | None:
-        """The next key of the next namespace that `may` have one worked on, and when it came."""
-        for bucket, lanes in self._lanes.items():
-            if may(bucket):
-                taken = lanes.take()
+    def take(self, can_start: Callable[[str], bool]) -> tuple[K, float] | None:
+        """Remove and return the next key of the next namespace that `can_start` one, and its ready time."""
+        for bucket, queue in self._queues.items():
+            if can_start(bucket):
+                taken = queue.take()
                 self._size -= 1
-                if lanes:
-                    self._lanes.move_to_end(bucket)
+                if queue:
+                    self._queues.move_to_end(bucket)
                 else:
-                    del self._lanes[bucket]
+                    del self._queues[bucket]
                 return taken
         return None
 
-    def drop(self, key: K) -> None:
+    def discard(self, key: K) -> None:
         bucket = self._bucket(key)
-        lanes = self._lanes.get(bucket)
-        if lanes is None:
+        queue = self._queues.get(bucket)
+        if queue is None:
             return
-        before = len(lanes)
-        lanes.drop(key)
-        self._size += len(lanes) - before
-        if not lanes:
-            del self._lanes[bucket]
+        before = len(queue)
+        queue.discard(key)
+        self._size += len(queue) - before
+        if not queue:
+            del self._queues[bucket]

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from argosy.engine.clock import Clock, SystemClock
 from argosy.engine.credentials import Identity
-from argosy.engine.entries import KubeconfigError
 from argosy.engine.errors import Unavailable, error_from_response
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.kubeconfig_entries import KubeconfigError
 from argosy.engine.tls import TlsContexts
 from argosy.wire import client as wire
 from argosy.wire.errors import WebSocketHandshakeError

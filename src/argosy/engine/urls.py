@@ -15,9 +15,9 @@ def path_of(
     namespace: str | None,
     subresource: str | None = None,
     *,
-    of_one: bool = False,
+    creating: bool = False,
 ) -> str:
-    if of_one and kind.resource.namespaced and not namespace:
+    if creating and kind.resource.namespaced and not namespace:
         raise ValueError(f"{kind.resource.kind}: a namespace is needed to create one")
     return kind.resource.path(_quoted(name), _quoted(namespace), subresource)
 
@@ -32,7 +32,7 @@ PLAIN = re.compile(r"[a-z0-9:@.-]+")
 """What needs no quoting, as almost every name; quoting takes ten times as long as seeing that."""
 
 
-def target_of(path: str, query: Query | str | None) -> str:
+def with_query(path: str, query: Query | str | None) -> str:
     if not query:
         return path
     return f"{path}?{query if isinstance(query, str) else urlencode(query)}"
@@ -49,13 +49,13 @@ def selection(labels: str, fields: str) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
 
-def accepted(kind: type[ApiObject], suffix: str = "") -> str:
+def accept_header(kind: type[ApiObject], suffix: str = "") -> str:
     """A struct that holds metadata alone is asked for as metadata alone: Secrets stay where they are."""
     if getattr(kind, "__struct_fields__", None) == ("metadata",):
-        return partial(suffix)
+        return metadata_only_header(suffix)
     return "application/json"
 
 
-def partial(suffix: str = "") -> str:
+def metadata_only_header(suffix: str = "") -> str:
     """How metadata alone is asked for; all comes where that is not known."""
     return f"application/json;as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1,application/json"

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from argosy.engine.client import Client
-from argosy.engine.dynamic import AnyObject, dynamic
+from argosy.engine.dynamic import AnyObject, dynamic_kind
 from argosy.engine.errors import AlreadyExists, NotFound
 from argosy.install.chart import Chart, is_kept, merge_values
 from argosy.kinds.kubernetes import ConfigMap, Namespace
@@ -47,7 +47,7 @@ _RESOURCES: Final = (
     Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
 )
 KINDS: Final[Mapping[tuple[str, str], type[AnyObject]]] = {
-    (resource.api_version, resource.kind): dynamic(resource) for resource in _RESOURCES
+    (resource.api_version, resource.kind): dynamic_kind(resource) for resource in _RESOURCES
 }
 
 

@@ -20,11 +20,16 @@ import msgspec
 from msgspec import Struct
 from msgspec import inspect as types
 
-from argosy.kinds.catalog import CUSTOM_RESOURCES
+from argosy.kinds.aresjob import AresJobCrd
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CustomResource, PrinterColumn, Rule
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.volcano import VolcanoPodGroupCrd
 
 Schema = dict[str, object]
+
+CUSTOM_RESOURCES: tuple[type[CustomResource], ...] = (TrainingRun, AresJobCrd, VolcanoPodGroupCrd)
+"""Every kind whose CustomResourceDefinition Argosy generates."""
 
 LARGEST = 200_000
 """Bytes. Client-side apply copies the object into an annotation, which has room for 262,144."""

@@ -6,8 +6,6 @@ from argosy.kinds.messages import truncate
 
 MAX_LABEL_CHARS = 63
 """Host names, label values, services."""
-NAME_LENGTH = 253
-"""Most object names."""
 
 _SHOWN = 80
 """Characters of a name that is too long."""

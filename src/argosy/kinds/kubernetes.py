@@ -187,6 +187,19 @@ class Lease(Struct):
     spec: LeaseSpec = field(default_factory=LeaseSpec)
 
 
+class ScaleSpec(Struct, gc=False):
+    replicas: int = 0
+
+
+class Scale(Struct):
+    """The `scale` subresource, which has the same form for every kind."""
+
+    resource: ClassVar[Resource] = Resource("autoscaling", "v1", "Scale", "scales")
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: ScaleSpec = field(default_factory=ScaleSpec)
+
+
 class Role(Struct):
     resource: ClassVar[Resource] = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles")
 

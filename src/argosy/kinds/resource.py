@@ -4,8 +4,6 @@ A struct that can be fetched carries its `Resource` as the class attribute `reso
 `client.get(Pod, "a")` needs no second argument to know the path.
 """
 
-from typing import ClassVar, Protocol
-
 from msgspec import Struct
 
 
@@ -43,9 +41,3 @@ class Resource(Struct, frozen=True):
         if subresource:
             parts.append(subresource)
         return "/".join(parts)
-
-
-class HasResource(Protocol):
-    """A type whose objects can be fetched: it knows its place in the API."""
-
-    resource: ClassVar[Resource]

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.cel import digits
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, PrinterColumn, Rule, Scale
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
@@ -86,6 +85,19 @@ class DependencyPhase(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+
+
+def digits(number: str) -> str:
+    """Return a CEL expression for the decimal digits of a number below 100,000.
+
+    The API server refuses to concatenate `string(int)`: it estimates the cost of the result as unbounded.
+    Therefore each digit is looked up in a list.
+    """
+    digit = "['0','1','2','3','4','5','6','7','8','9']"
+    leading = [
+        f"({number} > {10**power - 1} ? {digit}[{number} / {10**power} % 10] : '')" for power in (4, 3, 2, 1)
+    ]
+    return " + ".join([*leading, f"{digit}[{number} % 10]"])
 
 
 def _multiple(name: str) -> Rule:

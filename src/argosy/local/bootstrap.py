@@ -6,8 +6,7 @@ Written with server-side apply, so that saying it again changes nothing and an u
 import asyncio
 
 from argosy.engine.client import Client
-from argosy.kinds.catalog import CUSTOM_RESOURCES
-from argosy.kinds.crd import crd_for
+from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 

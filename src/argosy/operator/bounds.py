@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from argosy.engine.logs import Logger
-from argosy.wire.places import ConnectionLimits, RejectReason
+from argosy.wire.connection_limits import ConnectionLimits, RejectReason
 from argosy.wire.request_head import RequestLimits
 
 log = Logger(__name__)

@@ -49,8 +49,8 @@ from argosy.operator.observer_locator import ObserverLocator
 from argosy.operator.settings import NAME, Settings
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Features, RenderContext
+from argosy.wire.connection_limits import ConnectionLimits
 from argosy.wire.messages import Handler
-from argosy.wire.places import ConnectionLimits
 from argosy.wire.server import Server
 
 log = Logger(__name__)

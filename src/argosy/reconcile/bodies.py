@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from argosy.engine.fairness import RoundRobin
+from argosy.engine.round_robin import RoundRobin
 
 MAX_UNSENT_BYTES = 32 * 1024 * 1024
 

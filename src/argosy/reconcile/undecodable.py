@@ -15,7 +15,7 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.codec import UNDECODABLE, Undecodable
 from argosy.engine.controller import Requeue
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
@@ -33,7 +33,7 @@ log = Logger(__name__)
 class UndecodableJobs(Generic[T]):
     def __init__(self, api: JobApi[T], client: Client, clock: Clock, recorder: Recorder) -> None:
         self._api = api
-        self._kind = dynamic(api.resource)
+        self._kind = dynamic_kind(api.resource)
         self._client = client
         self._clock = clock
         self._recorder = recorder

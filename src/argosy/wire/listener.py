@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from argosy.wire.places import ConnectionLimiter, ConnectionSlot, RejectReason
+from argosy.wire.connection_limits import ConnectionLimiter, ConnectionSlot, RejectReason
 
 log = logging.getLogger(__name__)
 

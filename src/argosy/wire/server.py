@@ -12,9 +12,9 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+from argosy.wire.connection_limits import ConnectionLimiter, ConnectionLimits, RejectReason
 from argosy.wire.listener import BACKLOG, HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Listener, tcp_sockets
 from argosy.wire.messages import Handler, Response, error_response
-from argosy.wire.places import ConnectionLimiter, ConnectionLimits, RejectReason
 from argosy.wire.request_head import RequestLimits
 from argosy.wire.server_connection import ServerConnection, Service
 

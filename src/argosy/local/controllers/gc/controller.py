@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Requeue
-from argosy.engine.dynamic import dynamic
+from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.logs import Logger
 from argosy.engine.objects import ApiObject
@@ -230,7 +230,7 @@ class GarbageCollector:
             return False
         try:
             live = await self._shared.client.get(
-                dynamic(resource), owner.name, namespace if resource.namespaced else None
+                dynamic_kind(resource), owner.name, namespace if resource.namespaced else None
             )
         except NotFound:
             return False
@@ -238,7 +238,7 @@ class GarbageCollector:
 
     async def _delete(self, thing: Thing, propagation: str) -> None:
         await self._shared.client.delete(
-            dynamic(thing.resource),
+            dynamic_kind(thing.resource),
             thing.name,
             thing.namespace or None,
             uid=thing.uid,
@@ -258,7 +258,7 @@ class GarbageCollector:
     async def _edit(self, thing: Thing, metadata: dict[str, object]) -> None:
         fixed = {"uid": thing.uid, "resourceVersion": thing.version}
         await self._shared.client.patch(
-            dynamic(thing.resource), thing.name, {"metadata": fixed | metadata}, thing.namespace or None
+            dynamic_kind(thing.resource), thing.name, {"metadata": fixed | metadata}, thing.namespace or None
         )
 
 

@@ -17,8 +17,8 @@ from msgspec import Struct
 from argosy.engine.certificates import Certificate, check_certificate
 from argosy.engine.clock import Clock
 from argosy.engine.credentials import Credentials, FileCredentials, FixedCredentials, Identity
-from argosy.engine.entries import Entry
 from argosy.engine.execplugin import ExecPlugin
+from argosy.engine.kubeconfig_entries import KubeconfigEntry
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 """The extension of a cluster whose content is handed to exec plugins."""
@@ -26,7 +26,7 @@ EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
-def credentials_of(user: Entry, cluster: Entry, clock: Clock) -> Credentials:
+def load_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry, clock: Clock) -> Credentials:
     """The credentials of a user for a cluster; `KubeconfigError` names what is wrong or not supported."""
     if user.value.get("auth-provider") is not None:
         user.refuse("auth-provider", "not supported; use an exec plugin (`exec`) or a token")
@@ -47,7 +47,7 @@ def credentials_of(user: Entry, cluster: Entry, clock: Clock) -> Credentials:
     return FileCredentials(token=token_file, certificate=pair, otherwise=identity, clock=clock)
 
 
-def _certificate(user: Entry) -> Certificate | None:
+def _certificate(user: KubeconfigEntry) -> Certificate | None:
     certificate, key = user.data("client-certificate"), user.data("client-key")
     if certificate is None and key is None:
         return None
@@ -63,7 +63,7 @@ def _certificate(user: Entry) -> Certificate | None:
     return given
 
 
-def _certificate_files(user: Entry) -> tuple[Path, Path] | None:
+def _certificate_files(user: KubeconfigEntry) -> tuple[Path, Path] | None:
     """The files to read again; None unless both certificate and key are in files."""
     if user.text("client-certificate-data") or user.text("client-key-data"):
         return None
@@ -86,7 +86,7 @@ class _Exec(Struct, rename="camel"):
     interactive_mode: Literal["Never", "IfAvailable", "Always"] = "IfAvailable"
 
 
-def _exec_plugin(user: Entry, cluster: Entry, clock: Clock) -> ExecPlugin:
+def _exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry, clock: Clock) -> ExecPlugin:
     try:
         settings = msgspec.convert(user.value["exec"], _Exec)
     except msgspec.ValidationError as error:
@@ -109,7 +109,7 @@ def _exec_plugin(user: Entry, cluster: Entry, clock: Clock) -> ExecPlugin:
     )
 
 
-def _is_interactive(user: Entry, settings: _Exec) -> bool:
+def _is_interactive(user: KubeconfigEntry, settings: _Exec) -> bool:
     """Return True if the plugin may use the terminal; `Always` is an error where there is none."""
     if settings.interactive_mode == "Never":
         return False
@@ -119,7 +119,7 @@ def _is_interactive(user: Entry, settings: _Exec) -> bool:
     return terminal
 
 
-def _cluster_info(cluster: Entry) -> dict[str, object]:
+def _cluster_info(cluster: KubeconfigEntry) -> dict[str, object]:
     """What a plugin that asks for it is told about the cluster, with the names of a kubeconfig."""
     authority = cluster.data("certificate-authority")
     info = {

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from argosy.wire.places import ConnectionLimiter, ConnectionLimits, ConnectionSlot, RejectReason
+from argosy.wire.connection_limits import ConnectionLimiter, ConnectionLimits, ConnectionSlot, RejectReason
 
 LIMITS = ConnectionLimits(total=6, per_address=4)
 

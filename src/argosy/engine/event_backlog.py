@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Pending(Generic[K]):
+class EventBacklog(Generic[K]):
     def __init__(self, total: int, per_namespace: int) -> None:
         self._total = total
         self._per_namespace = per_namespace

@@ -18,7 +18,7 @@ class KubeconfigError(Exception):
     """No usable connection settings: which file, which entry, what is wrong."""
 
 
-class Entry(Struct, frozen=True):
+class KubeconfigEntry(Struct, frozen=True):
     value: dict[str, object]
     folder: Path = Path()
     """Where relative file names start."""

@@ -1,8 +1,8 @@
-"""Round-robin over namespaces, for whatever many tenants share: workers, writes, memory, events.
+"""Serves namespaces in turn wherever tenants share something: workers, writes, memory, events.
 
-Everything is filed under a bucket, which is a namespace; what is cluster-scoped has the bucket "". Buckets
-take turns, and within a bucket the first to come is the first to go. So a tenant who asks for a thousand
-things delays another by one turn and not by a thousand.
+Items are put into buckets, one per namespace; cluster-scoped items share the bucket "". Buckets take turns,
+and each bucket is first in, first out. A tenant that adds a thousand items delays another tenant by one turn,
+not by a thousand.
 """
 
 from collections import OrderedDict, deque
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class RoundRobin(Generic[T]):
-    """Items in one queue per bucket; buckets are served in turn."""
+    """One queue per bucket; buckets are served in turn."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, deque[T]] = OrderedDict()
-        """The next in turn first. None is empty."""
+        """The next in turn first. No bucket is empty."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -30,15 +30,15 @@ class RoundRobin(Generic[T]):
         queue.append(item)
         self._size += 1
 
-    def peek(self, may: Callable[[str, T], bool] | None = None) -> tuple[str, T] | None:
-        """The first item of the next bucket that `may` have it now; buckets that may not keep their turn."""
+    def peek(self, is_allowed: Callable[[str, T], bool] | None = None) -> tuple[str, T] | None:
+        """Return the first item of the next bucket that `is_allowed`; the other buckets keep their turn."""
         for bucket, queue in self._buckets.items():
-            if may is None or may(bucket, queue[0]):
+            if is_allowed is None or is_allowed(bucket, queue[0]):
                 return bucket, queue[0]
         return None
 
     def take(self, bucket: str) -> T:
-        """Take the first item of a bucket, whose next turn then comes after all others'."""
+        """Remove and return the first item of a bucket, and move the bucket to the end of the turn order."""
         queue = self._buckets[bucket]
         item = queue.popleft()
         self._size -= 1
@@ -50,5 +50,5 @@ class RoundRobin(Generic[T]):
 
 
 def namespace_of(key: Hashable) -> str:
-    """The bucket of a key of namespace and name, as controllers have them; "" for any other key."""
+    """Return the namespace of a controller's (namespace, name) key; "" for any other key."""
     return key[0] if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) else ""
