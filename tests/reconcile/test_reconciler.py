@@ -1,40 +1,20 @@
 """The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import cast
 
-import msgspec
 import pytest
 
 from argosy.dialects.base import read_record
-from argosy.dialects.trainingrun.dialect import training_run_api
-from argosy.engine.cache import Cache
-from argosy.engine.client import Client
-from argosy.engine.clock import Clock
-from argosy.engine.controller import Controller, Requeue
-from argosy.engine.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
-from argosy.engine.events import Recorder
-from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import ApiObject, Key
-from argosy.kinds.kubernetes import Pod
-from argosy.kinds.trainingrun import TrainingRun
-from argosy.operator.triggers import Triggers
+from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
+from argosy.engine.objects import Key
 from argosy.reconcile.bursts import BURST_HOLD_SECONDS, BURST_JOBS, BURST_WINDOW_SECONDS
-from argosy.reconcile.caches import Caches
-from argosy.reconcile.pod_renderer import PodRenderer
-from argosy.reconcile.reconciler import Reconciler
-from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.reconcile.status_writer import DEFER_SECONDS, MAX_DEFER_SECONDS
-from argosy.workload.model import Phase, Workload
-from argosy.workload.plan import Plan
-from argosy.workload.record import Record
-from tests.support.builders import RunBuilder, run
-from tests.support.manual_clock import ManualClock
-
-KEY = Key("default", "mnist")
+from argosy.workload.model import Phase
+from tests.support.builders import run
+from tests.support.stage import KEY, Stage, crowd_around
 
 
 class LoopClock:
@@ -47,166 +27,9 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
 
-class Api:
-    """Keeps what is written and says what happened, one line a write."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
-        self.version = self.run_version = 100
-        self.takes = 0.0
-        """Seconds that a write takes."""
-        self.began_at = 0
-        """The version at which this replica began to lead."""
-        self.quota: int | None = None
-        """How many more pods may be made."""
-        self.log: list[str] = []
-        self.refuse: ApiError | None = None
-        self.prunes = False
-        self.run: dict[str, object] = {}
-
-    async def replace(
-        self, kind: type[TrainingRun], body: Mapping[str, object], namespace: str, *, subresource: str
-    ) -> TrainingRun:
-        assert (kind, namespace, subresource) == (TrainingRun, "default", "status")
-        self.clock.seconds += self.takes
-        if self.refuse is not None:
-            raise self.refuse
-        wire = msgspec.json.decode(msgspec.json.encode(body))
-        if self.prunes:
-            wire["status"].pop("argosy")
-        if wire["metadata"]["resourceVersion"] != str(self.run_version):
-            raise Conflict(409, "Conflict", "the object has been modified")
-        self.version += 1
-        self.run_version = self.version
-        self.run = {**self.run, "status": wire["status"]}
-        self.log.append(f"status {wire['status'].get('phase')}")
-        return self.stored()
-
-    async def create(
-        self, kind: type[ApiObject], body: dict[str, object], namespace: str, **options: bool
-    ) -> object:
-        del namespace, options
-        if kind is Pod and self.quota is not None:
-            if self.quota == 0:
-                raise Forbidden(403, "Forbidden", "exceeded quota")
-            self.quota -= 1
-        self.version += 1
-        metadata = {**cast("dict[str, object]", body["metadata"]), "resourceVersion": str(self.version)}
-        metadata |= {"uid": f"uid-{self.version}", "creationTimestamp": "2026-01-01T00:00:00Z"}
-        self.log.append(f"create {kind.resource.kind} {metadata['name']}")
-        return msgspec.convert({**body, "metadata": metadata}, kind)
-
-    async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
-        del namespace, options
-        self.log.append(f"delete {kind.resource.kind} {name}")
-
-    async def latest_version(self, kind: type[ApiObject], namespace: str | None) -> int:
-        del kind, namespace
-        return self.began_at
-
-    def writes(self) -> list[str]:
-        return [line for line in self.log if line.startswith("status")]
-
-    def stored(self) -> TrainingRun:
-        metadata = cast("dict[str, object]", self.run["metadata"])
-        metadata = {**metadata, "resourceVersion": str(self.run_version)}
-        return msgspec.convert({**self.run, "metadata": metadata}, TrainingRun)
-
-
-class Silent:
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-
-    def event(self, obj: ApiObject, type: str, reason: str, message: str) -> None:
-        del obj, type
-        self.events.append((reason, message))
-
-    def forget(self, uid: str) -> None: ...
-    def record_pass(
-        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
-    ) -> None: ...
-    def forget_job(self, dialect: str, key: Key) -> None: ...
-
-
-class Stage:
-    def __init__(self, builder: RunBuilder, clock: Clock | None = None) -> None:
-        self.clock, self.silent = ManualClock(), Silent()
-        self.api = Api(self.clock)
-        self.passes = 0
-        clock = clock or self.clock
-        nowhere = Client(Connection(server="https://127.0.0.1:1"))
-        self.caches = Caches(nowhere, clock)
-        self.jobs = Cache(nowhere, TrainingRun)
-        self.api.run = builder.build()
-        meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
-        self.api.run["metadata"] = meta
-        self.jobs.put(self.api.stored())
-        self.reconciler = Reconciler(
-            training_run_api(),
-            self.jobs,
-            self.caches,
-            cast("Client", self.api),
-            clock,
-            cast("Recorder", self.silent),
-            PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
-            self.silent,
-        )
-
-    async def go(self) -> float | None:
-        """One pass; what it wrote is in `api.log` afterwards, alone."""
-        self.api.log.clear()
-        wake = await self.reconciler.reconcile(KEY)
-        return wake.after if wake else None
-
-    @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
-        """Passes run by themselves, as often as the operator would run them."""
-        controller: Controller[Key] = Controller("test", self._pass, clock=self.reconciler.clock)
-        Triggers(self.caches).add(self.reconciler, controller)
-        controller.enqueue(KEY)
-        work = asyncio.create_task(controller.run())
-        yield
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-
-    async def _pass(self, key: Key) -> Requeue | None:
-        self.passes += 1
-        return await self.reconciler.reconcile(key)
-
-    def pod_goes(self, index: int) -> None:
-        self.caches.pods._store(Key("default", f"mnist-worker-{index}"), None)
-
-    def cannot_be_scheduled(self, index: int, message: str) -> None:
-        """Have the scheduler say why it finds no node for a pod."""
-        pod = self.caches.pods.get("default", f"mnist-worker-{index}")
-        assert pod is not None
-        raw = msgspec.to_builtins(pod)
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": message,
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-        raw["status"] |= {"phase": "Pending", "conditions": [condition]}
-        self.api.version += 1
-        raw["metadata"]["resourceVersion"] = str(self.api.version)
-        self.caches.pods.put(msgspec.convert(raw, Pod))
-
-    def pods_become(self, phase: str, *indexes: int) -> None:
-        for index in indexes:
-            pod = self.caches.pods.get("default", f"mnist-worker-{index}")
-            assert pod is not None
-            raw = msgspec.to_builtins(pod)
-            raw["status"]["phase"] = phase
-            self.api.version += 1
-            raw["metadata"]["resourceVersion"] = str(self.api.version)
-            self.caches.pods.put(msgspec.convert(raw, Pod))
-
-
 @pytest.fixture
 def stage() -> Stage:
-    return Stage(run().role("worker", 3))
+    return Stage(run().role("worker", 3).build())
 
 
 async def until_quiet(stage: Stage) -> None:
@@ -332,7 +155,7 @@ async def test_pods_that_were_refused_are_not_told_of(stage: Stage) -> None:
 
 @pytest.mark.looptime
 async def test_eight_pods_that_come_up_take_two_writes_and_few_passes() -> None:
-    stage = Stage(run().role("worker", 8), LoopClock())
+    stage = Stage(run().role("worker", 8).build(), clock=LoopClock())
     async with stage.working():
         await asyncio.sleep(3)
         for index in range(8):
@@ -345,7 +168,7 @@ async def test_eight_pods_that_come_up_take_two_writes_and_few_passes() -> None:
 
 @pytest.mark.looptime
 async def test_a_job_that_comes_up_slowly_is_written_once_a_second() -> None:
-    stage = Stage(run().role("worker", 101), LoopClock())
+    stage = Stage(run().role("worker", 101).build(), clock=LoopClock())
     async with stage.working():
         await asyncio.sleep(3)
         for index in range(100):
@@ -394,14 +217,6 @@ def crowded(stage: Stage) -> Iterator[Stage]:
         yield stage
 
 
-@contextmanager
-def crowd_around(stage: Stage) -> Iterator[None]:
-    with ExitStack() as others:
-        for _ in range(BURST_JOBS):
-            others.enter_context(stage.reconciler.status.bursts.for_namespace(KEY[0]))
-        yield
-
-
 async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded: Stage) -> None:
     assert await crowded.go() == pytest.approx(DEFER_SECONDS)
     assert crowded.api.writes() == []
@@ -424,7 +239,7 @@ async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(crowded:
 
 
 async def test_in_a_burst_a_phase_that_others_wait_for_is_written_at_once() -> None:
-    stage = Stage(run().role("worker", 3).role("late", 1, dependsOn=[{"role": "worker"}]))
+    stage = Stage(run().role("worker", 3).role("late", 1, dependsOn=[{"role": "worker"}]).build())
     stage.reconciler.status.record_support.confirm_write()
     with crowd_around(stage):
         await stage.go()

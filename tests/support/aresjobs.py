@@ -138,7 +138,7 @@ class Played(Struct, frozen=True):
     def edited(self, **fields: object) -> "Played":
         """The job with other fields in its spec, of which a merge patch is made."""
         spec = copy.deepcopy(dict(self.obj.spec))
-        _merge(spec, fields)
+        merge(spec, fields)
         meta = replace(self.obj.metadata, generation=self.obj.metadata.generation + 1)
         return replace(self, obj=replace(self.obj, metadata=meta, spec=spec))
 
@@ -150,9 +150,9 @@ class Played(Struct, frozen=True):
         added, metadata = patch.get("spec", {}), patch.get("metadata", {})
         assert isinstance(added, dict)
         assert isinstance(metadata, dict)
-        _merge(spec, added)
+        merge(spec, added)
         labels: dict[str, object] = dict(self.obj.metadata.labels)
-        _merge(labels, metadata.get("labels", {}))
+        merge(labels, metadata.get("labels", {}))
         meta = replace(
             self.obj.metadata,
             generation=self.obj.metadata.generation + bool(added),
@@ -165,11 +165,12 @@ def played(obj: AresJob) -> Played:
     return Played(obj)
 
 
-def _merge(under: dict[str, object], over: dict[str, object]) -> None:
+def merge(under: dict[str, object], over: dict[str, object]) -> None:
+    """Apply a merge patch in place."""
     for name, value in over.items():
         below = under.get(name)
         if isinstance(below, dict) and isinstance(value, dict):
-            _merge(below, value)
+            merge(below, value)
         elif value is None:
             under.pop(name, None)
         else:

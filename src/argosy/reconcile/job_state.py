@@ -92,6 +92,11 @@ class StatusState(Struct):
             self.deferred, self.record_first = None, True
         return self.deferred.record if self.deferred else None
 
+    def rebase_deferred(self, old_version: str, new_version: str) -> None:
+        """Keep a deferred Record after a write of our own to the job, which was made on the old version."""
+        if self.deferred is not None and self.deferred.resource_version == old_version:
+            self.deferred = Deferred(self.deferred.record, new_version)
+
     def written(self, now: float) -> None:
         """The status was written: nothing is left to flush."""
         self.written_at, self.flush_at, self.deferred = now, None, None

@@ -98,8 +98,6 @@ class Reconciler(Generic[T]):
         state = self._state(key, job)
         if seconds := self.status.compatibility.blocked_for(state.block):
             return Requeue(seconds)
-        if (patch := self.api.spec_patch(job)) is not None:
-            return await self._patch_spec(job, patch)
         now = self.clock.now()
         workload = self._workload(job, state)
         try:
@@ -110,8 +108,11 @@ class Reconciler(Generic[T]):
         observed = self._observe(job, workload, before, state)
         plan = self._decide(job, workload, before, observed, now)
         valid = workload if isinstance(workload, Workload) else None
+        deferred = await self.status.defer(job, valid, before, plan, observed, state)
+        if deferred is None and (patch := self.api.spec_patch(job)) is not None:
+            return await self._patch_spec(job, patch, state)
         self._track_gang(key, valid, plan)
-        written = await self.status.write(job, valid, before, plan, observed, state)
+        written = deferred or await self.status.write(job, valid, plan, observed, state)
         if isinstance(written, Requeue):
             return written
         self._report(key, valid, before, plan, written)
@@ -229,16 +230,21 @@ class Reconciler(Generic[T]):
         for event in self.api.action_events(job, results):
             self.recorder.event(job, event.type, event.reason, event.message)
 
-    async def _patch_spec(self, job: T, patch: Json) -> Requeue:
-        """Patch the object itself, unless somebody else wrote it; the next reconcile sees the result."""
+    async def _patch_spec(self, job: T, patch: Json, state: JobState) -> Requeue:
+        """Patch the object itself, unless somebody else wrote it; the next reconcile sees the result.
+
+        Not while the status is deferred: in a burst, pods come before defaults as they come before statuses.
+        """
         meta = job.metadata
         metadata = patch.get("metadata")
         precondition = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         body = {**patch, "metadata": {**(metadata if isinstance(metadata, dict) else {}), **precondition}}
         try:
-            self.jobs.put(await self.client.patch(self.api.kind, meta.name, body, meta.namespace))
+            patched = await self.client.patch(self.api.kind, meta.name, body, meta.namespace)
         except (Conflict, NotFound):
             return Requeue(1.0)  # the watch brings what was written in between, or the deletion
+        self.jobs.put(patched, own=True)
+        state.status.rebase_deferred(meta.resource_version, patched.metadata.resource_version)
         return Requeue(0.0)
 
     def _requeue_after(

@@ -80,7 +80,7 @@ class StatusWriter(Generic[T]):
         self.bursts = BurstDetectors()
         self.term = Term(client, jobs)
 
-    async def write(
+    async def defer(
         self,
         job: T,
         workload: Workload | None,
@@ -88,14 +88,19 @@ class StatusWriter(Generic[T]):
         plan: Plan,
         observed: Observed,
         state: JobState,
-    ) -> Written[T] | Requeue:
-        """Write or defer the status that follows from the plan.
+    ) -> Written[T] | None:
+        """Defer writing the status, if that is safe and useful now; return None if it must be written."""
+        if _missed_running(job, state.status, plan.record) is not None:
+            return None
+        if not await self._defer(job, workload, before, plan, observed, state):
+            return None
+        return Written(job, (StatusChange(job, job, plan, workload),))
 
-        Returns a Requeue if nothing may be executed now.
-        """
+    async def write(
+        self, job: T, workload: Workload | None, plan: Plan, observed: Observed, state: JobState
+    ) -> Written[T] | Requeue:
+        """Write the status that follows from the plan; a Requeue means that nothing may be executed."""
         missed = _missed_running(job, state.status, plan.record)
-        if missed is None and await self._defer(job, workload, before, plan, observed, state):
-            return Written(job, (StatusChange(job, job, plan, workload),))
         steps = [(Plan(missed), observed)] if missed is not None else []
         steps.append((plan, expected(observed, plan.actions)))
         changes: list[StatusChange[T]] = []

@@ -46,6 +46,8 @@ def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Ob
         return False
     if before is None:
         return _first(plan.record) and not plan.record.gang_scheduler
+    if _is_only_reported(before):
+        return _first(plan.record) and not plan.record.gang_scheduler
     if before.first_running_at is None and before.attempt == 1:
         return _before_it_ran(plan.record) == _before_it_ran(before)
     return _without_words(plan.record) == _without_words(before)
@@ -63,9 +65,14 @@ _COMING_UP = (Phase.PENDING, Phase.STARTING)
 _HARMLESS = (CreatePod, EnsureService, EnsureChild, Emit)
 
 
+def _is_only_reported(record: Record) -> bool:
+    """Return True for a job that was reported as Pending and of which no pod was created yet."""
+    return record.phase is Phase.PENDING and record.started_at is None and _first(record)
+
+
 def _first(record: Record) -> bool:
-    """Whether the first pods are being made, and nothing else has ever happened."""
-    started = record.phase is Phase.STARTING and record.attempt == 1
+    """Return True if at most the first pods are being created, and nothing else has ever happened."""
+    started = record.phase in _COMING_UP and record.attempt == 1
     return started and not record.history and not any(role.replacements for role in record.roles.values())
 
 

@@ -71,7 +71,7 @@ def _by_index(name: str) -> tuple[int, str]:
 
 
 def _phases(before: AresJob, after: AresJob) -> Iterator[Emit]:
-    old, new = before.status.phase or Phase.PENDING.value, after.status.phase
+    old, new = before.status.phase or Phase.PENDING.value, after.status.phase or Phase.PENDING.value
     if old == new:
         return
     failed = next((one for one in after.status.conditions if one.type == new and one.status == "True"), None)

@@ -1,0 +1,221 @@
+"""A reconciler of one job, driven reconcile by reconcile."""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from typing import Any, cast
+
+import msgspec
+
+from argosy.dialects.base import JobApi
+from argosy.dialects.trainingrun.dialect import training_run_api
+from argosy.engine.cache import Cache
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.controller import Controller, Requeue
+from argosy.engine.errors import ApiError, Conflict, Forbidden, NotFound
+from argosy.engine.events import Recorder
+from argosy.engine.kubeconfig import Connection
+from argosy.engine.objects import ApiObject, Key
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.meta import Json
+from argosy.operator.triggers import Triggers
+from argosy.reconcile.bursts import BURST_JOBS
+from argosy.reconcile.caches import Caches
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.reconciler import Reconciler
+from argosy.reconcile.render_context import Helper, RenderContext
+from argosy.workload.model import Workload
+from argosy.workload.plan import Plan
+from argosy.workload.record import Record
+from tests.support.aresjobs import merge
+from tests.support.manual_clock import ManualClock
+
+KEY = Key("default", "mnist")
+
+
+class Api:
+    """Keeps what is written and says what happened, one line a write."""
+
+    def __init__(self, kind: type[ApiObject], clock: ManualClock) -> None:
+        self.kind = kind
+        self.clock = clock
+        self.version = self.run_version = 100
+        self.takes = 0.0
+        """Seconds that a write takes."""
+        self.began_at = 0
+        """The version at which this replica began to lead."""
+        self.quota: int | None = None
+        """How many more pods may be made."""
+        self.log: list[str] = []
+        self.refuse: ApiError | None = None
+        self.prunes = False
+        self.run: dict[str, object] = {}
+
+    async def replace(
+        self, kind: type[ApiObject], body: Mapping[str, object], namespace: str, *, subresource: str
+    ) -> Any:
+        assert (kind, namespace, subresource) == (self.kind, "default", "status")
+        self.clock.seconds += self.takes
+        if self.refuse is not None:
+            raise self.refuse
+        wire = msgspec.json.decode(msgspec.json.encode(body))
+        if self.prunes:
+            wire["status"].pop("argosy")
+        if wire["metadata"]["resourceVersion"] != str(self.run_version):
+            raise Conflict(409, "Conflict", "the object has been modified")
+        self.version += 1
+        self.run_version = self.version
+        self.run = {**self.run, "status": wire["status"]}
+        self.log.append(f"status {wire['status'].get('phase')}")
+        return self.stored()
+
+    async def patch(
+        self, kind: type[ApiObject], name: str, body: Mapping[str, object], namespace: str
+    ) -> Any:
+        assert (kind, name, namespace) == (self.kind, "mnist", "default")
+        self.version += 1
+        self.run_version = self.version
+        metadata = cast("dict[str, object]", self.run["metadata"])
+        generation = cast("int", metadata["generation"]) + 1
+        spec = copy.deepcopy(cast("Json", self.run["spec"]))
+        merge(spec, cast("Json", body.get("spec", {})))
+        self.run = {**self.run, "spec": spec, "metadata": {**metadata, "generation": generation}}
+        self.log.append("patch spec")
+        return self.stored()
+
+    async def create(
+        self, kind: type[ApiObject], body: dict[str, object], namespace: str, **options: bool
+    ) -> object:
+        del namespace, options
+        if kind is Pod and self.quota is not None:
+            if self.quota == 0:
+                raise Forbidden(403, "Forbidden", "exceeded quota")
+            self.quota -= 1
+        self.version += 1
+        metadata = {**cast("dict[str, object]", body["metadata"]), "resourceVersion": str(self.version)}
+        metadata |= {"uid": f"uid-{self.version}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        self.log.append(f"create {kind.resource.kind} {metadata['name']}")
+        return msgspec.convert({**body, "metadata": metadata}, kind)
+
+    async def get(self, kind: type[ApiObject], name: str, namespace: str) -> ApiObject:
+        raise NotFound(404, "NotFound", f"{kind.resource.kind} {namespace}/{name}")
+
+    async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
+        del namespace, options
+        self.log.append(f"delete {kind.resource.kind} {name}")
+
+    async def latest_version(self, kind: type[ApiObject], namespace: str | None) -> int:
+        del kind, namespace
+        return self.began_at
+
+    def writes(self) -> list[str]:
+        return [line for line in self.log if line.startswith("status")]
+
+    def stored(self) -> Any:
+        metadata = cast("dict[str, object]", self.run["metadata"])
+        metadata = {**metadata, "resourceVersion": str(self.run_version)}
+        return msgspec.convert({**self.run, "metadata": metadata}, self.kind)
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def event(self, obj: ApiObject, type: str, reason: str, message: str) -> None:
+        del obj, type
+        self.events.append((reason, message))
+
+    def forget(self, uid: str) -> None: ...
+    def record_pass(
+        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
+    ) -> None: ...
+    def forget_job(self, dialect: str, key: Key) -> None: ...
+
+
+class Stage:
+    """A reconciler of one job in front of an API that is played, and caches that a test fills."""
+
+    def __init__(self, job: Json, api: JobApi[Any] | None = None, clock: Clock | None = None) -> None:
+        job_api = api or training_run_api()
+        self.clock, self.silent = ManualClock(), Silent()
+        self.api = Api(job_api.kind, self.clock)
+        self.passes = 0
+        clock = clock or self.clock
+        nowhere = Client(Connection(server="https://127.0.0.1:1"))
+        self.caches = Caches(nowhere, clock)
+        self.jobs = Cache(nowhere, job_api.kind)
+        self.api.run = dict(job)
+        meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
+        self.api.run["metadata"] = meta
+        self.jobs.put(self.api.stored())
+        self.reconciler = Reconciler(
+            job_api,
+            self.jobs,
+            self.caches,
+            cast("Client", self.api),
+            clock,
+            cast("Recorder", self.silent),
+            PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
+            self.silent,
+        )
+
+    async def go(self) -> float | None:
+        """One pass; what it wrote is in `api.log` afterwards, alone."""
+        self.api.log.clear()
+        wake = await self.reconciler.reconcile(KEY)
+        return wake.after if wake else None
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Passes run by themselves, as often as the operator would run them."""
+        controller: Controller[Key] = Controller("test", self._pass, clock=self.reconciler.clock)
+        Triggers(self.caches).add(self.reconciler, controller)
+        controller.enqueue(KEY)
+        work = asyncio.create_task(controller.run())
+        yield
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    async def _pass(self, key: Key) -> Requeue | None:
+        self.passes += 1
+        return await self.reconciler.reconcile(key)
+
+    def pod_goes(self, index: int) -> None:
+        self.caches.pods._store(Key("default", f"mnist-worker-{index}"), None)
+
+    def cannot_be_scheduled(self, index: int, message: str) -> None:
+        """Have the scheduler say why it finds no node for a pod."""
+        pod = self.caches.pods.get("default", f"mnist-worker-{index}")
+        assert pod is not None
+        raw = msgspec.to_builtins(pod)
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        raw["status"] |= {"phase": "Pending", "conditions": [condition]}
+        self.api.version += 1
+        raw["metadata"]["resourceVersion"] = str(self.api.version)
+        self.caches.pods.put(msgspec.convert(raw, Pod))
+
+    def pods_become(self, phase: str, *indexes: int) -> None:
+        for index in indexes:
+            pod = self.caches.pods.get("default", f"mnist-worker-{index}")
+            assert pod is not None
+            raw = msgspec.to_builtins(pod)
+            raw["status"]["phase"] = phase
+            self.api.version += 1
+            raw["metadata"]["resourceVersion"] = str(self.api.version)
+            self.caches.pods.put(msgspec.convert(raw, Pod))
+
+
+@contextmanager
+def crowd_around(stage: Stage) -> Iterator[None]:
+    with ExitStack() as others:
+        for _ in range(BURST_JOBS):
+            others.enter_context(stage.reconciler.status.bursts.for_namespace(KEY[0]))
+        yield
