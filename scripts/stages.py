@@ -1,13 +1,12 @@
-"""`scripts/test`: the stages of the tests, their budgets, and an account of what ran and what did not.
+"""`scripts/test`: runs the tests in stages with time budgets and reports what ran and what did not.
 
-A stage over its budget passes with a warning: how long tests take depends on the machine. Only a stage that
-takes three times its budget is ended and fails. The results of each command are kept as JUnit XML in
-`build/test-results`; the summary names the slowest files. What cannot run on this machine (no root, no Go)
-is skipped and listed with the reason at the end; with ARGOSY_REQUIRE_ALL=1 it fails instead. Building a real
-Kubernetes and installing packages, once, are no stages: they have no budget.
+A stage over its budget passes with a warning, because the time depends on the machine; one that takes three
+times its budget is ended and fails. pytest's results are kept as JUnit XML in `build/test-results`, and the
+summary names the slowest files. Tests that cannot run on this machine (no root, no Go) are skipped and listed
+with the reason; with ARGOSY_REQUIRE_ALL=1 they fail instead.
 
-A few failed tests are run once more, one at a time. What passes then was unsteady: the stage has passed, and
-the summary names the test (docs/decisions/006).
+Up to two failed tests of a stage are run again, one at a time. A test that passes then is flaky: it does not
+fail the stage, and the summary names it (docs/decisions/006).
 """
 
 import argparse
@@ -16,32 +15,37 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.etree import ElementTree
+
+from scripts import affected, junit, prerequisites
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
 HARD_LIMIT = 3
 """A stage is ended after this many times its budget."""
-SLOWEST = 10
-"""So many of the slowest files are named in the summary."""
+MAX_RETRIES = 2
+"""How many failed tests of a stage are run again; more are no accident."""
+SLOWEST_FILES = 10
 CLUSTER, LONG = "cluster", "long"
-FAILED, NO_TESTS = 1, 5
-"""pytest's exit codes when tests failed, and when nothing matches."""
-SECOND_LOOKS = 5
-"""So many failed tests of a command get one; more are no accident."""
+TESTS_FAILED, NO_TESTS = 1, 5
+"""Exit codes of pytest."""
 
 
 @dataclass(frozen=True)
 class Command:
-    arguments: tuple[str, ...]
-    is_pytest: bool = False
-    where: tuple[str, ...] = ()
-    """In which files pytest looks for tests; in all by default."""
-    spread: tuple[str, ...] = ()
-    """How pytest deals the tests out to processes."""
+    """A program, or pytest with a marker expression."""
+
+    words: tuple[str, ...] = ()
+    marks: str = ""
+    options: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()
+    """How pytest-xdist distributes the tests."""
+    within: str = ""
+    """The folder that pytest searches for tests; all of them by default."""
 
 
 @dataclass(frozen=True)
@@ -49,39 +53,49 @@ class Stage:
     name: str
     minutes: float
     commands: tuple[Command, ...]
+    alongside: Command | None = None
+    """A command that runs while the others do; its output is printed after theirs."""
     long: bool = False
 
 
-def tests(marks: str, *spread: str) -> Command:
-    return Command(("-m", "pytest", "-q", "-m", marks), is_pytest=True, spread=spread)
+PER_CORE = ("-n", str(max(2, min(8, os.cpu_count() or 2))), "--dist", "worksteal")
+TWO_FILES = ("-n", "2", "--dist", "loadfile")
+THREE_FILES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Three files at a time: tests with control planes and clusters wait more than they compute. Without
+reordering, the conformance files that need the cluster for themselves stay last."""
 
 
-def conformance(marks: str, *spread: str) -> Command:
-    """The suite that also runs on the local control plane, on a real cluster."""
-    words = ("-m", "pytest", "-q", "--on", "cluster", "-m", marks)
-    return Command(words, is_pytest=True, where=("tests/conformance",), spread=spread)
+def conformance_on_cluster(marks: str) -> Command:
+    return Command(marks=marks, options=("--on", "cluster"), workers=THREE_FILES, within="tests/conformance")
 
-
-PARALLEL = ("-n", str(max(2, min(8, os.cpu_count() or 2))), "--dist", "worksteal")
-"""As many processes as cores. More are quicker by a quarter, and their waits run out more often."""
-PAIRWISE = ("-n", "2", "--dist", "loadfile")
-"""Two control planes at a time: they wait more than they work."""
-ON_ONE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
-"""Three files at a time on one cluster; those that hurt it come last."""
 
 STAGES = (
     Stage(
         "unit",
-        9,
+        5,
         (
-            Command(("scripts/lint",)),
-            tests("not root and not e2e and not cluster and not long", *PARALLEL),
-            tests("root and not e2e and not cluster and not long"),
+            Command(marks="not root and not e2e and not cluster and not long", workers=PER_CORE),
+            Command(marks="root and not e2e and not cluster and not long"),
         ),
+        alongside=Command(("scripts/lint",)),
     ),
-    Stage("local", 11, (tests("e2e and not long", *PAIRWISE),)),
-    Stage(CLUSTER, 17, (tests("cluster and not long"), conformance("not long", *ON_ONE))),
-    Stage(LONG, 60, (tests("long"), conformance("long", *ON_ONE), Command(("scripts/bench",))), long=True),
+    Stage("local", 4, (Command(marks="e2e and not long", workers=THREE_FILES),)),
+    Stage(
+        CLUSTER,
+        5,
+        (Command(marks="cluster and not long", workers=THREE_FILES), conformance_on_cluster("not long")),
+    ),
+    Stage(
+        LONG,
+        75,
+        (
+            Command(marks="long and not root", workers=TWO_FILES),
+            Command(marks="long and root"),
+            conformance_on_cluster("long"),
+            Command(("scripts/bench",)),
+        ),
+        long=True,
+    ),
 )
 
 
@@ -90,162 +104,153 @@ class Result:
     stage: Stage
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
-    unsteady: list[str] = field(default_factory=list)
-    """Tests that failed once and passed when they were run again."""
-
-    accounts: list[Path] = field(default_factory=list)
+    flaky: list[str] = field(default_factory=list)
+    """Tests that failed and passed when they were run again."""
+    reports: list[Path] = field(default_factory=list)
     """The JUnit XML of its commands."""
+    skipped: Counter[str] = field(default_factory=Counter)
 
     @property
     def over_budget(self) -> bool:
         return self.seconds > self.stage.minutes * 60
 
 
+class Clock:
+    """Real time; tests replace it."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+
 def main() -> int:
-    """Run what was asked for; the exit code is 0 when all of it passed."""
+    """Run the chosen stages; the exit code is 0 if all of them passed."""
     options = _options()
-    chosen = [stage for stage in STAGES if options.stage in (None, stage.name)]
-    wanted = [stage for stage in chosen if options.long or not stage.long or options.stage]
-    left_out = [f"stage {stage.name}: only with --long" for stage in chosen if stage not in wanted]
-    problem = _build("apiserver", "the judge, a real kube-apiserver")
-    if CLUSTER in [stage.name for stage in wanted] and os.geteuid() == 0:
-        problem = problem or _build("cluster", "a real cluster")
-    if LONG in [stage.name for stage in wanted] and os.geteuid() == 0:
-        problem = problem or _build("cluster --version 1.35", "a real cluster of the version before")
-    if REQUIRE_ALL:
-        _install_packages()
-        _install_mpi()
-        _install_frameworks()
-    skipped: Counter[str] = Counter()
-    results = [_run(stage, skipped) for stage in wanted] if not problem or not REQUIRE_ALL else []
-    _report(results, skipped, left_out, problem)
+    selected = [stage for stage in STAGES if options.stage in (None, stage.name)]
+    stages = [stage for stage in selected if options.long or not stage.long or options.stage]
+    not_run = [f"stage {stage.name}: only with --long" for stage in selected if stage not in stages]
+    paths: list[str] = []
+    if options.since:
+        changed = affected.changed_files(options.since, ROOT)
+        paths = affected.affected_tests(changed, ROOT, affected.package_imports())
+        not_run.append(f"tests outside of {' '.join(paths)}: not affected" if paths else "")
+    problem = _prepare({stage.name for stage in stages})
+    results = [run_stage(stage, paths) for stage in stages] if not problem or not REQUIRE_ALL else []
+    report(results, [line for line in not_run if line], problem)
     return 1 if (problem and REQUIRE_ALL) or any(result.failures for result in results) else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/test", description="Run the tests.")
-    parser.add_argument("--long", action="store_true", help="also what takes long, the benchmarks among it")
+    parser.add_argument("--long", action="store_true", help="also what takes long, with the benchmarks")
     parser.add_argument("--stage", choices=[stage.name for stage in STAGES], help="one stage only")
+    parser.add_argument(
+        "--since", metavar="REVISION", help="only tests that changes since a Git revision affect"
+    )
     return parser.parse_args()
 
 
-def _build(what: str, meaning: str) -> str:
-    """Make the programs of a real Kubernetes, if they are not there; what is wrong, if they cannot be had."""
-    began = time.monotonic()
-    command = [sys.executable, "-m", "tests.support.kubernetes", "build", *what.split()]
-    built = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
-    _say(f"{meaning}: prepared in {time.monotonic() - began:.1f} s")
-    return "" if built.returncode == 0 else built.stderr.strip().splitlines()[-1]
+def _prepare(stages: set[str]) -> str:
+    """Build and install what the stages need; returns why a real Kubernetes is missing, if it is."""
+    problem = prerequisites.build_kubernetes("apiserver")
+    if stages & {CLUSTER, LONG} and os.geteuid() == 0:
+        problem = problem or prerequisites.build_kubernetes("cluster")
+    if LONG in stages and os.geteuid() == 0:
+        problem = problem or prerequisites.build_kubernetes("cluster", "--version", "1.35")
+    if REQUIRE_ALL:
+        prerequisites.install_packages()
+        prerequisites.install_frameworks()
+    return problem
 
 
-PACKAGES = {
-    "python3-torch": ("/usr/bin/python3", "-c", "import torch"),
-    "openmpi-bin": ("/usr/bin/mpirun", "--version"),
-    "openssh-server": ("/usr/bin/test", "-x", "/usr/sbin/sshd"),
-    "python3-mpi4py": ("/usr/bin/python3", "-c", "import mpi4py"),
-    "nftables": ("/usr/sbin/nft", "--version"),
-    "iptables": ("/usr/sbin/iptables", "--version"),
-    "passt": ("/usr/bin/pasta", "--version"),
-    **{
-        name: ("/usr/bin/dpkg", "-s", name)
-        for name in (
-            *("cmake", "g++", "libopenmpi-dev", "libtorch-dev", "make", "pybind11-dev", "python3-dev"),
-            *("python3-cloudpickle", "python3-packaging", "python3-psutil", "python3-venv", "python3-yaml"),
-        )
-    },
-}
-"""Debian's light PyTorch, Open MPI and sshd for the examples, pods' ways to the world outside, and what
-Horovod is built with; each with a sign of it."""
-
-
-def _install_packages() -> None:
-    """Only where everything is required, for they are system-wide."""
-    began = time.monotonic()
-    if missing := [package for package, sign in PACKAGES.items() if not _works(sign)]:
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
-            subprocess.run(["apt-get", "-qq", *words], env=quiet, stdout=subprocess.DEVNULL, check=False)
-    _say(f"packages of the system: prepared in {time.monotonic() - began:.1f} s")
-
-
-def _install_mpi() -> None:
-    """Open MPI 5 and Intel MPI from PyPI, in environments of their own: 140 MB to fetch."""
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "tests.support.mpi_venvs"], cwd=ROOT, check=False)
-    _say(f"implementations of MPI: prepared in {time.monotonic() - began:.1f} s")
-
-
-def _install_frameworks() -> None:
-    """What the examples name in their requirements, each in an environment of its own."""
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "tests.support.framework_venvs"], cwd=ROOT, check=False)
-    _say(f"frameworks of the examples: prepared in {time.monotonic() - began:.1f} s")
-
-
-def _works(command: tuple[str, ...]) -> bool:
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-def _run(stage: Stage, skipped: Counter[str]) -> Result:
-    _say(f"\n== stage {stage.name}, budget {stage.minutes:g} min")
+def run_stage(stage: Stage, paths: Sequence[str] = (), clock: Clock = Clock()) -> Result:
+    """Run the commands of a stage one after the other, on the given folders and files of tests or on all."""
+    _print(f"\n== stage {stage.name}, budget {stage.minutes:g} min")
     result = Result(stage)
-    began = time.monotonic()
-    deadline = began + stage.minutes * 60 * HARD_LIMIT
-    for number, command in enumerate(stage.commands):
-        if command.is_pytest:
-            account = _results() / f"{stage.name}-{number}.xml"
-            result.accounts.append(account)
-            failure = _run_tests(command, account, deadline, skipped, result.unsteady)
-        else:
-            words = [str(ROOT / command.arguments[0]), *command.arguments[1:]]
-            failure = _verdict(command, _call(words, deadline))
-        if failure:
-            result.failures.append(failure)
-    result.seconds = time.monotonic() - began
+    started = clock.now()
+    deadline = started + stage.minutes * 60 * HARD_LIMIT
+    with _alongside(stage, result, deadline, clock):
+        for number, command in enumerate(stage.commands):
+            if command.words:
+                failure = _verdict(command, _call(_program(command), deadline - clock.now()))
+            else:
+                file = ROOT / "build" / "test-results" / f"{stage.name}-{number}.xml"
+                failure = run_tests(command, file, result, deadline, paths, clock)
+            if failure:
+                result.failures.append(failure)
+    result.seconds = clock.now() - started
     return result
 
 
-def _results() -> Path:
-    return ROOT / "build" / "test-results"
+@contextmanager
+def _alongside(stage: Stage, result: Result, deadline: float, clock: Clock) -> Iterator[None]:
+    """Run the stage's concurrent command during the block, and print its output after it."""
+    if stage.alongside is None:
+        yield
+        return
+    log = ROOT / "build" / "test-results" / f"{stage.name}-alongside.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as output:
+        process = _start(_program(stage.alongside), output.fileno())
+        yield
+        code = _wait(process, deadline - clock.now())
+    _print(log.read_text().rstrip())
+    if failure := _verdict(stage.alongside, code):
+        result.failures.append(failure)
 
 
-def _run_tests(
-    command: Command, account: Path, deadline: float, skipped: Counter[str], unsteady: list[str]
+def run_tests(
+    command: Command, file: Path, result: Result, deadline: float, paths: Sequence[str], clock: Clock
 ) -> str:
-    """Run tests, a few failed ones twice; the result says what failed, and is empty when nothing did.
+    """Run tests, and a few failed ones again; returns what failed, or nothing.
 
-    `account` is where pytest writes its JUnit XML; that of a second run goes beside it.
+    pytest writes its JUnit XML to `file`, and that of the second run next to it.
     """
-    account.parent.mkdir(parents=True, exist_ok=True)
-    account.unlink(missing_ok=True)
-    words = [sys.executable, *command.arguments]
-    code = _call([*words, f"--junitxml={account}", *command.spread, *command.where], deadline)
-    if account.exists():
-        skipped.update(_skips(account))
+    where = [path for path in paths if path.startswith(command.within)] or [command.within or "tests"]
+    if paths and not any(path.startswith(command.within) for path in paths):
+        return ""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", "-q", *command.options, "-m", command.marks]
+    code = _call([*words, f"--junitxml={file}", *command.workers, *where], deadline - clock.now())
+    if file.exists():
+        result.reports.append(file)
+        result.skipped.update(junit.skip_reasons(file))
     if code == NO_TESTS:
         return ""
-    if code == FAILED and 0 < len(failed := _failed(account)) <= SECOND_LOOKS:
-        _say(f"once more, one at a time: {' '.join(failed)}")
-        code = _call([*words, f"--junitxml={account.with_suffix('.again.xml')}", *failed], deadline)
+    allowed = MAX_RETRIES - len(result.flaky)
+    if code == TESTS_FAILED and 0 < len(failed := junit.failed_tests(file, ROOT)) <= allowed:
+        _print(f"again, one at a time: {' '.join(failed)}")
+        code = _call(
+            [*words, f"--junitxml={file.with_suffix('.retry.xml')}", *failed], deadline - clock.now()
+        )
         if code == 0:
-            unsteady.extend(failed)
+            result.flaky.extend(failed)
     return _verdict(command, code)
+
+
+def _program(command: Command) -> list[str]:
+    return [str(ROOT / command.words[0]), *command.words[1:]]
 
 
 def _verdict(command: Command, code: int | None) -> str:
     if code is None:
         return f"ended after {HARD_LIMIT} times its budget"
-    return "" if code == 0 else f"{' '.join(command.arguments[:2])} ended with {code}"
+    return "" if code == 0 else f"{' '.join(command.words) or 'pytest'} ended with {code}"
 
 
-def _call(words: list[str], deadline: float) -> int | None:
-    """The exit code; none if the command was still running at the deadline, and was ended."""
-    process = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
+def _call(words: Sequence[str], seconds: float) -> int | None:
+    """The exit code of a command, or None if it was still running at the deadline and was ended."""
+    return _wait(_start(words), seconds)
+
+
+def _start(words: Sequence[str], output: int | None = None) -> subprocess.Popen[bytes]:
+    stderr = subprocess.STDOUT if output is not None else None
+    return subprocess.Popen(words, cwd=ROOT, start_new_session=True, stdout=output, stderr=stderr)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     try:
-        return process.wait(max(deadline - time.monotonic(), 0.1))
+        return process.wait(max(seconds, 0.1))
     except subprocess.TimeoutExpired:
         _end(process)
         return None
@@ -255,7 +260,7 @@ def _call(words: list[str], deadline: float) -> int | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started: first politely, so that fixtures clean up."""
+    """End a command and its children, at first by SIGINT so that fixtures can clean up."""
     for number, patience in ((signal.SIGINT, 20), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
         try:
             os.killpg(process.pid, number)
@@ -268,71 +273,31 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _skips(account: Path) -> list[str]:
-    root = ElementTree.parse(account).getroot()  # noqa: S314 - pytest wrote it a moment ago
-    return [skip.get("message", "no reason given") for skip in root.iter("skipped")]
-
-
-def _failed(account: Path) -> list[str]:
-    """The failed tests, as pytest takes them on its command line; each once, though its end may fail too.
-
-    One that goes on from the tests before it (its marker is `story`) proves nothing alone: its file stands
-    for it.
-    """
-    root = ElementTree.parse(account).getroot()  # noqa: S314 - pytest wrote it a moment ago
-    names = [
-        _node_id(
-            case.get("classname", "").split("."),
-            case.get("name", ""),
-            whole_file=case.find("properties/property[@name='story']") is not None,
-        )
-        for case in root.iter("testcase")
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
-    return list(dict.fromkeys(names))
-
-
-def _slowest(accounts: list[Path]) -> list[tuple[float, str]]:
-    """Return the files whose tests took longest, with their seconds, longest first."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for account in filter(Path.exists, accounts):
-        root = ElementTree.parse(account).getroot()  # noqa: S314 - pytest wrote it a moment ago
-        for case in root.iter("testcase"):
-            file = _node_id(case.get("classname", "").split("."), "", whole_file=True)
-            seconds[file] += float(case.get("time", 0))
-    return sorted(((taken, file) for file, taken in seconds.items()), reverse=True)[:SLOWEST]
-
-
-def _node_id(parts: list[str], name: str, *, whole_file: bool) -> str:
-    """From `tests.engine.test_cache.TestPut` and a function: the file is as far as there is one."""
-    for length in range(len(parts), 0, -1):
-        file = "/".join(parts[:length]) + ".py"
-        if (ROOT / file).exists():
-            return file if whole_file else "::".join([file, *parts[length:], name])
-    return name
-
-
-def _report(results: list[Result], skipped: Counter[str], left_out: list[str], problem: str) -> None:
-    _say("\n== summary")
+def report(results: Sequence[Result], not_run: Sequence[str], problem: str) -> None:
+    """Print the summary: each stage, flaky tests, the slowest files, and what did not run."""
+    _print("\n== summary")
+    skipped: Counter[str] = Counter()
     for result in results:
         verdict = "; ".join(result.failures) or "passed"
-        _say(f"{result.stage.name:8} {result.seconds:6.1f} s of {result.stage.minutes * 60:.0f} s  {verdict}")
+        name, minutes = result.stage.name, result.stage.minutes
+        _print(f"{name:8} {result.seconds:6.1f} s of {minutes * 60:.0f} s  {verdict}")
         if result.over_budget:
-            budget = f"{result.stage.minutes:g} min"
-            _say(f"warning: stage {result.stage.name} took longer than its budget of {budget}")
-        for test in result.unsteady:
-            _say(f"unsteady: {test} failed, and passed when it was run again")
-    for seconds, file in _slowest([account for result in results for account in result.accounts]):
-        _say(f"slow: {seconds:6.1f} s {file}")
+            _print(f"warning: stage {name} took longer than its budget of {minutes:g} min")
+        for test in result.flaky:
+            _print(f"flaky: {test} failed, and passed when it was run again")
+        skipped.update(result.skipped)
+    reports = [file for result in results for file in result.reports]
+    for seconds, file in junit.slowest_files(reports, ROOT, SLOWEST_FILES):
+        _print(f"slow: {seconds:6.1f} s {file}")
     if problem:
-        _say(f"not run: tests against a real Kubernetes: {problem}")
-    for reason in left_out:
-        _say(f"not run: {reason}")
+        _print(f"not run: tests against a real Kubernetes: {problem}")
+    for line in not_run:
+        _print(f"not run: {line}")
     for reason, count in sorted(skipped.items()):
-        _say(f"not run: {count} tests: {reason}")
+        _print(f"not run: {count} tests: {reason}")
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 

@@ -1,8 +1,8 @@
-"""The servers that tests run against.
+"""Fixtures for the servers that tests run against.
 
-The judge is a real kube-apiserver. Where it has not been built its tests are skipped and the reason stands in
-the summary; with ARGOSY_REQUIRE_ALL=1, as in continuous integration, they fail instead. A server is started
-by the first test of a process that asks for it and ends with that process.
+The reference is a real kube-apiserver. Where it has not been built its tests are skipped with the reason;
+with ARGOSY_REQUIRE_ALL=1, as in continuous integration, they fail instead. A server is started by the first
+test of a process that uses it, and stops with that process.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from tests.support.assets import Programs
 from tests.support.cluster import lifecycle
 from tests.support.cluster.components import Settings
 from tests.support.cluster.running import RunningCluster
-from tests.support.cluster.traces import Inside, inside, left, traces
-from tests.support.killable_apiserver import HurtServer, hurt_server
-from tests.support.mpi_venvs import Launcher, launchers
+from tests.support.cluster.traces import Contents, cluster_contents, machine_state, remaining
+from tests.support.killable_apiserver import KillableApiServer, running_killable_apiserver
+from tests.support.mpi_venvs import Launcher
+from tests.support.parameters import API_SERVERS, MPI_LAUNCHERS
 from tests.support.servers import Server
 from tests.support.waiting import retry_until
 
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
-LAUNCHERS = launchers()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,23 +44,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that use the judge carry its marker, whether they say so or not; root tests need root.
+    """Mark tests that use the reference apiserver, and skip those that need root where there is none.
 
-    One that goes on from another says so in the account that `scripts/test` reads.
+    The marker `sequential` becomes a property in the JUnit file, which `scripts/test` reads.
     """
     for item in items:
-        if item.get_closest_marker("story"):
-            item.user_properties.append(("story", "true"))
+        if item.get_closest_marker("sequential"):
+            item.user_properties.append(("sequential", "true"))
         names = getattr(item, "fixturenames", ())
-        if {"real_apiserver", "own_apiserver", "hurt"}.intersection(names):
-            item.add_marker(pytest.mark.judge)
+        if {"real_apiserver", "own_apiserver", "killable_apiserver"}.intersection(names):
+            item.add_marker(pytest.mark.reference)
         if item.get_closest_marker("root") and os.geteuid() != 0 and not REQUIRE_ALL:
             item.add_marker(pytest.mark.skip(reason="needs root"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Skips are always told with their reasons."""
-    # Otherwise pytest-asyncio asks for the current loop, gets one made for it, and leaves it unclosed.
+    """Print the reasons of skipped tests, whatever the options."""
+    # Without this pytest-asyncio asks for the current loop, gets a new one, and leaves it unclosed.
     asyncio.set_event_loop(None)
     reported = str(config.option.reportchars)
     if "s" not in reported and "a" not in reported.lower():
@@ -68,14 +68,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The cluster that the processes of this run shared ends with the one that started them."""
+    """End the cluster that the worker processes of this run shared."""
     if config.getoption("--on") == "cluster" and not hasattr(config, "workerinput"):
         targets.end_cluster(os.getpid())
 
 
 @pytest.fixture(scope="session")
 def short_folder() -> Iterator[Path]:
-    """A folder whose path leaves room for the names of Unix sockets."""
+    """A folder with a path short enough for Unix sockets in it."""
     with TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
@@ -83,11 +83,7 @@ def short_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def real_apiserver(short_folder: Path) -> Iterator[Server]:
     """A real kube-apiserver with etcd."""
-    try:
-        assets.find("etcd")
-        assets.find("kube-apiserver")
-    except assets.MissingAsset as error:
-        _missing(str(error))
+    _require("etcd", "kube-apiserver")
     with servers.real_apiserver(short_folder / "real") as server:
         yield server
 
@@ -95,11 +91,7 @@ def real_apiserver(short_folder: Path) -> Iterator[Server]:
 @pytest.fixture
 def own_apiserver() -> Iterator[Server]:
     """A real kube-apiserver with etcd that no other test uses."""
-    try:
-        assets.find("etcd")
-        assets.find("kube-apiserver")
-    except assets.MissingAsset as error:
-        _missing(str(error))
+    _require("etcd", "kube-apiserver")
     with (
         TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder,
         servers.real_apiserver(Path(folder) / "own") as server,
@@ -108,14 +100,13 @@ def own_apiserver() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def hurt() -> Iterator[HurtServer]:
+def killable_apiserver() -> Iterator[KillableApiServer]:
     """A real kube-apiserver with etcd that tests may kill and start again."""
-    try:
-        assets.find("etcd")
-        assets.find("kube-apiserver")
-    except assets.MissingAsset as error:
-        _missing(str(error))
-    with TemporaryDirectory(prefix="argosy-") as folder, hurt_server(Path(folder) / "hurt") as server:
+    _require("etcd", "kube-apiserver")
+    with (
+        TemporaryDirectory(prefix="argosy-") as folder,
+        running_killable_apiserver(Path(folder) / "server") as server,
+    ):
         yield server
 
 
@@ -126,9 +117,9 @@ def local_apiserver(short_folder: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(params=["kubernetes", "local"])
+@pytest.fixture(params=API_SERVERS)
 def api(request: pytest.FixtureRequest) -> Server:
-    """Each of the two servers in turn: for tests that must hold against both."""
+    """The reference apiserver, and in `--long` also the local one, for tests that must pass on both."""
     server: Server = request.getfixturevalue(
         "real_apiserver" if request.param == "kubernetes" else "local_apiserver"
     )
@@ -137,36 +128,35 @@ def api(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture(scope="session")
 def cluster_programs(request: pytest.FixtureRequest) -> Programs:
-    """The programs of a real cluster, of the minor version that a test names or the newest."""
+    """The programs of a real cluster, of the minor version in the test's parameter or of the default one."""
     programs = Programs(getattr(request, "param", assets.DEFAULT))
     if os.environ.get("ARGOSY_TEST_KUBECONFIG"):
-        pytest.skip("ARGOSY_TEST_KUBECONFIG is set: no cluster of our own")
-    try:
-        for program in ("kubelet", "containerd", "nft", "coredns"):
-            programs.find(program)
-    except assets.MissingAsset as error:
-        _missing(str(error))
+        pytest.skip("ARGOSY_TEST_KUBECONFIG is set: no cluster is started")
+    _require("kubelet", "containerd", "nft", "coredns", programs=programs)
     return programs
 
 
 @pytest.fixture(scope="session")
 def cluster(cluster_programs: Programs) -> Iterator[RunningCluster]:
-    """One real cluster of two nodes for all tests. That it leaves nothing is tested where it ends."""
+    """A real cluster of two nodes, one per test process. Its teardown checks that nothing of it is left.
+
+    Clusters of other test processes run on the same machine, so the check ignores them.
+    """
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
-        before = traces()
+        before = machine_state()
         try:
             settings = Settings(cluster_programs.minor, nodes=2, audit="Metadata", node_grace=8)
             running = RunningCluster.up(folder, settings)
             yield running
-            seen = inside(running.state)
-            assert len(seen.processes) > 10
+            slot, contents = running.state.layout.slot, cluster_contents(running.state)
+            assert len(contents.processes) > 10
         finally:
             lifecycle.down(folder)
         assert not folder.exists()
-        # A killed process is in its namespace of processes until the machine's first process has noticed.
-        retry_until(lambda: left(seen) == Inside({}, frozenset()), 60)
-        assert traces() == before
+        # A killed process stays in its PID namespace until it is reaped.
+        retry_until(lambda: remaining(contents) == Contents({}, frozenset()), 60)
+        assert machine_state(slot) == before
         lifecycle.down(folder)
 
 
@@ -180,7 +170,7 @@ def namespace(api: Server) -> str:
 
 @pytest.fixture
 def compare(real_apiserver: Server, local_apiserver: Server) -> Callable[[Sequence[differential.Step]], None]:
-    """Send the same steps to the judge and to our server, in a fresh namespace; they must answer the same."""
+    """Send the same steps to both apiservers, each in a fresh namespace; the answers must be equal."""
 
     def run(steps: Sequence[differential.Step]) -> None:
         if diff := differential.difference(real_apiserver, local_apiserver, fresh_name(), steps):
@@ -189,14 +179,14 @@ def compare(real_apiserver: Server, local_apiserver: Server) -> Callable[[Sequen
     return run
 
 
-@pytest.fixture(params=LAUNCHERS.values(), ids=list(LAUNCHERS))
+@pytest.fixture(params=MPI_LAUNCHERS)
 def launcher(request: pytest.FixtureRequest) -> Launcher:
-    """Each implementation of MPI in turn."""
-    found = request.param
-    assert isinstance(found, Launcher)
-    if found.missing:
-        _missing(found.missing)
-    return found
+    """An implementation of MPI; all of them in `--long`."""
+    launcher = request.param
+    assert isinstance(launcher, Launcher)
+    if launcher.missing:
+        _missing(launcher.missing)
+    return launcher
 
 
 def fresh_name() -> str:
@@ -219,8 +209,16 @@ def make_namespace(server: Server, name: str) -> None:
             with urllib.request.urlopen(request, context=context, timeout=10):
                 pass
         except urllib.error.HTTPError as error:
-            if error.code != 409:  # a server may furnish its namespaces itself
+            if error.code != 409:  # the server may create the ServiceAccount itself
                 raise
+
+
+def _require(*names: str, programs: Programs = Programs()) -> None:
+    try:
+        for name in names:
+            programs.find(name)
+    except assets.MissingAsset as error:
+        _missing(str(error))
 
 
 def _missing(reason: str) -> NoReturn:

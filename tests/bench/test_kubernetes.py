@@ -36,6 +36,7 @@ PROMISED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_every_workload_runs_to_its_end_and_gives_its_figures(real_apiserver: Server) -> None:
     figures = {figure.name: figure async for figure in measured(real_apiserver, TINY)}

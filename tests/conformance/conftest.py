@@ -19,36 +19,21 @@ from tests.support.user import tenant as make_tenant
 
 HERE = Path(__file__).parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
-RARER = (
-    "Open MPI 5",
-    "Intel MPI",
-    "come_back_the_same",
-    *("examples/standalone", "examples/jax", "examples/dask", "examples/xgboost"),
-    *("examples/tensorflow/ps", "examples/horovod", "examples/bagua"),
-    *("examples/ares/dask", "examples/ares/standalone", "test_55", "test_bagua"),
-    "examples/pytorch/torchrun",
-    "started_by_ssh_if_there_are_keys[Open MPI 4]",  # examples/ares/mpi is the same there
-)
-"""On a cluster, where all takes longer, these are left to `scripts/test --long`."""
-RAREST = ("examples/deepspeed",)
-"""These everywhere: four times the start of a large library."""
-PATIENCE = 240
-"""Seconds for one test."""
+TEST_SECONDS = 240
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The suite belongs to the stage of what it runs on. Files that run alone come last."""
+    """Put the suite into the stage of its target, and files that need it for themselves last."""
     on_cluster = config.getoption("--on") == "cluster"
-    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    items.sort(key=lambda item: item.get_closest_marker("exclusive") is not None)
     for item in items:
         if not item.path.is_relative_to(HERE):
             continue
         item.add_marker(pytest.mark.conformance)
-        # Not counted: the start of a cluster, and the wait to be alone on it.
-        item.add_marker(pytest.mark.timeout(PATIENCE, func_only=True))
+        # The start of a cluster, and the wait for exclusive use of it, do not count.
+        item.add_marker(pytest.mark.timeout(TEST_SECONDS, func_only=True))
         item.add_marker(pytest.mark.cluster if on_cluster else pytest.mark.e2e)
-        rare = (*RARER, *RAREST) if on_cluster else RAREST
-        if any(name in item.name for name in rare):
+        if on_cluster and item.get_closest_marker("long_on_cluster"):
             item.add_marker(pytest.mark.long)
         if on_cluster and os.geteuid() != 0 and "ARGOSY_TEST_KUBECONFIG" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="a real cluster needs root"))
@@ -79,7 +64,7 @@ def _in_turn(request: pytest.FixtureRequest, owner: int) -> Iterator[None]:
     if request.config.getoption("--on") == "local":  # every process has its own
         yield
         return
-    with targets.turn(owner, alone=request.node.get_closest_marker("alone") is not None):
+    with targets.turn(owner, alone=request.node.get_closest_marker("exclusive") is not None):
         yield
 
 

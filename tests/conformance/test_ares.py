@@ -4,6 +4,7 @@ import json
 from functools import partial
 from typing import cast
 
+import pytest
 import yaml
 
 from tests.support import examples
@@ -56,6 +57,7 @@ def end(tenant: Tenant, pod: str, code: int) -> None:
     tenant.kubectl("exec", pod, "--", "sh", "-c", f"echo {code} > /tmp/code.new; mv /tmp/code.new /tmp/code")
 
 
+@pytest.mark.long_on_cluster
 def test_the_first_example_shows_what_is_in_force(tenant: Tenant) -> None:
     name = finished(tenant, yaml.safe_load((REPOSITORY / examples.FIRST_ARES).read_text()))
     assert set(tenant.said(f"{name}-server-0").splitlines()) == {"hello worker-0", "hello worker-1"}
@@ -116,6 +118,7 @@ def test_a_poisonous_job_is_told_and_cured_while_another_runs(tenant: Tenant) ->
     assert (failed["status"], failed["reason"]) == ("False", "DefinitionChanged")
 
 
+@pytest.mark.long_on_cluster
 def test_what_the_api_server_refuses_takes_away_what_was_made(tenant: Tenant) -> None:
     """26. pod template refused by the API (422) -> invalid, children already made are deleted."""
     bad = role("true")
@@ -201,6 +204,7 @@ def test_pods_follow_the_annotations_of_their_job(tenant: Tenant) -> None:
     tenant.kubectl("delete", "aj", "marked", "--wait=false")
 
 
+@pytest.mark.long_on_cluster
 def test_a_running_job_grows_and_what_happens_is_told_once(tenant: Tenant) -> None:
     """15. Never, R2, Running, spec scaled to 3 -> pod of index 2 appears, role and job stay Running."""
     tenant.apply(job("told", worker=role(CODE, replicas=2)))
@@ -225,6 +229,7 @@ def test_a_running_job_grows_and_what_happens_is_told_once(tenant: Tenant) -> No
     assert len(set(transitions)) == len(transitions)
 
 
+@pytest.mark.long_on_cluster
 def test_nothing_is_left_where_nothing_is_to_be_left(tenant: Tenant) -> None:
     """3.5: cleanPodPolicy All deletes all pods and role services; 43. ttlSecondsAfterFinished."""
     tidy = job("tidy", worker=role("true"))
@@ -268,6 +273,7 @@ def test_a_job_is_deleted_with_all_that_it_has(tenant: Tenant) -> None:
     wait_for(lambda: "/gone-" not in left(tenant), lambda: left(tenant), 90)
 
 
+@pytest.mark.long_on_cluster
 def test_a_name_that_somebody_else_has_is_waited_for(tenant: Tenant) -> None:
     """2.5: never adopted or deleted: wait (Warning NameConflict) and create when the name is free."""
     tenant.kubectl("create", "service", "clusterip", "taken-worker", "--tcp=80")
@@ -279,6 +285,7 @@ def test_a_name_that_somebody_else_has_is_waited_for(tenant: Tenant) -> None:
     until(tenant, "taken", "Succeeded")
 
 
+@pytest.mark.long_on_cluster
 def test_a_stub_for_tests(tenant: Tenant) -> None:
     """3.6: demo makes no pods or services, goes Pending -> Starting and stays."""
     tenant.apply(job("demo", "demo", worker=role("true")))

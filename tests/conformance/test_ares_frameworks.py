@@ -13,11 +13,13 @@ from tests.support.aresjob_runs import finished, pod_of
 from tests.support.commands import REPOSITORY
 from tests.support.mpi_runs import RANKS, template, with_ssh
 from tests.support.mpi_venvs import Launcher
+from tests.support.parameters import marked
 from tests.support.targets import IMAGE
 from tests.support.user import Json, Tenant
 from tests.support.waiting import wait_for
 
 LAUNCHERS = {name: one for name, one in mpi_venvs.launchers().items() if one.implementation != "intel"}
+EXAMPLES = {path: path for path in examples.ARES}
 SSHD = "mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -D -e"
 SAMPLES = REPOSITORY / "deploy/ares/config/samples"
 ETCD = (
@@ -34,7 +36,7 @@ PATIENT = "--mca mpi_yield_when_idle 1"
 SHOWN = "cat /root/.ssh/id_ed25519.pub; stat -Lc '%n %a' /root/.ssh /root/.ssh/*"
 
 
-@pytest.mark.parametrize("example", examples.ARES)
+@pytest.mark.parametrize("example", marked(EXAMPLES, ["examples/ares/pytorch.yaml"], pytest.mark.long))
 def test_example(tenant: Tenant, example: str) -> None:
     require(examples.missing(example))
     place, wanted = examples.ARES[example]
@@ -54,6 +56,7 @@ BAGUA = {
 }
 
 
+@pytest.mark.long_on_cluster
 @pytest.mark.parametrize(("sample", "place", "wanted"), BAGUA.values(), ids=BAGUA.keys())
 def test_bagua(tenant: Tenant, sample: str, place: str, wanted: str) -> None:
     """The samples, with the stand-in for Bagua, which cannot be installed, and a real etcd."""
@@ -89,7 +92,8 @@ HOROVOD = {
 
 
 @pytest.mark.usefixtures("sshd")
-@pytest.mark.parametrize("started", ["mpirun", pytest.param("horovodrun", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("started", ["mpirun", "horovodrun"])
 def test_55_horovod_sees_every_rank_once(tenant: Tenant, started: str) -> None:
     """… a Horovod script, under `mpirun` or `horovodrun --hostfile`, sees 3 x slots ranks, each once."""
     require(examples.missing("examples/horovod/mpi.yaml"))
@@ -136,7 +140,8 @@ def mpi_job(name: str, launcher: Launcher, script: str, worker: str = SSHD) -> J
 
 
 @pytest.mark.usefixtures("sshd")
-@pytest.mark.parametrize("launcher", LAUNCHERS.values(), ids=LAUNCHERS.keys(), indirect=True)
+@pytest.mark.long_on_cluster
+@pytest.mark.parametrize("launcher", marked(LAUNCHERS, ["MPICH"], pytest.mark.long), indirect=True)
 def test_55_mpirun_sees_every_rank_once(tenant: Tenant, launcher: Launcher) -> None:
     """MPI, workers 2, sshd in the image, sshKeys: `mpirun` without host flags sees 3 x slots ranks."""
     patient = PATIENT if launcher.implementation == "ompi" else ""

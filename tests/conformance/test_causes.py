@@ -2,6 +2,8 @@
 
 from typing import cast
 
+import pytest
+
 from tests.support import examples
 from tests.support.builders import pod_template, run
 from tests.support.commands import REPOSITORY
@@ -67,6 +69,7 @@ def test_an_aresjob_tells_the_same(tenant: Tenant) -> None:
     _described(tenant, "aj", "heard", history)
 
 
+@pytest.mark.long_on_cluster
 def test_failures_in_a_row_climb_the_ladder(tenant: Tenant) -> None:
     """The node's restart of a container is one too many for its pod, and that one too many for the role,
     which may start anew once."""
@@ -93,6 +96,7 @@ def test_failures_in_a_row_climb_the_ladder(tenant: Tenant) -> None:
     tenant.kubectl("delete", "tr", "steep")
 
 
+@pytest.mark.long_on_cluster
 def test_example(tenant: Tenant) -> None:
     said = tenant.argosy("run", str(REPOSITORY / examples.LADDER)).stdout
     assert "worker-1 │ done in attempt 2" in said
@@ -101,6 +105,7 @@ def test_example(tenant: Tenant) -> None:
     assert [(one["rung"], one["index"], one["attempt"]) for one in history] == [("Pod", 1, 1), ("Job", 1, 1)]
 
 
+@pytest.mark.long_on_cluster
 def test_the_everyday_verbs_know_aresjobs(tenant: Tenant) -> None:
     script = ["sh", "-c", "echo hello; until [ -s /tmp/end ]; do sleep 0.1; done"]
     role = {"replicas": 1, "template": pod_template(IMAGE, command=script)}

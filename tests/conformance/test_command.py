@@ -10,6 +10,8 @@ import pytest
 from tests.support.user import Tenant
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.long_on_cluster
+
 _ENDS_ON_SIGTERM = "trap exit TERM; echo begun; sleep 600 & wait"
 _IGNORES_SIGNALS = "trap '' TERM INT; echo begun; while true; do sleep 0.2; done"
 

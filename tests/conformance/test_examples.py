@@ -17,9 +17,25 @@ from tests.support.transcripts import differences, transcribing
 from tests.support.user import Tenant
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
+ON_CLUSTER = (
+    "examples/quickstart/run.yaml",
+    "examples/pytorch/run.yaml",
+    "examples/mpi/openmpi.yaml",
+)
+LOCAL = (*ON_CLUSTER, "examples/custom/run.yaml", "examples/standalone/run.yaml", "examples/bagua/run.yaml")
+"""Examples that run by default. The others import large libraries and run in `--long`."""
 
 
-@pytest.mark.parametrize("example", examples.WANTED)
+def _marks(example: str) -> list[pytest.MarkDecorator]:
+    if example in ON_CLUSTER:
+        return []
+    return [pytest.mark.long_on_cluster if example in LOCAL else pytest.mark.long]
+
+
+EXAMPLES = [pytest.param(example, id=example, marks=_marks(example)) for example in examples.WANTED]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_example(tenant: Tenant, tmp_path: Path, example: str, request: pytest.FixtureRequest) -> None:
     if reason := examples.missing(example):
         pytest.fail(reason) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(reason)

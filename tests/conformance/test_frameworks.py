@@ -25,6 +25,7 @@ def params(cases: dict[str, tuple[str, Sample]]) -> list[object]:
     ]
 
 
+@pytest.mark.long_on_cluster
 @pytest.mark.parametrize(("framework", "sample"), params(CASES))
 def test_pods_find_each_other_and_come_back_the_same(tenant: Tenant, framework: str, sample: Sample) -> None:
     check_live(_namespace(tenant), installed()[framework], sample)

@@ -11,6 +11,8 @@ from tests.support.targets import IMAGE
 from tests.support.user import Tenant
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.long_on_cluster
+
 _TALKER = f"""
 apiVersion: v1
 kind: Pod

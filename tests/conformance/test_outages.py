@@ -7,7 +7,7 @@ from tests.support.targets import IMAGE, NotOurs
 from tests.support.user import Tenant
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.exclusive
 
 COUNTS = "for i in $(seq 60); do echo $i; sleep 0.1; done"
 COUNTED = [str(number) for number in range(1, 61)]
@@ -43,6 +43,7 @@ def test_a_run_whose_operator_is_killed_goes_on_and_ends(tenant: Tenant) -> None
     wait_for(lambda: (now := tenant.ground.operators()) and not now & before, "it is another", 60)
 
 
+@pytest.mark.long_on_cluster
 def test_a_run_that_came_while_there_was_no_operator_is_run(tenant: Tenant) -> None:
     tenant.ground.kill_operator()
     begin(tenant, "early")
@@ -60,6 +61,7 @@ def test_a_run_goes_on_when_the_api_server_is_killed(tenant: Tenant) -> None:
     assert tenant.said("cut-worker-1").split() == COUNTED
 
 
+@pytest.mark.long_on_cluster
 def test_pods_of_an_aresjob_that_wait_are_released_by_the_next_operator(tenant: Tenant) -> None:
     """Their initializers ask again until somebody answers."""
     main = {"name": "main", "image": IMAGE, "command": ["sh", "-c", "sleep 8"]}

@@ -15,6 +15,8 @@ from tests.support.targets import IMAGE
 from tests.support.user import Tenant
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.long_on_cluster
+
 Json = dict[str, object]
 Edit = dict[str, object]
 """Dotted paths, and what to put there; None takes the field away."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.differential import Step, delete, get, patch, post
 from tests.support.manifests import CONFIG_MAPS, PODS, config_map, pod
-from tests.support.servers import READER, STRANGER, User
+from tests.support.servers import READER, STRANGER, TokenUser
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/namespaces/$ns/roles"
@@ -16,7 +16,7 @@ CLUSTER_BINDINGS = f"{RBAC}/clusterrolebindings"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 UNKEPT = ("metadata",)
 """A review is an answer, not an object: what its metadata says is of no use."""
-NOBODY = User("no such token", "nobody")
+NOBODY = TokenUser("no such token", "nobody")
 
 
 def role(*rules: dict[str, object], name: str = "r") -> dict[str, object]:
@@ -41,7 +41,7 @@ def awaited(path: str) -> Step:
     return get(path, user=READER, until_code=200, shown=False)
 
 
-def may(user: User, **attributes: object) -> Step:
+def may(user: TokenUser, **attributes: object) -> Step:
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     return post(
         f"{AUTHORIZATION}/selfsubjectaccessreviews",

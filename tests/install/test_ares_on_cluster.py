@@ -22,7 +22,7 @@ from tests.support.targets import ClusterGround
 from tests.support.user import Tenant
 from tests.support.waiting import retry_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.sequential, pytest.mark.root, pytest.mark.timeout(300)]
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "ares"
 APPLIED = ("build/crd/.", "build/observer.yaml", "build/operator.yaml")

@@ -25,7 +25,7 @@ from tests.support.cluster.running import RunningCluster
 from tests.support.local_control_plane import ARGOSY
 from tests.support.waiting import retry_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.sequential, pytest.mark.root, pytest.mark.timeout(300)]
 
 HOME = "jobs"
 DEFINITION = "trainingruns.argosy.dev"

@@ -10,6 +10,7 @@ import pytest
 from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
 from tests.support.differential import Caller, get, patch, post
 from tests.support.field_paths import Json, dig
+from tests.support.parameters import API_SERVERS
 from tests.support.servers import Server
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -30,9 +31,10 @@ def run(name: str = "mnist", **spec: Json) -> dict[str, Json]:
     }
 
 
-@pytest.fixture(scope="module", params=["real_apiserver", "local_apiserver"])
+@pytest.fixture(scope="module", params=API_SERVERS)
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
-    server: Server = request.getfixturevalue(request.param)
+    name = "real_apiserver" if request.param == "kubernetes" else "local_apiserver"
+    server: Server = request.getfixturevalue(name)
     with Caller(server) as caller:
         for kind in CUSTOM_RESOURCES:
             body: Json = copy.deepcopy(crd_for(kind))

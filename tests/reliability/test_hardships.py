@@ -27,7 +27,7 @@ from tests.support.faults import (
     short,
     succeeded,
 )
-from tests.support.killable_apiserver import HurtServer
+from tests.support.killable_apiserver import KillableApiServer
 from tests.support.operator_harness import Scene, shown_at
 from tests.support.servers import READER, free_port
 from tests.support.waiting import eventually
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 @pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
 async def test_a_part_of_the_control_plane_is_killed_and_comes_back(
-    hurt: HurtServer, scene: Scene, part: str
+    killable_apiserver: KillableApiServer, scene: Scene, part: str
 ) -> None:
     with captured_lines():
         async with scene.operator() as operator:
@@ -45,9 +45,9 @@ async def test_a_part_of_the_control_plane_is_killed_and_comes_back(
             before = await running(scene, "stays")
             for number in range(3):
                 await scene.apply(short(f"job-{number}"))
-            hurt.kill(part)
+            killable_apiserver.kill(part)
             await asyncio.sleep(1)  # a while without an answer
-            await hurt.revive()
+            await killable_apiserver.revive()
             await scene.apply(short("job-3"))
             await succeeded(scene, *(f"job-{number}" for number in range(4)))
             assert await running(scene, "stays") == before

@@ -19,7 +19,7 @@ from tests.support.faults import (
     short,
     succeeded,
 )
-from tests.support.killable_apiserver import HurtServer
+from tests.support.killable_apiserver import KillableApiServer
 from tests.support.operator_harness import Scene
 from tests.support.servers import READER, STRANGER
 from tests.support.waiting import until
@@ -45,7 +45,7 @@ TAKEOVER = 15.0
 
 @pytest.mark.parametrize("jobs", [2, 12], ids=["alone", "in a burst"])
 async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_nothing_after(
-    hurt: HurtServer, scene: Scene, jobs: int
+    killable_apiserver: KillableApiServer, scene: Scene, jobs: int
 ) -> None:
     """Each operator is a user of its own, so that the API server's audit log tells them apart.
 
@@ -101,7 +101,7 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         await succeeded(scene, *names)
         await scene.until("all but the one that stays is cleaned up", only_stays)
         finished = await _versions(scene, names)
-        changes = [one for one in hurt.audited() if one.changed]
+        changes = [one for one in killable_apiserver.audited() if one.changed]
         own = [one.stage_timestamp for one in changes if one.user.username == first]
         assert own, "it was seen at work"
         assert max(own) < taken
@@ -114,7 +114,11 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         await succeeded(scene, "after-a-death")
         assert await running(scene, "stays") == before
         assert await _versions(scene, names) == finished, "finished jobs are left as they were"
-        late = [one for one in hurt.audited() if one.user.username == first and one.stage_timestamp > taken]
+        late = [
+            one
+            for one in killable_apiserver.audited()
+            if one.user.username == first and one.stage_timestamp > taken
+        ]
         assert not [one for one in late if one.changed and one.object_ref.name.startswith("busy-")]
         assert processes[first].returncode is None
     finally:

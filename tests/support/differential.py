@@ -25,7 +25,7 @@ import yaml
 
 from tests.support.field_paths import Json, dig, filled, hide
 from tests.support.normalize import Normaliser
-from tests.support.servers import ADMIN, Server, User
+from tests.support.servers import ADMIN, Server, TokenUser
 
 SHOWN_HEADERS = ("content-type", "warning", "retry-after", "www-authenticate", "allow", "location")
 MERGE = "application/merge-patch+json"
@@ -50,7 +50,7 @@ class Step:
     body: Json = None
     type: str = "application/json"
     accept: str = "application/json"
-    user: User | None = ADMIN
+    user: TokenUser | None = ADMIN
     headers: Mapping[str, str] = field(default_factory=dict)
     save: str = ""
     events: int | None = None
@@ -79,7 +79,7 @@ class More(TypedDict, total=False):
     """The fields of a step that the functions below take by name."""
 
     accept: str
-    user: User | None
+    user: TokenUser | None
     headers: Mapping[str, str]
     save: str
     until: str

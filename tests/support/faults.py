@@ -15,7 +15,7 @@ from argosy.wire.client import Client as WireClient
 from argosy.wire.origin import Origin
 from tests.support.builders import RunBuilder, pod_template, run
 from tests.support.operator_harness import Scene
-from tests.support.servers import User
+from tests.support.servers import TokenUser
 from tests.support.simulator import RUN_SECONDS
 from tests.support.waiting import until
 
@@ -84,7 +84,7 @@ async def running(scene: Scene, name: str) -> set[str]:
     return {pod.metadata.uid for pod in (await scene.pods()).values() if pod.metadata.name.startswith(name)}
 
 
-async def granted(scene: Scene, user: User) -> Path:
+async def granted(scene: Scene, user: TokenUser) -> Path:
     """The kubeconfig of a user who may do everything and is nobody special to the API server."""
     subject = {"kind": "User", "name": user.name, "apiGroup": "rbac.authorization.k8s.io"}
     await bind(scene.client, f"all-for-{user.name}", subject)

@@ -29,7 +29,7 @@ _COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck), repor
 OFTEN: Final = pytest.mark.parametrize(
     "often",
     [
-        settings(_COMMON, max_examples=150, derandomize=True),
+        settings(_COMMON, max_examples=40, derandomize=True),
         pytest.param(
             settings(_COMMON, max_examples=10_000), marks=[pytest.mark.long, pytest.mark.timeout(1800)]
         ),

@@ -1,7 +1,4 @@
-"""A real API server that a test may hurt: etcd and kube-apiserver, killed and started again one by one.
-
-What every request did to it stands in the audit log: who, what, when and with which answer.
-"""
+"""A real kube-apiserver and etcd that a test can kill and start again, with an audit log of all writes."""
 
 import asyncio
 import contextlib
@@ -35,7 +32,7 @@ class _Answer(Struct):
 
 
 class Audited(Struct, rename="camel"):
-    """One answered request."""
+    """A request in the audit log."""
 
     verb: str
     request_received_timestamp: datetime
@@ -46,12 +43,12 @@ class Audited(Struct, rename="camel"):
 
     @property
     def changed(self) -> bool:
-        """Whether something is another since."""
+        """True if the request changed something."""
         return self.verb in WRITES and self.response_status.code < 300
 
 
-class HurtServer:
-    """`server` is how to reach it, always the same."""
+class KillableApiServer:
+    """etcd and kube-apiserver. `server`, the address and credentials, survives a restart."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "logs").mkdir(parents=True)
@@ -64,13 +61,13 @@ class HurtServer:
         self.server: Server = servers.describe("kubernetes", folder, "127.0.0.1", port)
 
     def start(self) -> None:
-        """Start what does not run, and wait until it serves."""
+        """Start the stopped programs, and wait until the server is ready."""
         self._begin()
         self._wait()
 
     async def revive(self) -> None:
-        """The same, while other tasks go on."""
-        self._begin()  # not in a thread: what is tethered ends with the thread that started it
+        """Like `start`, without blocking the event loop."""
+        self._begin()  # not in a thread: a tethered process ends with the thread that started it
         await asyncio.to_thread(self._wait)
 
     def _begin(self) -> None:
@@ -93,7 +90,7 @@ class HurtServer:
             self.kill(name)
 
     def audited(self) -> Iterator[Audited]:
-        """All requests so far that were answered, in the order of their answers."""
+        """All write requests so far, in the order of their responses."""
         decoder = msgspec.json.Decoder(Audited)
         with (self._folder / "logs" / "audit.log").open("rb") as log:
             for line in log:
@@ -116,9 +113,9 @@ class HurtServer:
 
 
 @contextlib.contextmanager
-def hurt_server(folder: Path) -> Iterator[HurtServer]:
-    """One that runs, for the duration of a with block."""
-    server = HurtServer(folder)
+def running_killable_apiserver(folder: Path) -> Iterator[KillableApiServer]:
+    """A running server for the duration of a with block."""
+    server = KillableApiServer(folder)
     try:
         server.start()
         yield server

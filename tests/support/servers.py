@@ -32,7 +32,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class User:
+class TokenUser:
     token: str
     name: str
     groups: tuple[str, ...] = ()
@@ -42,10 +42,10 @@ class User:
         return f"uid-of-{self.name}"
 
 
-ADMIN = User("testing-admin-token", "testing-admin", ("system:masters",))
-STRANGER = User("testing-stranger-token", "stranger")
+ADMIN = TokenUser("testing-admin-token", "testing-admin", ("system:masters",))
+STRANGER = TokenUser("testing-stranger-token", "stranger")
 """A user without any rights but those of everybody who is authenticated."""
-READER = User("testing-reader-token", "reader", ("readers",))
+READER = TokenUser("testing-reader-token", "reader", ("readers",))
 """A user to whom tests grant rights."""
 USERS = (ADMIN, STRANGER, READER)
 

@@ -387,7 +387,7 @@ class LongLife(Life):
 
 
 _COMMON = settings(deadline=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
-Life.TestCase.settings = settings(_COMMON, max_examples=150, stateful_step_count=35)
+Life.TestCase.settings = settings(_COMMON, max_examples=40, stateful_step_count=35)
 LongLife.TestCase.settings = settings(_COMMON, max_examples=3000, stateful_step_count=60)
 TestLife = Life.TestCase
 TestLongLife = pytest.mark.long(pytest.mark.timeout(1800)(LongLife.TestCase))

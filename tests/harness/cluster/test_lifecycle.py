@@ -23,7 +23,7 @@ from tests.support.cluster.state import strays
 from tests.support.local_control_plane import KUBECTL
 from tests.support.waiting import retry_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.sequential, pytest.mark.root, pytest.mark.timeout(300)]
 
 MANIFEST = f"""
 apiVersion: v1

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import pytest
 
+pytestmark = pytest.mark.long  # tests/differential compares the same commands with a real apiserver
+
 
 class Kubectl(Protocol):
     namespace: str

@@ -32,6 +32,7 @@ from argosy.local.controllers.manager import Timings, run
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.storage import PROTECTION, PersistentVolumeClaim
 from tests.support import servers
+from tests.support.parameters import API_SERVERS
 from tests.support.servers import Server
 from tests.support.simulator import EXIT_CODE, RUN_SECONDS, Simulator
 from tests.support.waiting import connections_closed, until
@@ -55,7 +56,7 @@ async def client(api: Server) -> AsyncIterator[Client]:
     await connections_closed()
 
 
-@pytest.fixture(params=["kubernetes", "local"])
+@pytest.fixture(params=API_SERVERS)
 def untouched(request: pytest.FixtureRequest) -> Iterator[Server]:
     """An API server of the test's own: what other tests left behind would have to be looked at, too."""
     if real := request.param == "kubernetes":

@@ -1,7 +1,7 @@
-"""What a cluster could leave behind on a machine, listed, so that before and after can be compared.
+"""Lists what a cluster could leave behind on the machine, so that tests can compare before and after.
 
-Other work may go on beside: processes and namespaces are those that the cluster was seen to have, the rest is
-what the machine shows of network, mounts, cgroups and settings that clusters share with everybody.
+Other clusters and local control planes may run at the same time. Their interfaces, routes and cgroups have
+other names and are ignored; processes and namespaces are compared with those that the cluster had.
 """
 
 import os
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from argosy.local.processes import Process
 from tests.support.cluster import cgroups
+from tests.support.cluster.layout import SLOTS, interface
 from tests.support.cluster.state import State, strays
 
 _SETTINGS: Final = (
@@ -20,12 +21,12 @@ _SETTINGS: Final = (
     *("vm/panic_on_oom", "net/netfilter/nf_conntrack_max"),
 )
 _LOCAL: Final = "ayup"
-"""What the interfaces of local control planes, which come and go on the same machine, begin with."""
+"""Prefix of the interfaces of local control planes."""
 _WORDS: Final = ("argosy-k", "kubelet", "containerd", "kubernetes", "/netns")
 
 
-class Traces(Struct, frozen=True):
-    """What is on the machine itself, outside of the nodes."""
+class MachineState(Struct, frozen=True):
+    """What is visible on the machine itself, outside of the nodes."""
 
     interfaces: frozenset[str]
     routes: frozenset[str]
@@ -35,38 +36,43 @@ class Traces(Struct, frozen=True):
     settings: dict[str, str]
 
 
-class Inside(Struct, frozen=True):
-    """What belongs to one running cluster: processes as the host sees them, namespaces by number."""
+class Contents(Struct, frozen=True):
+    """The processes of a running cluster, with host pids, and the numbers of their namespaces."""
 
     processes: dict[int, Process]
     namespaces: frozenset[str]
 
 
-def traces() -> Traces:
-    """The machine as it is now."""
-    return Traces(
-        interfaces=frozenset(name for _, name in socket.if_nameindex() if not name.startswith(_LOCAL)),
+def machine_state(slot: int | None = None) -> MachineState:
+    """The current state, without the interfaces and cgroups of clusters in other slots than this one."""
+    interfaces = {name for _, name in socket.if_nameindex()}
+    foreign = tuple(interface(other) for other in range(SLOTS) if other != slot)
+    routes = Path("/proc/net/route").read_text().splitlines()[1:]
+    return MachineState(
+        interfaces=frozenset(
+            name for name in interfaces if not name.startswith(_LOCAL) and name not in foreign
+        ),
         routes=frozenset(
-            line for line in Path("/proc/net/route").read_text().splitlines() if not line.startswith(_LOCAL)
+            line for line in routes if not line.startswith(_LOCAL) and line.split()[0] not in foreign
         ),
         mounts=frozenset(
             line.split(" ", 3)[3]
             for line in Path("/proc/self/mountinfo").read_text().splitlines()
             if any(word in line for word in _WORDS)
         ),
-        named_networks=frozenset(str(place) for place in Path("/run").glob("netns/*")),
+        named_networks=frozenset(str(path) for path in Path("/run").glob("netns/*")),
         cgroups=frozenset(
-            str(place)
+            str(path)
             for hierarchy in cgroups.hierarchies()
-            for pattern in ("argosy-kubernetes-*", "kubepods*")
-            for place in hierarchy.glob(pattern)
+            for pattern in ((f"argosy-kubernetes-{slot}",) if slot is not None else ()) + ("kubepods*",)
+            for path in hierarchy.glob(pattern)
         ),
         settings={name: path.read_text() for name in _SETTINGS if (path := Path("/proc/sys", name)).exists()},
     )
 
 
-def inside(state: State) -> Inside:
-    """All processes of a cluster and all their namespaces that are not the machine's."""
+def cluster_contents(state: State) -> Contents:
+    """All processes of a cluster, and those of their namespaces that are not the machine's."""
     own = _namespaces(os.getpid())
     nodes = {_namespaces(state.processes[name].pid)["pid"] for name in state.layout.nodes}
     processes = {process.pid: process for process in strays(state.layout.folder)}
@@ -79,17 +85,17 @@ def inside(state: State) -> Inside:
             processes[int(entry.name)] = Process.of(int(entry.name))
         if int(entry.name) in processes:
             spaces |= set(its.values()) - set(own.values())
-    return Inside(processes, frozenset(spaces))
+    return Contents(processes, frozenset(spaces))
 
 
-def left(seen: Inside) -> Inside:
-    """What still is of what was seen: processes, and namespaces that any process is in."""
-    alive = {pid: process for pid, process in seen.processes.items() if process.alive}
+def remaining(contents: Contents) -> Contents:
+    """The part of it that still exists: live processes, and namespaces that any process is in."""
+    alive = {pid: process for pid, process in contents.processes.items() if process.alive}
     held: set[str] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             held |= set(_namespaces(int(entry.name)).values())
-    return Inside(alive, frozenset(held & seen.namespaces))
+    return Contents(alive, frozenset(held & contents.namespaces))
 
 
 def _namespaces(pid: int) -> dict[str, str]:
