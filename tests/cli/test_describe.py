@@ -18,7 +18,7 @@ RESTART = {
     "role": "worker",
     "index": 0,
     "cause": "Exit",
-    "rung": "Pod",
+    "scope": "Pod",
     "message": "worker-0 failed (exit 3)",
 }
 POD = msgspec.convert(
@@ -65,7 +65,7 @@ def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
     rows = {table.splitlines()[0]: [line.split() for line in table.splitlines()[1:3]] for table in tables}
     assert rows["Pods:"][0] == ["POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"]
     assert rows["Pods:"][1][2:6] == ["Failed", "1", "node-1", "30s"]
-    assert rows["Restarts:"][0] == ["AGE", "ATTEMPT", "CAUSE", "RUNG", "MESSAGE"]
+    assert rows["Restarts:"][0] == ["AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"]
     assert rows["Restarts:"][1][:2] == ["5m", "1"]
     assert rows["Events:"][0] == ["LAST", "SEEN", "TYPE", "REASON", "MESSAGE"]
     assert rows["Events:"][1][:3] == ["20s", "Warning", "Restarting"]

@@ -70,12 +70,12 @@ def test_an_aresjob_tells_the_same(tenant: Tenant) -> None:
 
 
 @pytest.mark.long_on_cluster
-def test_failures_in_a_row_climb_the_ladder(tenant: Tenant) -> None:
+def test_failures_in_a_row_escalate_to_role_and_job(tenant: Tenant) -> None:
     """The node's restart of a container is one too many for its pod, and that one too many for the role,
     which may start anew once."""
-    rungs = {"container": 0, "pod": 0, "role": 1}
+    escalation = {"container": 0, "pod": 0, "role": 1}
     steep = run("steep").role("worker", 3, restart="OnFailure", template=TEMPLATE)
-    tenant.apply(steep.limits(restarts=5, ladder=rungs))
+    tenant.apply(steep.limits(restarts=5, escalation=escalation))
     _until_up(tenant, "tr", "steep")
     first = _uids(tenant, "steep")
     _end(tenant, "steep", 1, 3)
@@ -85,7 +85,7 @@ def test_failures_in_a_row_climb_the_ladder(tenant: Tenant) -> None:
     _end(tenant, "steep", 1, 4)
     _until_others(tenant, "steep", second)
     history = _until_restarts(tenant, "tr", "steep", 4)
-    assert [(one["rung"], one["exitCode"], one["attempt"]) for one in history] == [
+    assert [(one["scope"], one["exitCode"], one["attempt"]) for one in history] == [
         ("Container", 3, 1),
         ("Role", 3, 1),
         ("Container", 4, 1),
@@ -98,11 +98,11 @@ def test_failures_in_a_row_climb_the_ladder(tenant: Tenant) -> None:
 
 @pytest.mark.long_on_cluster
 def test_example(tenant: Tenant) -> None:
-    said = tenant.argosy("run", str(REPOSITORY / examples.LADDER)).stdout
+    said = tenant.argosy("run", str(REPOSITORY / examples.ESCALATION)).stdout
     assert "worker-1 │ done in attempt 2" in said
     assert "worker-1 failed (exit 1)" in said
-    history = cast("list[Json]", tenant.status("ladder")["restartHistory"])
-    assert [(one["rung"], one["index"], one["attempt"]) for one in history] == [("Pod", 1, 1), ("Job", 1, 1)]
+    history = cast("list[Json]", tenant.status("escalation")["restartHistory"])
+    assert [(one["scope"], one["index"], one["attempt"]) for one in history] == [("Pod", 1, 1), ("Job", 1, 1)]
 
 
 @pytest.mark.long_on_cluster
@@ -173,7 +173,7 @@ def _all_run(tenant: Tenant, name: str) -> bool:
 
 
 def _essence(one: Json) -> tuple[object, ...]:
-    names = ("role", "index", "cause", "rung")
+    names = ("role", "index", "cause", "scope")
     return (*(one[name] for name in names), one.get("exitCode"), one.get("signal", ""))
 
 

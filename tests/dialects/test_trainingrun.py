@@ -141,13 +141,13 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(roles={"a": {"replicas": 99_999}, "b": {}}),
         "spec.roles: invalid value: 100000 pods in total; must be at most 99999",
     ),
-    "a ladder where a lost pod starts all anew": (
-        run(framework="jax", limits={"ladder": {"pod": 1}}),
-        "spec.limits.ladder: not supported with framework jax, which already restarts the whole job",
+    "limits.escalation with a framework that restarts the whole job: rejected": (
+        run(framework="jax", limits={"escalation": {"pod": 1}}),
+        "spec.limits.escalation: not supported with framework jax, which already restarts the whole job",
     ),
-    "a ladder beside a restart scope": (
-        run(restartScope="Pod", limits={"ladder": {"pod": 1}}),
-        "spec.limits.ladder: not supported together with spec.restartScope; remove one of them",
+    "limits.escalation with restartScope: rejected": (
+        run(restartScope="Pod", limits={"escalation": {"pod": 1}}),
+        "spec.limits.escalation: not supported together with spec.restartScope; remove one of them",
     ),
     "a framework's own demand": (run(framework="mpi"), "spec.roles: framework mpi needs a role 'launcher'"),
 }
@@ -163,7 +163,7 @@ def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
 def test_a_ladder_lets_nodes_restart_containers() -> None:
     restarts = {"a": "OnFailure", "b": "ExitCode", "c": "Always"}
     roles: dict[str, object] = {name: {"restart": policy} for name, policy in restarts.items()}
-    climbing = lowered(run(roles=roles, limits={"ladder": {"container": 2, "pod": 1}}))
+    climbing = lowered(run(roles=roles, limits={"escalation": {"container": 2, "pod": 1}}))
     assert climbing.limits.escalation == Escalation(container=2, pod=1)
     assert [role.container_restart_policy for role in climbing.roles.values()] == [
         "OnFailure",
@@ -225,7 +225,7 @@ def test_status_through_a_life() -> None:
         "Failed": "False",
     }
     (told,) = obj.status.restart_history
-    assert (told.time, told.role, told.index, told.cause, told.rung) == (
+    assert (told.time, told.role, told.index, told.cause, told.scope) == (
         later(3),
         "worker",
         1,

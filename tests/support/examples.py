@@ -42,7 +42,7 @@ WANTED: Final[Mapping[str, str]] = {
 """What each says when it went well."""
 ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
-LADDER: Final = "examples/custom/ladder.yaml"
+ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails on its way, at moments of its own: tests/conformance/test_causes.py."""
 GANG: Final = "examples/custom/gang.yaml"
 """What it waits for is told in the words of whoever places it: tests/conformance/test_gangs.py."""

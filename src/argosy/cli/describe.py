@@ -45,7 +45,7 @@ def report(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], now: d
     tables: dict[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]] = {
         "Roles": (("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), _roles(job)),
         "Pods": (("POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"), _pods(pods, now)),
-        "Restarts": (("AGE", "ATTEMPT", "CAUSE", "RUNG", "MESSAGE"), _restarts(job.restart_history, now)),
+        "Restarts": (("AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"), _restarts(job.restart_history, now)),
         "Conditions": (("CONDITION", "STATUS", "REASON", "MESSAGE"), job.conditions),
         "Events": (("LAST SEEN", "TYPE", "REASON", "MESSAGE"), _events(events, now)),
     }
@@ -84,7 +84,7 @@ def _roles(job: JobSummary) -> list[tuple[str, ...]]:
 
 def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ...]]:
     return [
-        (age(now - restart.time), str(restart.attempt), restart.cause, restart.rung, restart.message)
+        (age(now - restart.time), str(restart.attempt), restart.cause, restart.scope, restart.message)
         for restart in history
     ]
 

@@ -18,7 +18,7 @@ def _entry(one: RestartEntry) -> RestartStatus:
         role=one.role,
         index=one.index,
         cause=str(one.cause),
-        rung=str(one.scope),
+        scope=str(one.scope),
         attempt=one.attempt,
         exit_code=one.exit_code,
         signal=signal_name(one.exit_code) if one.exit_code is not None else "",

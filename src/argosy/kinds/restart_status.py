@@ -1,4 +1,4 @@
-"""How a restart is told in the status of a job, the same in every API."""
+"""One entry of `status.restartHistory`, the same in every API."""
 
 from datetime import datetime
 
@@ -6,16 +6,16 @@ from msgspec import Struct
 
 
 class RestartStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One restart: what was lost, to which cause, and what was started anew for it."""
+    """One restart: which pod failed or was lost, why, and what was restarted."""
 
     time: datetime
     role: str
     index: int
-    """Of the pod within its role."""
+    """Index of the pod within its role."""
     cause: str
     """Exit, Signal, OutOfMemory, Failed, Completed, Evicted, Preempted, Disrupted, Deleted or NodeDown."""
-    rung: str
-    """What was started anew: the Container in its place, the Pod, all of its Role or the whole Job."""
+    scope: str
+    """What was restarted: the Container in its pod, the Pod, all pods of its Role, or the whole Job."""
     attempt: int = 0
     """The attempt of the job in which it happened."""
     exit_code: int | None = None
@@ -23,4 +23,4 @@ class RestartStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The signal that ended the program, such as SIGKILL."""
     node: str = ""
     message: str = ""
-    """The same in a sentence."""
+    """The same as one sentence."""

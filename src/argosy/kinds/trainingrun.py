@@ -69,7 +69,7 @@ class RestartScope(StrEnum):
     JOB = "Job"
 
 
-class PodQuorum(StrEnum):
+class PodQuantifier(StrEnum):
     ANY = "AnyPod"
     ALL = "AllPods"
 
@@ -140,10 +140,10 @@ class ElasticSpec(Struct, frozen=True, rename="camel"):
 class RolePolicySpec(Struct, frozen=True, rename="camel"):
     """When the role as a whole has failed or succeeded."""
 
-    failed: PodQuorum | None = None
+    failed: PodQuantifier | None = None
     """AnyPod: one failed pod that is not replaced fails the role. AllPods: only all of them do. AnyPod if
     unset."""
-    succeeded: PodQuorum | None = None
+    succeeded: PodQuantifier | None = None
     """AnyPod: one succeeded pod is enough. AllPods: all must succeed. AllPods if unset."""
     node_down_as_failed: bool = False
     """A pod on a node that does not answer counts as failed at once, not only when it is evicted."""
@@ -228,24 +228,24 @@ class GangSpec(Struct, frozen=True, rename="camel"):
     """The run fails if it was not placed for this long."""
 
 
-class LadderSpec(Struct, frozen=True, rename="camel"):
-    """Failures in a row after which more is started anew; what the cluster takes away is none. Only for
-    frameworks that bear the loss of a pod."""
+class EscalationSpec(Struct, frozen=True, rename="camel"):
+    """After how many failures in a row a restart covers more than the failed pod. Disruptions by the cluster
+    do not count as failures. Only for frameworks that tolerate the loss of a pod."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             rule="!has(self.role) || has(self.pod)",
-            message="role has no use without pod: nothing climbs from pods to their role",
+            message="role requires pod: without it a restart never covers the role",
         ),
     )
 
     container: Annotated[int, Meta(ge=0, le=1000)] | None = None
-    """Restarts of containers in their place, by the node, before the pod is replaced. If unset, nodes restart
-    containers of roles with restart Always only, and for ever."""
+    """Restarts of containers by the kubelet before the pod is replaced. If unset, the kubelet restarts only
+    containers of roles with restart Always, without a limit."""
     pod: Annotated[int, Meta(ge=0, le=1000)] | None = None
-    """Replacements of a pod before all pods of its role are started anew. If unset, they never are."""
+    """Replacements of a pod before all pods of its role are restarted. If unset, they never are."""
     role: Annotated[int, Meta(ge=0, le=1000)] | None = None
-    """Restarts of a role before the whole run is started anew. If unset, it never is."""
+    """Restarts of a role before the whole run is restarted. If unset, it never is."""
 
 
 class LimitsSpec(Struct, frozen=True, rename="camel"):
@@ -255,8 +255,8 @@ class LimitsSpec(Struct, frozen=True, rename="camel"):
     """Restarts after failures, over all roles; one more failure fails the run. A pod that is evicted for
     more storage than its own limits allow has failed; what the cluster takes away (any other eviction, a
     deleted pod, a lost node) does not count."""
-    ladder: LadderSpec | None = None
-    """When a restart starts more anew than the pod that failed."""
+    escalation: EscalationSpec | None = None
+    """When a restart covers more than the failed pod."""
     active_deadline: Duration | None = None
     """The run fails if it has not ended so long after its start; suspension starts the count anew."""
     start_timeout: Duration | None = None
@@ -300,8 +300,8 @@ class TrainingRunSpec(Struct, frozen=True, rename="camel"):
             field_path=".jobPolicy",
         ),
         Rule(
-            rule="!has(self.restartScope) || !has(self.limits) || !has(self.limits.ladder)",
-            message="restartScope says what starts anew; take limits.ladder or restartScope away",
+            rule="!has(self.restartScope) || !has(self.limits) || !has(self.limits.escalation)",
+            message="not supported together with limits.escalation; remove one of them",
             field_path=".restartScope",
         ),
         Rule(

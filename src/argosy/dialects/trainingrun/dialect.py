@@ -129,9 +129,9 @@ def _from_spec(obj: TrainingRun, cluster_domain: str) -> Workload:
     )
 
 
-def _role(name: str, spec: RoleSpec, ladder: Escalation) -> Role:
+def _role(name: str, spec: RoleSpec, escalation: Escalation) -> Role:
     restart = RestartPolicy(spec.restart.value)
-    by_node = restart is RestartPolicy.ON_FAILURE and ladder.container is not None
+    by_node = restart is RestartPolicy.ON_FAILURE and escalation.container is not None
     policy = spec.policy
     bounds = spec.elastic
     return Role(
@@ -156,10 +156,12 @@ def _role(name: str, spec: RoleSpec, ladder: Escalation) -> Role:
 
 
 def _limits(spec: LimitsSpec) -> Limits:
-    rungs = spec.ladder
+    escalation = spec.escalation
     return Limits(
         restarts=spec.restarts,
-        escalation=Escalation(rungs.container, rungs.pod, rungs.role) if rungs else Escalation(),
+        escalation=Escalation(escalation.container, escalation.pod, escalation.role)
+        if escalation
+        else Escalation(),
         active_deadline=_seconds(spec.active_deadline),
         start_timeout=_seconds(spec.start_timeout),
         below_min_timeout=_seconds(spec.below_min_timeout),

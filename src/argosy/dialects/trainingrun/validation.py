@@ -36,10 +36,10 @@ def _problems_of_role(workload: Workload, name: str, role: Role) -> list[Problem
 
 def scope_problems(run: TrainingRun) -> list[Problem]:
     """Return a problem if two fields that exclude each other are both set."""
-    if run.spec.restart_scope is None or run.spec.limits.ladder is None:
+    if run.spec.restart_scope is None or run.spec.limits.escalation is None:
         return []
     return [
-        Problem("spec.limits.ladder", "not supported together with spec.restartScope; remove one of them")
+        Problem("spec.limits.escalation", "not supported together with spec.restartScope; remove one of them")
     ]
 
 
@@ -60,7 +60,7 @@ def job_problems(workload: Workload) -> list[Problem]:
         scope = workload.rules.restart_scope.value.lower()
         error = f"not supported with framework {workload.framework}"
         why = f"which already restarts the whole {scope} when a pod is lost"
-        problems.append(Problem("spec.limits.ladder", f"{error}, {why}"))
+        problems.append(Problem("spec.limits.escalation", f"{error}, {why}"))
     if workload.gang and workload.gang.min_available > workload.total_pods:
         pods = messages.many(workload.total_pods, "pod")
         error = f"invalid value {workload.gang.min_available}: the job has only {pods}"
