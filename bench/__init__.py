@@ -1,1 +1,1 @@
-"""Measurements, each beside its own lower bound taken in the same run: what a machine adds shows in both."""
+"""Benchmarks. Each figure has a lower bound measured in the same run, so that ratios can be compared."""

@@ -1,4 +1,4 @@
-"""The local API server: durable creates, long lists, many watchers, and the memory of 20,000 pods."""
+"""The local API server: durable creates, long lists, many watchers, and memory with 20,000 pods."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from argosy.engine.loop import run
 from bench.figures import Figure
-from bench.load import bare_server, encoded_pod, per_second, pod
+from bench.load import baseline_server, encoded_pod, per_second, pod
 from tests.support.raw_client import Plain, plain_client
 from tests.support.servers import Server, local_apiserver
 
@@ -22,9 +22,9 @@ ROUNDS, WARM, CREATES = 5, 300, 1500
 
 
 def measure() -> Iterator[Figure]:
-    """All figures from one server that fills up on the way."""
+    """Yield all figures, measured on one server that is filled meanwhile."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, local_apiserver(Path(folder)) as server:
-        _start_default_account(server)
+        _create_default_account(server)
         yield run(_creates(server, Path(folder)))
         yield run(_watchers(server))
         run(_fill(server))
@@ -32,8 +32,8 @@ def measure() -> Iterator[Figure]:
         yield _memory(server)
 
 
-def _start_default_account(server: Server) -> None:
-    """What a controller would make; pods are refused without it."""
+def _create_default_account(server: Server) -> None:
+    """Create the ServiceAccount that pods need; no controller runs here."""
 
     async def create() -> None:
         async with plain_client(server) as client:
@@ -44,18 +44,18 @@ def _start_default_account(server: Server) -> None:
 
 
 async def _creates(server: Server, folder: Path) -> Figure:
-    """The best of several rounds, ours and the bound in turn: other work on a machine only takes away."""
-    reply = folder / "reply.json"
-    reply.write_text(json.dumps(pod("bare")))
+    """Measure alternating rounds of server and bound; the best count, because other load only slows both."""
+    response = folder / "response.json"
+    response.write_text(json.dumps(pod("baseline")))
     rates, bounds = [], []
-    with bare_server(server, reply) as bare:
-        async with plain_client(server) as ours, plain_client(bare) as raw:
-            for client in (ours, raw):
+    with baseline_server(server, response) as baseline:
+        async with plain_client(server) as measured, plain_client(baseline) as bound:
+            for client in (measured, bound):
                 await _created_per_second(client, "warm", WARM)
             for number in range(ROUNDS):
-                rates.append(await _created_per_second(ours, f"create-{number}", CREATES))
-                bounds.append(await _created_per_second(raw, f"create-{number}", CREATES))
-    bound_is = f"raw HTTP, same bodies; best of {ROUNDS} rounds in turn"
+                rates.append(await _created_per_second(measured, f"create-{number}", CREATES))
+                bounds.append(await _created_per_second(bound, f"create-{number}", CREATES))
+    bound_is = f"the HTTP stack alone, same bodies; best of {ROUNDS} alternating rounds"
     return Figure("api_creates_per_s", max(rates), "1/s", max(bounds), bound_is, 1500, "higher")
 
 
@@ -67,25 +67,25 @@ async def _created_per_second(client: Plain, prefix: str, count: int) -> float:
 async def _list(server: Server, folder: Path) -> Figure:
     async with plain_client(server) as client:
         seconds, size = await _get(client, f"{PODS}?limit=10000")
-    reply = folder / "list.json"
-    reply.write_bytes(b" " * size)
-    with bare_server(server, reply) as bare:
-        async with plain_client(bare) as client:
+    response = folder / "list.json"
+    response.write_bytes(b" " * size)
+    with baseline_server(server, response) as baseline:
+        async with plain_client(baseline) as client:
             await _get(client, PODS)
             bound, _ = await _get(client, PODS)
-    return Figure("api_list_10k_s", seconds, "s", bound, f"raw HTTP, {size / 1e6:.0f} MB", 0.5)
+    return Figure("api_list_10k_s", seconds, "s", bound, f"the HTTP stack alone, {size / 1e6:.0f} MB", 0.5)
 
 
 async def _watchers(server: Server) -> Figure:
-    """Each write carries the time it was sent; each watcher notes how long it took to see it."""
+    """Measure the delay of each write at each watcher; a write carries the time at which it was sent."""
     async with plain_client(server) as client:
         delays: list[float] = []
         opened = [asyncio.Event() for _ in range(WATCHERS)]
         tasks = [asyncio.create_task(_watch(client, event, delays)) for event in opened]
         await asyncio.gather(*(event.wait() for event in opened))
-        began = time.perf_counter()
+        start = time.perf_counter()
         number = 0
-        while (elapsed := time.perf_counter() - began) < WATCH_SECONDS:
+        while (elapsed := time.perf_counter() - start) < WATCH_SECONDS:
             if number <= elapsed * WRITES_PER_SECOND:
                 metadata = {"name": f"watched-{number}", "annotations": {"sent": str(time.perf_counter())}}
                 body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
@@ -93,30 +93,30 @@ async def _watchers(server: Server) -> Figure:
                 number += 1
             else:
                 await asyncio.sleep(0.001)
-        await _until(lambda: len(delays) >= number * WATCHERS, 10)
+        await _wait_until(lambda: len(delays) >= number * WATCHERS, 10)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     if len(delays) < number * WATCHERS:
         raise RuntimeError(f"only {len(delays)} of {number * WATCHERS} events arrived")
-    return Figure("watch_p99_ms", _p99(delays) * 1000, "ms", await _bare_delivery(), "bare sockets", 250)
+    return Figure("watch_p99_ms", _p99(delays) * 1000, "ms", await _socket_delivery(), "bare sockets", 250)
 
 
 async def _watch(client: Plain, opened: asyncio.Event, delays: list[float]) -> None:
-    async with client.stream(CONFIG_MAPS, {"watch": "true", "resourceVersion": "0"}) as answer:
+    async with client.stream(CONFIG_MAPS, {"watch": "true", "resourceVersion": "0"}) as stream:
         opened.set()
         rest = b""
-        while chunk := await answer.chunk():
+        while chunk := await stream.chunk():
             now = time.perf_counter()
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                _, found, sent = line.partition(b'"sent":"')
-                if found:
+                _, separator, sent = line.partition(b'"sent":"')
+                if separator:
                     delays.append(now - float(sent[: sent.index(b'"')]))
 
 
-async def _bare_delivery() -> float:
-    """The bound: one loop that writes an event's bytes to as many sockets, and a reader behind each."""
+async def _socket_delivery() -> float:
+    """Return the bound: the delay of one loop that writes an event's bytes to as many sockets."""
     delays: list[float] = []
     message = b"x" * 700 + b"\n"
     writers: list[asyncio.StreamWriter] = []
@@ -147,8 +147,8 @@ async def _fill(server: Server) -> None:
     async with plain_client(server) as client:
         metadata = (await client.ask("GET", f"{PODS}?limit=1")).json()["metadata"]
         assert isinstance(metadata, dict)
-        there = 1 + int(metadata.get("remainingItemCount", 0))
-        await per_second(STORED - there, lambda number: _post(client, PODS, encoded_pod(f"fill-{number}")))
+        existing = 1 + int(metadata.get("remainingItemCount", 0))
+        await per_second(STORED - existing, lambda number: _post(client, PODS, encoded_pod(f"fill-{number}")))
 
 
 def _memory(server: Server) -> Figure:
@@ -159,7 +159,7 @@ def _memory(server: Server) -> Figure:
 
 
 def server_pid(server: Server) -> int:
-    """The process that serves a state folder: found by its command line."""
+    """Return the pid of the server of a state folder, by its command line."""
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
@@ -168,26 +168,26 @@ def server_pid(server: Server) -> int:
                 continue
             if b"argosy.local.apiserver" in words and str(server.folder).encode() in words:
                 return int(process.name)
-    raise LookupError(f"no server of {server.folder} runs")
+    raise LookupError(f"no server process for {server.folder}")
 
 
 async def _post(client: Plain, path: str, body: bytes) -> None:
-    answer = await client.ask("POST", path, body)
-    if answer.status >= 300:
-        raise RuntimeError(answer.body.decode())
+    response = await client.ask("POST", path, body)
+    if response.status >= 300:
+        raise RuntimeError(response.body.decode())
 
 
 async def _get(client: Plain, path: str) -> tuple[float, int]:
-    began = time.perf_counter()
-    answer = await client.ask("GET", path)
-    return time.perf_counter() - began, len(answer.body)
+    start = time.perf_counter()
+    response = await client.ask("GET", path)
+    return time.perf_counter() - start, len(response.body)
 
 
-async def _until(done: Callable[[], bool], seconds: float) -> None:
-    """Wait on a condition with a deadline; the caller looks at what came of it."""
+async def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    """Poll a condition until a deadline; the caller checks the result."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not done():  # noqa: ASYNC110 - what is waited for comes from other tasks
+            while not condition():  # noqa: ASYNC110 - other tasks change it
                 await asyncio.sleep(0.05)
 
 

@@ -1,7 +1,7 @@
-"""The decide loop: what one decision about a job costs, by the CPU time of this process.
+"""The CPU time of one call of `decide`, for a job that runs and for one that starts.
 
-A job that runs and has nothing to tell is decided upon most often, one that starts most urgently. The bound
-is one look at each of its pods.
+Unchanged running jobs are decided most often, starting ones are the most urgent. The bound is one look at
+each pod of the job.
 """
 
 import time
@@ -18,44 +18,56 @@ from tests.support.workloads import NOW, pod, role, workload
 
 SMALL, MIDDLE, LARGE = 8, 200, 2000
 ROUNDS = 15
-"""Of which the cheapest counts: what the machine adds is never less than nothing."""
+"""The cheapest round counts: other load of the machine only adds time."""
 DECISIONS = 4000
-"""Pods that are decided upon in a round, in as many jobs as that takes."""
+"""Number of pods in a round, over as many calls as that takes."""
 
 
-class _Scene(Struct, frozen=True):
-    """A job, what is remembered of it and what is seen."""
+class _Case(Struct, frozen=True):
+    """A job with its Record and its observed pods."""
 
     job: Workload
     record: Record
     pods: tuple[ObservedPod, ...]
 
     def decide(self) -> None:
-        seen = Observed(pods=self.pods, children={("Service", "job-worker"): ""})
-        plan = decide(self.job, self.record, seen, NOW)
-        assert not plan.actions, "there is nothing to do but to wait"
+        observed = Observed(pods=self.pods, children={("Service", "job-worker"): ""})
+        plan = decide(self.job, self.record, observed, NOW)
+        assert not plan.actions, "a job that waits needs no actions"
 
     def look(self) -> None:
         """The bound."""
-        assert sum(one.phase == "Running" for one in self.pods) <= len(self.pods)
+        assert sum(pod.phase == "Running" for pod in self.pods) <= len(self.pods)
 
 
 def measure() -> Iterator[Figure]:
-    each: dict[int, float] = {}
+    seconds_per_pod: dict[int, float] = {}
     for size, unit, scale, target in ((SMALL, "us", 1e6, 100.0), (LARGE, "ms", 1e3, 20.0)):
         for word, share in (("steady", 1.0), ("starting", 0.5)):
-            scene = _scene(size, share)
-            took, bound = _seconds(scene.decide, size), _seconds(scene.look, size)
+            case = _case(size, share)
+            seconds, bound = _seconds(case.decide, size), _seconds(case.look, size)
             yield Figure(
-                f"decide_{size}_{word}_{unit}", took * scale, unit, bound * scale, "one look at each", target
+                f"decide_{size}_{word}_{unit}",
+                seconds * scale,
+                unit,
+                bound * scale,
+                "one look at each pod",
+                target,
             )
-            each[size] = max(each.get(size, 0.0), took / size)
-    middle = _seconds(_scene(MIDDLE, 1.0).decide, MIDDLE) / MIDDLE
-    yield Figure("decide_growth", each[LARGE] / middle, "", 1.0, f"a pod of 2,000 over one of {MIDDLE}", 1.5)
+            seconds_per_pod[size] = max(seconds_per_pod.get(size, 0.0), seconds / size)
+    middle = _seconds(_case(MIDDLE, 1.0).decide, MIDDLE) / MIDDLE
+    yield Figure(
+        "decide_growth",
+        seconds_per_pod[LARGE] / middle,
+        "",
+        1.0,
+        f"time per pod of {LARGE} pods over {MIDDLE}",
+        1.5,
+    )
 
 
-def _scene(size: int, share: float) -> _Scene:
-    """A job of which this share of the pods run and the others are on their way."""
+def _case(size: int, share: float) -> _Case:
+    """Return a job of which this share of the pods run and the others are pending."""
     rules = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
     job = workload(role("worker", size, RestartPolicy.ON_FAILURE), rules=rules, limits=Limits(restarts=3))
     pods = tuple(
@@ -64,18 +76,18 @@ def _scene(size: int, share: float) -> _Scene:
     )
     record: Record | None = None
     for _ in range(3):
-        seen = Observed(pods=pods, children={("Service", "job-worker"): ""})
-        record = decide(job, record, seen, NOW).record
+        observed = Observed(pods=pods, children={("Service", "job-worker"): ""})
+        record = decide(job, record, observed, NOW).record
     assert record is not None
-    return _Scene(job, record, pods)
+    return _Case(job, record, pods)
 
 
-def _seconds(once: Callable[[], None], size: int) -> float:
-    times = max(3, DECISIONS // size)
+def _seconds(call: Callable[[], None], size: int) -> float:
+    calls = max(3, DECISIONS // size)
     best = float("inf")
     for _ in range(ROUNDS):
-        began = time.process_time()
-        for _ in range(times):
-            once()
-        best = min(best, (time.process_time() - began) / times)
+        start = time.process_time()
+        for _ in range(calls):
+            call()
+        best = min(best, (time.process_time() - start) / calls)
     return best

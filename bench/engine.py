@@ -1,4 +1,4 @@
-"""The engine on one core: watch events decoded and indexed, and what a cached pod weighs."""
+"""The engine on one core: watch events per second into an indexed cache, and memory per cached pod."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from bench.figures import Figure
 from bench.load import full_pod
 
 EVENTS = 40_000
-WEIGHED = 5_000
+CACHED_PODS = 5_000
 
 
 class _Event(msgspec.Struct):
@@ -31,49 +31,51 @@ class _Event(msgspec.Struct):
 
 
 def measure() -> Iterator[Figure]:
-    yield _rate()
-    yield _weight()
+    yield _event_rate()
+    yield _memory_per_pod()
 
 
-def _rate() -> Figure:
-    """By the CPU time of this process, which does nothing else: the server is another one."""
-    with _streaming(EVENTS) as port:
+def _event_rate() -> Figure:
+    """Measure by the CPU time of this process; the server is another one."""
+    with _watch_server(EVENTS) as port:
         gc.disable()
-        began = time.process_time()
-        asyncio.run(_filled(port, EVENTS))
-        used = time.process_time() - began
+        start = time.process_time()
+        asyncio.run(_fill_cache(port, EVENTS))
+        cpu_seconds = time.process_time() - start
         collect_and_freeze()
         gc.enable()
     lines = [msgspec.json.encode({"type": "ADDED", "object": full_pod(number)}) for number in range(2000)]
     decode = msgspec.json.Decoder(_Event).decode
-    began = time.process_time()
-    kept = [decode(line) for line in lines]
-    bound = len(kept) / (time.process_time() - began)
-    return Figure("engine_events_per_s", EVENTS / used, "1/s", bound, "decoding alone", 30_000, "higher")
+    start = time.process_time()
+    decoded = [decode(line) for line in lines]
+    bound = len(decoded) / (time.process_time() - start)
+    return Figure(
+        "engine_events_per_s", EVENTS / cpu_seconds, "1/s", bound, "decoding alone", 30_000, "higher"
+    )
 
 
-def _weight() -> Figure:
-    bodies = [msgspec.json.encode(full_pod(number)) for number in range(WEIGHED)]
+def _memory_per_pod() -> Figure:
+    bodies = [msgspec.json.encode(full_pod(number)) for number in range(CACHED_PODS)]
     decode = msgspec.json.Decoder(Pod).decode
-    with _streaming(WEIGHED) as port:
+    with _watch_server(CACHED_PODS) as port:
         tracemalloc.start()
-        before = _held()
-        cache = asyncio.run(_filled(port, WEIGHED))
-        cached = (_held() - before) / len(cache)
-        before = _held()
+        before = _traced_memory()
+        cache = asyncio.run(_fill_cache(port, CACHED_PODS))
+        cached = (_traced_memory() - before) / len(cache)
+        before = _traced_memory()
         pods = [decode(body) for body in bodies]
-        bare = (_held() - before) / len(pods)
+        decoded = (_traced_memory() - before) / len(pods)
         tracemalloc.stop()
-    return Figure("cache_bytes_per_pod", cached, "B", bare, "the decoded pod alone", 4096)
+    return Figure("cache_bytes_per_pod", cached, "B", decoded, "the decoded pod alone", 4096)
 
 
-def _held() -> int:
+def _traced_memory() -> int:
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
 
-async def _filled(port: int, count: int) -> Cache[Pod]:
-    """A cache indexed as the operator's is, once it holds so many pods."""
+async def _fill_cache(port: int, count: int) -> Cache[Pod]:
+    """Return a cache with the indexes of the operator's, as soon as it has this many pods."""
     connection = Connection(server=f"http://127.0.0.1:{port}", credentials=FixedCredentials())
     async with Client(connection) as client:
         cache = Cache(
@@ -85,11 +87,11 @@ async def _filled(port: int, count: int) -> Cache[Pod]:
                 "node": lambda pod: [pod.spec.node_name],
             },
         )
-        full = asyncio.Event()
-        cache.subscribe(lambda _: full.set() if len(cache) >= count else None)
+        filled = asyncio.Event()
+        cache.subscribe(lambda _: filled.set() if len(cache) >= count else None)
         running = asyncio.create_task(cache.run())
         async with asyncio.timeout(60):
-            await full.wait()
+            await filled.wait()
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
@@ -97,8 +99,10 @@ async def _filled(port: int, count: int) -> Cache[Pod]:
 
 
 @contextlib.contextmanager
-def _streaming(count: int) -> Iterator[int]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.stream", str(count)], stdout=subprocess.PIPE)
+def _watch_server(count: int) -> Iterator[int]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.watch_server", str(count)], stdout=subprocess.PIPE
+    )
     try:
         assert process.stdout is not None
         yield int(process.stdout.readline())

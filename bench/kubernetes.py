@@ -1,8 +1,9 @@
-"""The operator against a real kube-apiserver, beside a bare client that makes the same pods.
+"""The operator on a real kube-apiserver, compared with a baseline client that only creates the same pods.
 
-What the workloads are and how to read the ratios is told in docs/benchmarks.md. Rounds of the two alternate,
-on the same core, with the same simulated nodes; each figure is the median of its rounds, and a ratio that of
-neighbouring rounds: what else the machine does changes from minute to minute.
+docs/benchmarks.md describes the workloads W1 to W4 and the figures. W1 to W3 run for every job API. Rounds of
+operator and baseline alternate on the same core with the same simulated nodes. Each figure is the median of
+its rounds; a ratio is the median of the ratios of neighbouring rounds, because the load of the machine
+changes from minute to minute.
 """
 
 import asyncio
@@ -19,63 +20,81 @@ from msgspec import Struct
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.loop import loop_factory
-from bench import kubernetes_runs as runs
+from argosy.kinds.meta import Json
 from bench.figures import Figure
-from bench.kubernetes_runs import Bare, Ours, Stage
-from bench.parts import install, simulator
-from bench.scene import runs as jobs_of
+from bench.idle_rounds import list_by_baseline, many_jobs, start_operator_with_jobs
+from bench.job_apis import JOB_APIS, WORKERS, BenchApi
+from bench.processes import install, simulator
+from bench.repair_rounds import repair_by_baseline, repair_by_operator, running_jobs
+from bench.rig import Rig
+from bench.start_rounds import (
+    BaselineRound,
+    OperatorRound,
+    baseline_alone,
+    start_by_baseline,
+    start_by_operator,
+)
 from tests.support.assets import MissingAsset, find
-from tests.support.scheduler_objects import Json
 from tests.support.servers import Server, real_apiserver
 
 A = TypeVar("A")
 B = TypeVar("B")
 
-VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-BARE = "a bare client, 64 in flight"
+BASELINE = "baseline client, 64 in flight"
+REPAIR_BASELINE = "baseline client that watches"
+LISTS = "baseline client that reads both lists"
 CORE = min(os.sched_getaffinity(0))
+
+START_RATIO = 0.8
+"""Target of W1; that of W2 depends on the API."""
+MAX_REQUESTS_PER_POD = 2.2
+MAX_CPU_MS_PER_POD = 2.0
 
 
 class Sizes(Struct, frozen=True):
-    """How much of everything, and how often."""
+    """Sizes of the workloads and number of"""
 
-    rounds: int = 5
-    alone: int = 1000
-    big: tuple[int, ...] = (512, 2000)
-    """W1: workers of one job."""
-    jobs: int = 200
-    """W2: jobs submitted at once, of 8 workers each."""
-    broken: int = 100
-    """W3: running jobs that lose a worker each."""
-    finished: int = 10_000
-    kept: int = 500
-    """W4: jobs that have ended, and that run."""
-    run_seconds: float = 5.0
-    """W2: how long the pods of a job run after the last of them has come up."""
-    late_seconds: float = 2.5
-    """How long is waited for what the operator still writes after the last thing that was waited for."""
+    rounds: int = 3
+    baseline_pods: int = 1000
+    job_workers: tuple[int, ...] = (512, 2000)
+    """W1: workers of the single job."""
+    burst_jobs: int = 200
+    """W2: jobs submitted at once."""
+    repaired_jobs: int = 100
+    """W3: running jobs that lose one worker each."""
+    finished_jobs: int = 10_000
+    running_jobs: int = 500
+    """W4."""
+    settle_seconds: float = 2.5
+    """How long to wait for late writes of the operator before its usage is read."""
     idle_seconds: float = 10.0
     workloads: tuple[str, ...] = ("w1", "w2", "w3", "w4")
+    apis: tuple[str, ...] = tuple(api.name for api in JOB_APIS)
 
     @classmethod
     def from_environment(cls) -> "Sizes":
-        """BENCH_WORKLOADS=w2,w3 for some of them; BENCH_SCALE=0.1 for a tenth of the jobs; BENCH_ROUNDS=1."""
+        """Read BENCH_ROUNDS=1, BENCH_SCALE=0.1 (a tenth of the jobs), BENCH_WORKLOADS=w2,w3, BENCH_APIS=….
+
+        The names of APIs are those of JOB_APIS.
+        """
         full = cls()
         scale = float(os.environ.get("BENCH_SCALE", "1"))
-        given = os.environ.get("BENCH_WORKLOADS")
+        workloads, apis = os.environ.get("BENCH_WORKLOADS"), os.environ.get("BENCH_APIS")
+
+        def scaled(size: int) -> int:
+            return max(1, round(size * scale))
+
         return cls(
             rounds=int(os.environ.get("BENCH_ROUNDS", full.rounds)),
-            alone=max(1, round(full.alone * scale)),
-            big=full.big if scale == 1 else tuple(max(1, round(size * scale)) for size in full.big),
-            jobs=max(1, round(full.jobs * scale)),
-            broken=max(1, round(full.broken * scale)),
-            finished=max(1, round(full.finished * scale)),
-            kept=max(1, round(full.kept * scale)),
-            workloads=tuple(given.split(",")) if given else full.workloads,
+            baseline_pods=scaled(full.baseline_pods),
+            job_workers=tuple(map(scaled, full.job_workers)),
+            burst_jobs=scaled(full.burst_jobs),
+            repaired_jobs=scaled(full.repaired_jobs),
+            finished_jobs=scaled(full.finished_jobs),
+            running_jobs=scaled(full.running_jobs),
+            workloads=tuple(workloads.split(",")) if workloads else full.workloads,
+            apis=tuple(apis.split(",")) if apis else full.apis,
         )
-
-
-WORKERS = 8
 
 
 def measure(sizes: Sizes | None = None) -> Iterator[Figure]:
@@ -83,152 +102,174 @@ def measure(sizes: Sizes | None = None) -> Iterator[Figure]:
         find("etcd")
         find("kube-apiserver")
     except MissingAsset as missing:
-        print(f"kubernetes: left out, for {missing}", file=sys.stderr)
+        print(f"kubernetes: skipped: {missing}", file=sys.stderr)
         return
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
         real_apiserver(Path(folder)) as server,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        figures = measured(server, sizes or Sizes.from_environment())
+        figures = measure_on(server, sizes or Sizes.from_environment())
         while (figure := runner.run(anext(figures, None))) is not None:
             yield figure
 
 
-async def measured(server: Server, sizes: Sizes) -> AsyncIterator[Figure]:
-    """All figures, of a server that nobody else uses."""
+async def measure_on(server: Server, sizes: Sizes) -> AsyncIterator[Figure]:
+    """Yield all figures, measured on an API server without other clients."""
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
         await install(client)
-        stage = Stage(server, client, CORE, sizes.late_seconds)
-        made, ran = await runs.alone(stage, sizes.alone)
-        yield Figure("bare_pods_made_per_s", made, "1/s", made, "itself", None, "higher")
-        yield Figure("simulator_pods_per_s", ran, "1/s", made, "made by the bare client", None, "higher")
+        rig = Rig(server, client, CORE, sizes.settle_seconds)
+        created, ran = await baseline_alone(rig, sizes.baseline_pods)
+        yield Figure("baseline_pods_created_per_s", created, "1/s", created, "itself", None, "higher")
+        yield Figure("simulator_pods_per_s", ran, "1/s", created, BASELINE, None, "higher")
         with simulator(server):
-            for workload, figures in WORKLOADS.items():
-                if workload in sizes.workloads:
-                    async for figure in figures(stage, sizes):
-                        yield figure
+            for api in JOB_APIS:
+                if api.name not in sizes.apis:
+                    continue
+                for workload, figures in WORKLOADS.items():
+                    if workload in sizes.workloads:
+                        async for figure in figures(rig, api, sizes):
+                            yield figure
+            if "w4" in sizes.workloads:
+                async for figure in _w4(rig, JOB_APIS[0], sizes):
+                    yield figure
 
 
-async def _w1(stage: Stage, sizes: Sizes) -> AsyncIterator[Figure]:
-    for workers in sizes.big:
-        ours, bare = await _started(stage, sizes.rounds, jobs_of(1, workers), workers)
-        for figure in _starts(f"w1_{workers}", workers, ours, bare, rss=None):
+async def _w1(rig: Rig, api: BenchApi, sizes: Sizes) -> AsyncIterator[Figure]:
+    """One large job."""
+    for workers in sizes.job_workers:
+        operator, baseline = await _start(rig, api, sizes.rounds, api.jobs(1, workers), workers)
+        name = f"w1_{api.name}_{workers}"
+        for figure in _start_figures(name, workers, operator, baseline, START_RATIO, max_rss_mb=None):
             yield figure
 
 
-async def _w2(stage: Stage, sizes: Sizes) -> AsyncIterator[Figure]:
-    pods, bodies = sizes.jobs * WORKERS, jobs_of(sizes.jobs, WORKERS, sizes.run_seconds)
-    ours, bare = await _started(stage, sizes.rounds, bodies, pods, end=True)
-    for figure in _starts("w2", pods, ours, bare, rss=80):
+async def _w2(rig: Rig, api: BenchApi, sizes: Sizes) -> AsyncIterator[Figure]:
+    """Many jobs at once. Their pods end when all run; how long the jobs then take is measured apart."""
+    pods, jobs = sizes.burst_jobs * WORKERS, api.jobs(sizes.burst_jobs, WORKERS, until_released=True)
+    operator, baseline = await _start(rig, api, sizes.rounds, jobs, pods, release=True)
+    name = f"w2_{api.name}"
+    for figure in _start_figures(name, pods, operator, baseline, api.burst_ratio, max_rss_mb=80):
         yield figure
-    least = _median(bare, lambda one: one.run) + sizes.run_seconds
-    ended = _median(ours, lambda one: one.ended)
-    yield Figure("w2_succeeded_s", ended, "s", least, f"{BARE}, and {sizes.run_seconds:g} s", None)
+    completed, bound = _median(operator, lambda r: r.completed), _median(baseline, lambda r: r.completed)
+    yield Figure(f"{name}_completed_s", completed, "s", bound, "all pods of the baseline client", None)
+    ratio = median(b.completed / o.completed for o, b in zip(operator, baseline, strict=True))
+    yield Figure(f"{name}_completed_ratio", ratio, "", 1, "all pods of the baseline client", None, "higher")
+    writes = _median(operator, lambda r: r.status_writes) / sizes.burst_jobs
+    yield Figure(f"{name}_status_writes_per_job", writes, "", 2, "a status before and after", None)
+    events = _median(operator, lambda r: r.events) / sizes.burst_jobs
+    yield Figure(f"{name}_events_per_job", events, "", 2, "an event at start and at end", None)
 
 
-async def _started(
-    stage: Stage, rounds: int, bodies: list[Json], pods: int, *, end: bool = False
-) -> tuple[list[Ours], list[Bare]]:
-    return await _alternating(
-        rounds,
-        lambda _: runs.by_operator(stage, bodies, pods, end=end),
-        lambda _: runs.by_bare_client(stage, bodies, pods),
+async def _start(
+    rig: Rig, api: BenchApi, count: int, jobs: list[Json], pods: int, *, release: bool = False
+) -> tuple[list[OperatorRound], list[BaselineRound]]:
+    return await _alternate(
+        count,
+        lambda _: start_by_operator(rig, api, jobs, pods, release=release),
+        lambda _: start_by_baseline(rig, api, jobs, pods, release=release),
     )
 
 
-def _starts(
-    name: str, pods: int, ours: Sequence[Ours], bare: Sequence[Bare], rss: float | None
+def _start_figures(
+    name: str,
+    pods: int,
+    operator: Sequence[OperatorRound],
+    baseline: Sequence[BaselineRound],
+    ratio_target: float,
+    max_rss_mb: float | None,
 ) -> Iterator[Figure]:
-    """What is told of jobs that come up."""
-    limit = _median(bare, lambda one: one.run)
-    run = _median(ours, lambda one: one.run)
-    yield Figure(f"{name}_exist_s", _median(ours, lambda one: one.exist), "s", limit, BARE, None)
-    yield Figure(f"{name}_run_s", run, "s", limit, BARE, None)
-    yield Figure(f"{name}_told_s", _median(ours, lambda one: one.told), "s", limit, BARE, None)
-    yield Figure(f"{name}_raw_s", limit, "s", limit, "itself", None)
-    ratio = median(least.run / one.run for one, least in zip(ours, bare, strict=True))
-    yield Figure(f"{name}_ratio", ratio, "", 1, BARE, 0.8, "higher")
-    cpu = _median(ours, lambda one: one.spent.cpu) / pods * 1000
-    least = _median(bare, lambda one: one.cpu) / pods * 1000
-    yield Figure(f"{name}_cpu_ms_per_pod", cpu, "ms", least, BARE, 1.5)
-    held, least = (max(one.rss for one in both) for both in (ours, bare))
-    yield Figure(f"{name}_rss_mb", held, "MB", least, BARE, rss)
-    every = _median(ours, lambda one: sum(one.spent.by_verb.values())) / pods
-    yield Figure(f"{name}_requests_per_pod", every, "", 1, BARE, 2)
-    for verb in VERBS:
-        count = median(one.spent.by_verb.get(verb, 0.0) for one in ours) / pods
-        yield Figure(f"{name}_{verb.lower()}_per_pod", count, "", float(verb == "POST"), BARE, None)
-    yield Figure(f"{name}_unseen_running", max(one.unseen for one in ours), "", 0, "nothing", 0)
-    yield Figure(f"{name}_refused", max(one.spent.refused for one in ours), "", 0, "nothing", 0)
+    bound = _median(baseline, lambda r: r.running)
+    times: dict[str, Callable[[OperatorRound], float]] = {
+        "created": lambda r: r.created,
+        "running": lambda r: r.running,
+        "reported": lambda r: r.reported,
+    }
+    for word, value in times.items():
+        yield Figure(f"{name}_{word}_s", _median(operator, value), "s", bound, BASELINE, None)
+    yield Figure(f"{name}_baseline_s", bound, "s", bound, "itself", None)
+    ratio = median(b.running / o.running for o, b in zip(operator, baseline, strict=True))
+    yield Figure(f"{name}_ratio", ratio, "", 1, BASELINE, ratio_target, "higher")
+    cpu = _median(operator, lambda r: r.usage.cpu) / pods * 1000
+    bound_cpu = _median(baseline, lambda r: r.cpu) / pods * 1000
+    yield Figure(f"{name}_cpu_ms_per_pod", cpu, "ms", bound_cpu, BASELINE, MAX_CPU_MS_PER_POD)
+    rss, bound_rss = max(r.rss_mb for r in operator), max(r.rss_mb for r in baseline)
+    yield Figure(f"{name}_rss_mb", rss, "MB", bound_rss, BASELINE, max_rss_mb)
+    requests = _median(operator, lambda r: r.usage.request_count) / pods
+    yield Figure(f"{name}_requests_per_pod", requests, "", 1, BASELINE, MAX_REQUESTS_PER_POD)
+    yield Figure(f"{name}_errors", max(r.usage.errors for r in operator), "", 0, "none", 0)
 
 
-async def _w3(stage: Stage, sizes: Sizes) -> AsyncIterator[Figure]:
-    async with runs.running_jobs(stage, sizes.broken, WORKERS) as there:
-        ours, bare = await _alternating(
+async def _w3(rig: Rig, api: BenchApi, sizes: Sizes) -> AsyncIterator[Figure]:
+    """One lost worker of every running job at once."""
+    async with running_jobs(rig, api, sizes.repaired_jobs) as running:
+        operator, baseline = await _alternate(
             sizes.rounds,
-            lambda number: runs.repaired_by_operator(stage, there, number % WORKERS),
-            lambda number: runs.repaired_by_bare_client(stage, there, number % WORKERS),
+            lambda number: repair_by_operator(rig, running, number % WORKERS),
+            lambda number: repair_by_baseline(rig, running, number % WORKERS),
         )
-    for word, share, target in (("p50", 50, 0.5), ("p99", 99, 2.0)):
-        value, limit = (median(_percentile(one.seconds, share) for one in both) for both in (ours, bare))
-        yield Figure(f"w3_repair_{word}_s", value, "s", limit, "a bare client that watches", target)
-    value, limit = (median(max(one.seconds) for one in both) for both in (ours, bare))
-    yield Figure("w3_repair_s", value, "s", limit, "a bare client that watches", None)
-    ratio = median(max(least.seconds) / max(one.seconds) for one, least in zip(ours, bare, strict=True))
-    yield Figure("w3_ratio", ratio, "", 1, "a bare client that watches", None, "higher")
-    pods = sizes.broken
-    cpu = _median(ours, lambda one: one.spent.cpu) / pods * 1000
-    yield Figure("w3_cpu_ms_per_repair", cpu, "ms", cpu, "itself", None)
-    every = _median(ours, lambda one: sum(one.spent.by_verb.values())) / pods
-    yield Figure("w3_requests_per_repair", every, "", 1, "a bare client that watches", None)
-    yield Figure("w3_refused", max(one.spent.refused for one in ours), "", 0, "nothing", 0)
+    name, jobs = f"w3_{api.name}", sizes.repaired_jobs
+    for word, percent in (("p50", 50), ("p99", 99), ("max", 100)):
+        value, bound = (
+            _median(both, lambda r, percent=percent: _percentile(r.seconds, percent))  # type: ignore[misc]
+            for both in (operator, baseline)
+        )
+        yield Figure(f"{name}_repair_{word}_s", value, "s", bound, REPAIR_BASELINE, None)
+    ratio = median(max(b.seconds) / max(o.seconds) for o, b in zip(operator, baseline, strict=True))
+    yield Figure(f"{name}_ratio", ratio, "", 1, REPAIR_BASELINE, None, "higher")
+    cpu = _median(operator, lambda r: r.usage.cpu) / jobs * 1000
+    yield Figure(f"{name}_cpu_ms_per_repair", cpu, "ms", cpu, "itself", None)
+    requests = _median(operator, lambda r: r.usage.request_count) / jobs
+    yield Figure(f"{name}_requests_per_repair", requests, "", 1, REPAIR_BASELINE, None)
+    yield Figure(f"{name}_errors", max(r.usage.errors for r in operator), "", 0, "none", 0)
 
 
-async def _w4(stage: Stage, sizes: Sizes) -> AsyncIterator[Figure]:
-    async with runs.many_jobs(stage, sizes.finished, sizes.kept, WORKERS) as shown:
-        ours, bare = await _alternating(
+async def _w4(rig: Rig, api: BenchApi, sizes: Sizes) -> AsyncIterator[Figure]:
+    """The operator starts with many jobs, idles, and gets one more."""
+    async with many_jobs(rig, api, sizes.finished_jobs, sizes.running_jobs) as namespace:
+        operator, baseline = await _alternate(
             sizes.rounds,
-            lambda number: runs.kept_by_operator(stage, shown, number, sizes.idle_seconds),
-            lambda number: runs.read_by_bare_client(stage, shown, number),
+            lambda number: start_operator_with_jobs(rig, api, namespace, number, sizes.idle_seconds),
+            lambda number: list_by_baseline(rig, api, namespace, number),
         )
-    read, new = _median(bare, lambda one: one.read), _median(bare, lambda one: one.new_run)
-    yield Figure("w4_synced_s", _median(ours, lambda one: one.synced), "s", read, "both lists read", 3)
-    yield Figure("w4_looked_s", _median(ours, lambda one: one.looked), "s", read, "both lists read", None)
-    yield Figure("w4_idle_cpu_percent", _median(ours, lambda one: one.idle_percent), "%", 0, "nothing", 1)
-    held, least = max(one.rss for one in ours), max(one.rss for one in bare)
-    yield Figure("w4_rss_mb", held, "MB", least, "both lists read", 250)
-    yield Figure("w4_new_run_s", _median(ours, lambda one: one.new_run), "s", new, BARE, None)
-    yield Figure("w4_new_told_s", _median(ours, lambda one: one.new_told), "s", new, BARE, None)
+    listed, new = _median(baseline, lambda r: r.listed), _median(baseline, lambda r: r.new_running)
+    yield Figure("w4_synced_s", _median(operator, lambda r: r.synced), "s", listed, LISTS, None)
+    yield Figure("w4_reconciled_s", _median(operator, lambda r: r.reconciled), "s", listed, LISTS, None)
+    idle = _median(operator, lambda r: r.idle_cpu_percent)
+    yield Figure("w4_idle_cpu_percent", idle, "%", 0, "none", 1)
+    rss, bound_rss = max(r.rss_mb for r in operator), max(r.rss_mb for r in baseline)
+    yield Figure("w4_rss_mb", rss, "MB", bound_rss, LISTS, 250)
+    yield Figure("w4_new_running_s", _median(operator, lambda r: r.new_running), "s", new, BASELINE, None)
+    yield Figure("w4_new_reported_s", _median(operator, lambda r: r.new_reported), "s", new, BASELINE, None)
 
 
-WORKLOADS: dict[str, Callable[[Stage, Sizes], AsyncIterator[Figure]]] = {
+WORKLOADS: dict[str, Callable[[Rig, BenchApi, Sizes], AsyncIterator[Figure]]] = {
     "w1": _w1,
     "w2": _w2,
     "w3": _w3,
-    "w4": _w4,
 }
+"""The workloads that run for every API."""
 
 
-async def _alternating(
-    rounds: int, ours: Callable[[int], Awaitable[A]], bare: Callable[[int], Awaitable[B]]
+async def _alternate(
+    count: int, operator: Callable[[int], Awaitable[A]], baseline: Callable[[int], Awaitable[B]]
 ) -> tuple[list[A], list[B]]:
-    """Each goes first in turn: a machine that warms up, or tires, favours neither."""
+    """Run pairs of rounds; each side goes first in turn, so that neither profits from a warm machine."""
     pairs: list[tuple[A, B]] = []
-    for number in range(rounds):
+    for number in range(count):
         if number % 2:
-            second = await bare(number)
-            pairs.append((await ours(number), second))
+            second = await baseline(number)
+            pairs.append((await operator(number), second))
         else:
-            pairs.append((await ours(number), await bare(number)))
+            pairs.append((await operator(number), await baseline(number)))
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def _median(rounds: Sequence[A], value: Callable[[A], float]) -> float:
-    return median(value(one) for one in rounds)
+def _median(results: Sequence[A], value: Callable[[A], float]) -> float:
+    return median(value(result) for result in results)
 
 
-def _percentile(values: Sequence[float], share: int) -> float:
-    if len(values) < 2:
-        return values[0]
-    return quantiles(values, n=100, method="inclusive")[share - 1]
+def _percentile(values: Sequence[float], percent: int) -> float:
+    if len(values) < 2 or percent == 100:
+        return max(values)
+    return quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -1,4 +1,4 @@
-"""What the measurements of servers share: pods to create, requests in flight, a server with nothing in it."""
+"""Load for servers: pods of ordinary size, concurrent requests, and the baseline server."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ IN_FLIGHT = 32
 
 
 def pod(name: str) -> dict[str, object]:
-    """A pod of ordinary size, about 1.5 kB as it is sent."""
+    """Return a pod manifest of ordinary size, about 1.5 kB as JSON."""
     variables = [
         {"name": f"VARIABLE_{number}", "value": f"value of variable {number}"} for number in range(8)
     ]
@@ -36,43 +36,43 @@ def pod(name: str) -> dict[str, object]:
 
 
 def encoded_pod(name: str) -> bytes:
-    """A pod as it is sent."""
+    """Return a pod manifest as JSON."""
     return json.dumps(pod(name)).encode()
 
 
 async def per_second(
-    count: int, once: Callable[[int], Awaitable[object]], in_flight: int = IN_FLIGHT
+    count: int, request: Callable[[int], Awaitable[object]], in_flight: int = IN_FLIGHT
 ) -> float:
-    """How often a second, with so many in flight."""
+    """Make numbered requests, a fixed number of them in flight; return requests per second."""
     numbers = iter(range(count))
 
     async def worker() -> None:
         for number in numbers:
-            await once(number)
+            await request(number)
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(in_flight)))
-    return count / (time.perf_counter() - began)
+    return count / (time.perf_counter() - start)
 
 
 @contextlib.contextmanager
-def bare_server(server: Server, reply: Path) -> Iterator[Server]:
-    """The bound: the same HTTP stack with the same certificate, answering every request with one file."""
+def baseline_server(server: Server, body: Path) -> Iterator[Server]:
+    """Run the bound: the same HTTP stack and certificate, with one file as the body of every response."""
     port = free_port()
     pki = server.folder / "pki"
-    command = [sys.executable, "-m", "bench.bare", str(port), str(server.folder), str(reply)]
+    command = [sys.executable, "-m", "bench.baseline_server", str(port), str(server.folder), str(body)]
     process = subprocess.Popen(command)
     try:
-        _until_open(port)
+        _wait_until_open(port)
         yield Server(
-            "bare", f"https://127.0.0.1:{port}", server.token, server.ca_file, server.kubeconfig, pki
+            "baseline", f"https://127.0.0.1:{port}", server.token, server.ca_file, server.kubeconfig, pki
         )
     finally:
         process.terminate()
         process.wait()
 
 
-def _until_open(port: int) -> None:
+def _wait_until_open(port: int) -> None:
     import socket
 
     deadline = time.monotonic() + 10
@@ -81,12 +81,12 @@ def _until_open(port: int) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.01)
-    raise TimeoutError(f"the bare server does not listen on {port}")
+    raise TimeoutError(f"timeout: the baseline server listens on {port}")
 
 
 def full_pod(number: int) -> dict[str, object]:
-    """A running pod as an API server sends it, managedFields and all: about 4 kB."""
-    made = pod(f"pod-{number}")
+    """Return a running pod as an API server sends it, with managedFields: about 4 kB."""
+    manifest = pod(f"pod-{number}")
     metadata = {
         "name": f"pod-{number}",
         "namespace": "default",
@@ -140,7 +140,7 @@ def full_pod(number: int) -> dict[str, object]:
         "conditions": ready,
         "containerStatuses": [running],
     }
-    spec = made["spec"]
+    spec = manifest["spec"]
     assert isinstance(spec, dict)
     return {
         "apiVersion": "v1",

@@ -1,11 +1,11 @@
-"""The benchmark of decisions runs; what it says is for the machine it is meant for."""
+"""The benchmark of decisions runs on a small scale and yields all its figures."""
 
 import pytest
 
 from bench import decide
 
 
-def test_every_figure_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_figure_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "ROUNDS", 1)
     monkeypatch.setattr(decide, "LARGE", 40)
     monkeypatch.setattr(decide, "MIDDLE", 20)

@@ -1,11 +1,11 @@
-"""The benchmark of the helper's start runs, and its bound is measured in the same run."""
+"""The benchmark of the helper's start runs, with its bound."""
 
 import pytest
 
 from bench import helper
 
 
-def test_every_figure_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_figure_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "ROUNDS", 1)
     figures = {figure.name: figure for figure in helper.measure()}
     assert figures.keys() == {"helper_copy_ratio", "helper_wait_ratio", "initializer_ratio"}

@@ -7,17 +7,17 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.engine.objects import key_of
+from argosy.kinds.kubernetes import Namespace
 from tests.support.scheduler_objects import START, Json
 from tests.support.servers import Server
 from tests.support.simulator import (
     EXIT_CODE,
+    RELEASED,
     RUN_SECONDS,
-    RUN_TOGETHER,
     START_SECONDS,
+    UNTIL_RELEASED,
     Become,
     Bind,
-    Companies,
     Later,
     Pod,
     Remove,
@@ -90,21 +90,30 @@ def test_a_failed_pod_says_how_its_containers_ended() -> None:
     }
 
 
-def test_pods_of_a_company_end_counted_from_when_the_last_of_them_ran() -> None:
-    companies = Companies()
-    owner = {"ownerReferences": [{"uid": "u", "controller": True}]}
-    notes: Json = {RUN_SECONDS: "5", RUN_TOGETHER: "2"}
-    first, second = (
-        pod("Running", notes=notes, metadata={**owner, "name": name}) for name in ("first", "second")
-    )
-    assert companies.note(first, START, gone=False) == set()
-    assert next_step(first, START, schedule=False, together=companies.since(first)) is None
-    later = START + timedelta(seconds=60)
-    assert companies.note(second, later, gone=False) == {key_of(first), key_of(second)}
-    assert next_step(first, later, schedule=False, together=companies.since(first)) == Later(5.0)
-    companies.note(first, later, gone=True)
-    companies.note(second, later, gone=True)
-    assert companies.since(first) is None
+def test_a_pod_that_waits_for_the_release_of_its_namespace_ends_after_it() -> None:
+    waiting = pod("Running", notes={UNTIL_RELEASED: ""})
+    assert next_step(waiting, START, schedule=False) is None
+    assert next_step(waiting, START, schedule=False, released=True) == Become("Succeeded")
+
+
+async def test_the_pods_of_a_released_namespace_succeed(api: Server, namespace: str) -> None:
+    async with (
+        Client(Connection.from_kubeconfig(api.kubeconfig)) as client,
+        Simulator(client, ["sim-a"], schedule=True),
+    ):
+        body = {
+            "metadata": {"name": "waiting", "annotations": {UNTIL_RELEASED: ""}},
+            "spec": {"containers": [{"name": "main", "image": "simulated"}], "restartPolicy": "Never"},
+        }
+        await client.create(Pod, body, namespace)
+
+        async def has_phase(phase: str) -> bool:
+            return (await client.get(Pod, "waiting", namespace)).status.phase == phase
+
+        await until(lambda: has_phase("Running"), "the pod runs")
+        await client.patch(Namespace, namespace, {"metadata": {"annotations": {RELEASED: ""}}})
+        await until(lambda: has_phase("Succeeded"), "the pod succeeds")
+    await connections_closed()
 
 
 async def test_pods_run_and_end_without_scheduler_or_kubelet(api: Server, namespace: str) -> None:

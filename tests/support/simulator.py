@@ -9,7 +9,8 @@ Annotations of a pod:
     simulator.argosy.dev/start-seconds   seconds from bound to Running (default 0)
     simulator.argosy.dev/run-seconds     seconds from Running to its end (default: it runs for ever)
     simulator.argosy.dev/exit-code       exit code of its containers then (default 0)
-    simulator.argosy.dev/run-together    run-seconds count only from when so many pods of its owner run
+    simulator.argosy.dev/until-released  it runs until its namespace has the annotation
+                                         simulator.argosy.dev/released
 """
 
 import asyncio
@@ -37,7 +38,8 @@ Json = dict[str, object]
 START_SECONDS = "simulator.argosy.dev/start-seconds"
 RUN_SECONDS = "simulator.argosy.dev/run-seconds"
 EXIT_CODE = "simulator.argosy.dev/exit-code"
-RUN_TOGETHER = "simulator.argosy.dev/run-together"
+UNTIL_RELEASED = "simulator.argosy.dev/until-released"
+RELEASED = "simulator.argosy.dev/released"
 LEASE_NAMESPACE = "kube-node-lease"
 BEATS = 10
 """Groups of nodes that renew their leases together."""
@@ -86,9 +88,9 @@ class Later(Struct, frozen=True):
 
 
 def next_step(
-    pod: Pod, now: datetime, *, schedule: bool, together: datetime | None = None
+    pod: Pod, now: datetime, *, schedule: bool, released: bool = False
 ) -> Remove | Bind | Become | Later | None:
-    """What a kubelet would do about the pod now; `together` is since when all of its company run. Pure."""
+    """Return what a kubelet would do about the pod now; `released` is true if its namespace is. Pure."""
     meta, phase, notes = pod.metadata, pod.status.phase, pod.metadata.annotations
     over = phase in ("Succeeded", "Failed")
     if not pod.spec.node_name:
@@ -99,53 +101,20 @@ def next_step(
         return Remove() if meta.deletion_grace_period_seconds else None
     if phase == "Pending":
         return _when(now, meta.creation_timestamp, notes.get(START_SECONDS, "0"), Become("Running"))
-    if over or RUN_SECONDS not in notes:
-        return None
-    if RUN_TOGETHER in notes and together is None:
-        return None
     code = int(notes.get(EXIT_CODE, "0"))
-    since = together if RUN_TOGETHER in notes else pod.status.start_time
-    return _when(now, since, notes[RUN_SECONDS], Become("Failed" if code else "Succeeded", code))
+    end = Become("Failed" if code else "Succeeded", code)
+    if over:
+        return None
+    if UNTIL_RELEASED in notes:
+        return end if released else None
+    if RUN_SECONDS not in notes:
+        return None
+    return _when(now, pod.status.start_time, notes[RUN_SECONDS], end)
 
 
 def _when(now: datetime, since: datetime | None, seconds: str, step: Become) -> Become | Later:
     left = ((since or now) + timedelta(seconds=float(seconds)) - now).total_seconds()
     return Later(left) if left > 0 else step
-
-
-class Companies:
-    """Pods of one owner that are to end together: which of them run, and since when all of them do."""
-
-    def __init__(self) -> None:
-        self._running: dict[str, set[Key]] = {}
-        self._complete: dict[str, datetime] = {}
-
-    def since(self, pod: Pod) -> datetime | None:
-        return self._complete.get(_owner(pod))
-
-    def note(self, pod: Pod, now: datetime, *, gone: bool) -> set[Key]:
-        """Take in what became of a pod; the whole company, if this made it complete."""
-        wanted = pod.metadata.annotations.get(RUN_TOGETHER)
-        if wanted is None:
-            return set()
-        owner, key = _owner(pod), key_of(pod)
-        running = self._running.setdefault(owner, set())
-        if gone:
-            running.discard(key)
-            if not running:
-                self._running.pop(owner)
-                self._complete.pop(owner, None)
-        elif pod.status.phase == "Running":
-            running.add(key)
-            if len(running) >= int(wanted) and owner not in self._complete:
-                self._complete[owner] = now
-                return running
-        return set()
-
-
-def _owner(pod: Pod) -> str:
-    owner = pod.metadata.controller
-    return owner.uid if owner else ""
 
 
 class Simulator:
@@ -179,15 +148,18 @@ class Simulator:
         self._addresses = (IPv4Address("10.88.1.0") + number for number in count())
         self._turn = cycle(names)
         self._tasks: list[asyncio.Task[None]] = []
-        self._companies = Companies()
+        self._namespaces = Cache(client, Namespace)
         self._pods.subscribe(self._changed)
+        self._namespaces.subscribe(self._namespace_changed)
 
     async def __aenter__(self) -> "Simulator":
         await self._register()
         self._tasks = [
-            asyncio.create_task(work) for work in (self._pods.run(), self._controller.run(), self._beat())
+            asyncio.create_task(work)
+            for work in (self._pods.run(), self._namespaces.run(), self._controller.run(), self._beat())
         ]
         await self._pods.wait_synced()
+        await self._namespaces.wait_synced()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -217,10 +189,19 @@ class Simulator:
         pod = change.new
         if pod is not None and self._mine(pod):
             self._controller.enqueue(key_of(pod))
-        changed = pod or change.old
-        if changed is not None:
-            for key in self._companies.note(changed, self._clock.now(), gone=pod is None):
-                self._controller.enqueue(key)
+
+    def _namespace_changed(self, change: Change[Namespace]) -> None:
+        """End the waiting pods of a namespace that was released."""
+        if change.new is None or RELEASED not in change.new.metadata.annotations:
+            return
+        for pod in self._pods:
+            meta = pod.metadata
+            if meta.namespace == change.new.metadata.name and UNTIL_RELEASED in meta.annotations:
+                self._controller.enqueue(key_of(pod))
+
+    def _is_released(self, namespace: str) -> bool:
+        found = self._namespaces.get("", namespace)
+        return found is not None and RELEASED in found.metadata.annotations
 
     def _mine(self, pod: Pod) -> bool:
         if not pod.spec.node_name:
@@ -232,7 +213,7 @@ class Simulator:
         if pod is None or not self._mine(pod):
             return None
         now = self._clock.now()
-        step = next_step(pod, now, schedule=self._schedule, together=self._companies.since(pod))
+        step = next_step(pod, now, schedule=self._schedule, released=self._is_released(key.namespace))
         try:
             match step:
                 case Later(seconds):

@@ -1,4 +1,4 @@
-"""A watch that never pauses: answers a list with nothing and a watch with as many pod events as asked for."""
+"""An API server with an empty list of pods and a watch that sends a given number of events at full speed."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ async def main() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while not reader.at_eof():
             with contextlib.suppress(asyncio.IncompleteReadError):
-                await answer(await reader.readuntil(b"\r\n\r\n"), writer)
+                await respond(await reader.readuntil(b"\r\n\r\n"), writer)
         writer.close()
 
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+    async def respond(request: bytes, writer: asyncio.StreamWriter) -> None:
         if b"sendInitialEvents" in request:
-            body = b'{"kind":"Status","code":422,"reason":"Invalid","message":"not offered"}'
+            body = b'{"kind":"Status","code":422,"reason":"Invalid","message":"not supported"}'
             head = _HEAD.replace(b"200 OK", b"422 Unprocessable Entity")
             writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         elif b"watch=" in request:

@@ -1,4 +1,4 @@
-"""What a person waits for: help, a control plane, the first line of output, many short pods."""
+"""The waiting times of users: help, a local control plane, the first line of output, many short pods."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from argosy.kinds.kubernetes import Pod
 from bench.figures import Figure
 
 ARGOSY = Path(sys.executable).with_name("argosy")
-SHORT_PODS, AT_ONCE = 200, 50
+SHORT_PODS, IN_FLIGHT = 200, 50
 
 
 def measure() -> Iterator[Figure]:
@@ -34,39 +34,39 @@ def measure() -> Iterator[Figure]:
 
 
 def _help() -> Figure:
-    took = _best([ARGOSY, "--help"], 5)
+    seconds = _best([ARGOSY, "--help"], 5)
     bound = _best([sys.executable, "-c", ""], 5)
-    return Figure("help_ms", took * 1000, "ms", bound * 1000, "Python that does nothing", 150)
+    return Figure("help_ms", seconds * 1000, "ms", bound * 1000, "Python that does nothing", 150)
 
 
 def _up(environment: dict[str, str]) -> Figure:
-    began = time.perf_counter()
+    start = time.perf_counter()
     subprocess.run([ARGOSY, "up"], env=environment, check=True, capture_output=True)
-    took = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     bound = _best([sys.executable, "-c", "import argosy.wire.client, msgspec"], 3)
-    return Figure("up_ready_s", took, "s", bound, "Python that imports an HTTP client", 2.0)
+    return Figure("up_ready_s", seconds, "s", bound, "Python that imports an HTTP client", 2.0)
 
 
 def _first_output(environment: dict[str, str]) -> Figure:
-    """From the start of the command to the line on the user's terminal; the better of two."""
+    """Measure from the start of the command to its first line of output; the better of two runs counts."""
     command = [ARGOSY, "run", "--replicas", "2", "--", "echo", "the first line"]
-    took = min(_until_line(command, "the first line", environment) for _ in range(2))
-    bound = _until_line(["sh", "-c", "echo the first line"], "the first line", environment)
-    return Figure("first_output_s", took, "s", bound, "the same by a shell", 1.5)
+    seconds = min(_seconds_to_line(command, "the first line", environment) for _ in range(2))
+    bound = _seconds_to_line(["sh", "-c", "echo the first line"], "the first line", environment)
+    return Figure("first_output_s", seconds, "s", bound, "the same command in a shell", 1.5)
 
 
-def _until_line(command: list[object], wanted: str, environment: dict[str, str]) -> float:
-    began = time.perf_counter()
+def _seconds_to_line(command: list[object], expected: str, environment: dict[str, str]) -> float:
+    start = time.perf_counter()
     with subprocess.Popen(
         [str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if wanted in line:
-                took = time.perf_counter() - began
+            if expected in line:
+                seconds = time.perf_counter() - start
                 process.stdout.read()
-                return took
-    raise RuntimeError(f"{command} never printed {wanted!r}")
+                return seconds
+    raise RuntimeError(f"{command} never printed {expected!r}")
 
 
 async def _short_pods(kubeconfig: Path) -> Figure:
@@ -82,23 +82,23 @@ async def _short_pods(kubeconfig: Path) -> Figure:
         cache = Cache(client, Pod, namespace="default", labels="bench=short")
         cache.subscribe(changed)
         watching = asyncio.create_task(cache.run())
-        room = asyncio.Semaphore(AT_ONCE)
-        began = time.perf_counter()
-        await asyncio.gather(*(_one_pod(client, name, event, room) for name, event in finished.items()))
-        took = time.perf_counter() - began
+        slots = asyncio.Semaphore(IN_FLIGHT)
+        start = time.perf_counter()
+        await asyncio.gather(*(_run_pod(client, name, event, slots) for name, event in finished.items()))
+        seconds = time.perf_counter() - start
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    return Figure("pods_200_s", took, "s", await _bare_processes(), "the same commands alone", 15.0)
+    return Figure("pods_200_s", seconds, "s", await _bare_processes(), "the same commands as processes", 15.0)
 
 
-async def _one_pod(client: Client, name: str, finished: asyncio.Event, room: asyncio.Semaphore) -> None:
+async def _run_pod(client: Client, name: str, finished: asyncio.Event, slots: asyncio.Semaphore) -> None:
     container = {"name": "main", "image": "local", "command": ["true"]}
     body = {
         "metadata": {"name": name, "labels": {"bench": "short"}},
         "spec": {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 1},
     }
-    async with room:
+    async with slots:
         await client.create(Pod, body, "default")
         async with asyncio.timeout(60):
             await finished.wait()
@@ -106,22 +106,22 @@ async def _one_pod(client: Client, name: str, finished: asyncio.Event, room: asy
 
 
 async def _bare_processes() -> float:
-    room = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(IN_FLIGHT)
 
-    async def one() -> None:
-        async with room:
+    async def run_process() -> None:
+        async with slots:
             await (await asyncio.create_subprocess_exec("true")).wait()
 
-    began = time.perf_counter()
-    await asyncio.gather(*(one() for _ in range(SHORT_PODS)))
-    return time.perf_counter() - began
+    start = time.perf_counter()
+    await asyncio.gather(*(run_process() for _ in range(SHORT_PODS)))
+    return time.perf_counter() - start
 
 
 def _best(command: list[object], times: int) -> float:
-    """The shortest of several runs: what the machine adds is never less than nothing."""
-    taken = []
+    """Return the shortest of several runs: other load of the machine only adds time."""
+    runs = []
     for _ in range(times):
-        began = time.perf_counter()
+        start = time.perf_counter()
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
-        taken.append(time.perf_counter() - began)
-    return min(taken)
+        runs.append(time.perf_counter() - start)
+    return min(runs)

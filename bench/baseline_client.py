@@ -1,8 +1,9 @@
-"""The raw limit: a bare client that makes pods whose bodies are given, 64 at a time, and knows nothing else.
+"""The baseline client: creates given pods, 64 requests in flight, and does nothing else.
 
-`python -m bench.raw SERVER PODS` reads a server's description and a list of pods from files, says `ready`,
-waits for a line, makes them, says `done`, and stays until its input ends, so that it can be looked at. With
-`--repair` it makes no pod before the one of that name is gone; with `--list` it reads all of the paths named.
+`python -m bench.baseline_client SERVER PODS` reads the description of a server and a list of pods from files,
+prints `ready`, waits for a line, creates the pods, prints `done`, and waits until its input ends, so that its
+CPU time and memory can be read. With `--repair` it creates each pod as soon as the pod of that name is
+deleted. With `--list` it reads the given paths instead.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from tests.support.servers import Server
 IN_FLIGHT = 64
 
 
-class RawPod(Struct):
+class BaselinePod(Struct):
     name: str
     namespace: str
     body: msgspec.Raw
@@ -47,13 +48,13 @@ def main() -> None:
     parser.add_argument("--repair", action="store_true")
     parser.add_argument("--list", nargs="+", default=[])
     options = parser.parse_args()
-    server = msgspec.json.decode(options.server.read_bytes(), type=Server, dec_hook=_path)
+    server = msgspec.json.decode(options.server.read_bytes(), type=Server, dec_hook=_decode_path)
     if options.list:
         run(_list(server, options.list))
     else:
-        pods = msgspec.json.decode(options.pods.read_bytes(), type=list[RawPod])
-        run(_repair(server, pods) if options.repair else _make(server, pods))
-    _say("done")
+        pods = msgspec.json.decode(options.pods.read_bytes(), type=list[BaselinePod])
+        run(_repair(server, pods) if options.repair else _create(server, pods))
+    print("done", flush=True)
     sys.stdin.read()
 
 
@@ -62,34 +63,34 @@ async def _list(server: Server, paths: Sequence[str]) -> None:
         await asyncio.gather(*(client.ask("GET", f"{path}?resourceVersion=0") for path in paths))
 
 
-async def _make(server: Server, pods: Sequence[RawPod]) -> None:
+async def _create(server: Server, pods: Sequence[BaselinePod]) -> None:
     async with plain_client(server) as client:
-        left = iter(pods)
-        await _told()
+        remaining = iter(pods)
+        await _wait_for_start()
 
         async def worker() -> None:
-            for pod in left:
+            for pod in remaining:
                 await _post(client, pod)
 
         await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
 
 
-async def _repair(server: Server, pods: Sequence[RawPod]) -> None:
-    """Put each pod back as soon as a watch says that it is gone."""
-    by_name: Mapping[str, RawPod] = {pod.name: pod for pod in pods}
+async def _repair(server: Server, pods: Sequence[BaselinePod]) -> None:
+    """Create each pod again as soon as a watch reports its deletion."""
+    by_name: Mapping[str, BaselinePod] = {pod.name: pod for pod in pods}
     decode = msgspec.json.Decoder(_Event).decode
     path = f"/api/v1/namespaces/{pods[0].namespace}/pods"
     async with plain_client(server) as client, asyncio.TaskGroup() as tasks:
         version = msgspec.json.decode((await client.ask("GET", f"{path}?limit=1")).body, type=_Collection)
         query = {"watch": "true", "resourceVersion": version.metadata.resource_version}
         async with client.stream(path, query) as stream:
-            await _told()
-            left = len(pods)
-            while left:
+            await _wait_for_start()
+            missing = len(pods)
+            while missing:
                 event = decode(await stream.line())
                 if event.type == "DELETED" and event.object.metadata.name in by_name:
                     tasks.create_task(_post(client, by_name[event.object.metadata.name]))
-                    left -= 1
+                    missing -= 1
 
 
 class _ListMeta(Struct, rename="camel"):
@@ -100,23 +101,19 @@ class _Collection(Struct):
     metadata: _ListMeta
 
 
-async def _post(client: Plain, pod: RawPod) -> None:
+async def _post(client: Plain, pod: BaselinePod) -> None:
     path = f"/api/v1/namespaces/{pod.namespace}/pods?fieldManager=argosy&fieldValidation=Strict"
-    answer = await client.ask("POST", path, bytes(pod.body))
-    if answer.status >= 300:
-        raise RuntimeError(answer.body.decode())
+    response = await client.ask("POST", path, bytes(pod.body))
+    if response.status >= 300:
+        raise RuntimeError(response.body.decode())
 
 
-async def _told() -> None:
-    _say("ready")
+async def _wait_for_start() -> None:
+    print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
 
 
-def _say(word: str) -> None:
-    print(word, flush=True)
-
-
-def _path(kind: type, value: object) -> object:
+def _decode_path(kind: type, value: object) -> object:
     return kind(value)
 
 

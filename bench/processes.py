@@ -1,4 +1,4 @@
-"""What measurements of the operator share: the processes, and what can be read of them from outside."""
+"""Starts operator and node simulator as processes, and reads what they use: CPU, memory, requests."""
 
 import contextlib
 import os
@@ -23,35 +23,36 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 _REQUESTS = re.compile(r'argosy_api_requests_total\{code="(\w+)",method="(\w+)"\} (\S+)')
 
 
 class Operator(Struct, frozen=True):
-    """An operator that runs as a process of its own."""
+    """A running operator process."""
 
     pid: int
     health: str
 
-    def reading(self) -> "Reading":
+    def usage(self) -> "Usage":
+        """Return what the operator has used since its start."""
         text = self.metrics()
         requests = {
             (verb, code): float(value) for code, verb, value in _REQUESTS.findall(text) if verb != "WATCH"
         }
-        failed = summed(text, r'argosy_reconcile_total{.*result="error"')
-        return Reading(cpu_seconds(self.pid), requests, failed)
+        failed_reconciles = sum_metrics(text, r'argosy_reconcile_total{.*result="error"')
+        return Usage(cpu_seconds(self.pid), requests, failed_reconciles)
 
-    def until_ready(self) -> None:
-        _until(self._is_ready, "the operator is ready")
+    def wait_until_ready(self) -> None:
+        _wait_until(self._is_ready, "the operator is ready")
 
-    def until_leading(self) -> None:
-        _until(lambda: summed(self.metrics(), "argosy_is_leader ") == 1.0, "the operator leads")
+    def wait_until_leader(self) -> None:
+        _wait_until(lambda: sum_metrics(self.metrics(), "argosy_is_leader ") == 1.0, "the operator is leader")
 
-    def until_passed(self, jobs: int) -> None:
-        """Until it has had a pass over every job that was there when it started."""
-        passes = r'argosy_reconcile_total{.*result="success"'
-        what = f"the operator has looked at {jobs} jobs"
-        _until(lambda: summed(self.metrics(), passes) >= jobs, what, pause=0.2)
+    def wait_until_reconciled(self, jobs: int) -> None:
+        """Wait until as many reconciles succeeded as there were jobs when the operator started."""
+        succeeded = r'argosy_reconcile_total{.*result="success"'
+        description = f"the operator has reconciled {jobs} jobs"
+        _wait_until(lambda: sum_metrics(self.metrics(), succeeded) >= jobs, description, poll_seconds=0.2)
 
     def _is_ready(self) -> bool:
         try:
@@ -61,22 +62,26 @@ class Operator(Struct, frozen=True):
             return False
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://{self.health}/metrics", timeout=10) as answer:
-            text: str = answer.read().decode()
+        with urllib.request.urlopen(f"http://{self.health}/metrics", timeout=10) as response:
+            text: str = response.read().decode()
         return text
 
 
-class Reading(Struct, frozen=True):
-    """What an operator has spent since its start."""
+class Usage(Struct, frozen=True):
+    """CPU time and requests of an operator, since its start or between two readings."""
 
     cpu: float = 0.0
     requests: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By verb and status of the answer; watches, which stay open, are not among them."""
-    failed_passes: float = 0.0
+    """Number of requests by verb and status code, without watches."""
+    failed_reconciles: float = 0.0
 
-    def since(self, before: "Reading") -> "Reading":
-        spent = {key: count - before.requests.get(key, 0.0) for key, count in self.requests.items()}
-        return Reading(self.cpu - before.cpu, spent, self.failed_passes - before.failed_passes)
+    def since(self, before: "Usage") -> "Usage":
+        requests = {key: count - before.requests.get(key, 0.0) for key, count in self.requests.items()}
+        return Usage(self.cpu - before.cpu, requests, self.failed_reconciles - before.failed_reconciles)
+
+    @property
+    def request_count(self) -> float:
+        return sum(self.requests.values())
 
     @property
     def by_verb(self) -> Mapping[str, float]:
@@ -86,25 +91,25 @@ class Reading(Struct, frozen=True):
         return verbs
 
     @property
-    def refused(self) -> float:
-        """Requests that were answered with anything but success, and passes that failed."""
-        bad = sum(count for (_, code), count in self.requests.items() if not code.startswith("2"))
-        return bad + self.failed_passes
+    def errors(self) -> float:
+        """Requests without a 2xx response, and reconciles that failed."""
+        failed = sum(count for (_, code), count in self.requests.items() if not code.startswith("2"))
+        return failed + self.failed_reconciles
 
 
 @contextlib.contextmanager
 def operator(server: Server, *options: str, core: int | None = None) -> Iterator[Operator]:
-    """An operator that has filled its caches and leads, pinned to a core if one is named."""
-    with starting_operator(server, *options, core=core) as started:
-        started.until_ready()
+    """Run an operator, pinned to a core if one is given; yield it when its caches are synced and it leads."""
+    with starting_operator(server, *options, core=core) as process:
+        process.wait_until_ready()
         if "--no-leader-elect" not in options:
-            started.until_leading()
-        yield started
+            process.wait_until_leader()
+        yield process
 
 
 @contextlib.contextmanager
 def starting_operator(server: Server, *options: str, core: int | None = None) -> Iterator[Operator]:
-    """An operator whose process has just been started."""
+    """Run an operator; yield it as soon as its process has started."""
     health = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "argosy", "operator", "--kubeconfig", str(server.kubeconfig), *options]
     endpoint = free_port()
@@ -115,24 +120,24 @@ def starting_operator(server: Server, *options: str, core: int | None = None) ->
         yield Operator(process.pid, health)
 
 
-def _until(condition: Callable[[], bool], what: str, pause: float = 0.02) -> None:
-    """Telling its metrics is work for the operator: who asks for them asks less often."""
-    deadline = time.monotonic() + PATIENCE
+def _wait_until(condition: Callable[[], bool], description: str, poll_seconds: float = 0.02) -> None:
+    """Poll a condition. Conditions that read metrics poll less often, because they cost the operator CPU."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited in vain until {what}")
-        time.sleep(pause)
+            raise TimeoutError(f"timeout: {description}")
+        time.sleep(poll_seconds)
 
 
 async def install(client: Client) -> None:
-    """What the operator finds in a cluster: its kinds, served, and its namespace."""
+    """Create the CRDs and the namespace of the operator, and wait until the CRDs are served."""
     for kind in CUSTOM_RESOURCES:
         await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
     await client.apply(Namespace, {"metadata": {"name": OPERATOR_NAMESPACE}}, force=True)
-    await until(lambda: _served(client), "the server serves our kinds")
+    await until(lambda: _is_served(client), "the CRDs are served")
 
 
-async def _served(client: Client) -> bool:
+async def _is_served(client: Client) -> bool:
     try:
         await client.list(TrainingRun, "default")
     except NotFound:
@@ -142,7 +147,7 @@ async def _served(client: Client) -> bool:
 
 @contextlib.contextmanager
 def simulator(server: Server, nodes: int = 100) -> Iterator[None]:
-    """Simulated nodes, by a process of their own that binds pods too."""
+    """Run the node simulator as a process; it also binds pods to nodes."""
     command = [sys.executable, "-m", "tests.support.simulate", "--kubeconfig", str(server.kubeconfig)]
     with running(
         [*command, "--nodes", str(nodes), "--schedule"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -159,7 +164,7 @@ def running(
     environment: Mapping[str, str] | None = None,
     **pipes: int,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process for the duration of a with block, pinned to a core if one is named."""
+    """Run a process during a with block, pinned to a core if one is given."""
     with subprocess.Popen(
         command,
         stdin=pipes.get("stdin"),
@@ -177,18 +182,18 @@ def running(
             process.wait(30)
 
 
-def summed(text: str, pattern: str) -> float:
-    """The sum of the metrics whose line begins with a pattern."""
+def sum_metrics(text: str, pattern: str) -> float:
+    """Return the sum of the metrics whose lines match a pattern from their start."""
     return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(pattern, line))
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds of CPU that a process has spent."""
+    """Return the CPU time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def peak_rss_mb(pid: int) -> float:
-    """The most memory that a process ever held."""
+    """Return the peak resident memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024

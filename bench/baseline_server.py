@@ -1,4 +1,4 @@
-"""A server that answers anything with the same bytes: what the HTTP stack alone costs."""
+"""A server that sends the same response to every request: the cost of the HTTP stack alone."""
 
 import asyncio
 import sys
@@ -14,12 +14,12 @@ def main() -> None:
     run(_serve(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]).read_bytes()))
 
 
-async def _serve(port: int, state: Path, reply: bytes) -> None:
-    async def answer(request: Request) -> Response:
+async def _serve(port: int, state: Path, body: bytes) -> None:
+    async def handle(request: Request) -> Response:
         await request.body(1 << 20)
-        return Response(reply)
+        return Response(body)
 
-    await Server(answer).listen_tcp("127.0.0.1", port, tls_context(state))
+    await Server(handle).listen_tcp("127.0.0.1", port, tls_context(state))
     await asyncio.Event().wait()
 
 

@@ -1,0 +1,14 @@
+"""The latency benchmark runs on a small scale and yields all its figures."""
+
+import pytest
+
+from bench.latency import Sizes, measure_on
+from tests.support.servers import Server
+
+
+@pytest.mark.timeout(120)
+def test_every_figure_is_measured(api: Server) -> None:
+    figures = {figure.name: figure for figure in measure_on(api, Sizes(waiting_pods=3, jobs=2, rounds=1))}
+    assert figures.keys() == {"release_s", "release_ares_s", "node_down_s"}
+    assert all(figure.value > 0 for figure in figures.values())
+    assert all(figure.bound > 0 and figure.line() for figure in figures.values())
