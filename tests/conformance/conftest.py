@@ -1,6 +1,6 @@
 """What holds on the local control plane and on a real cluster alike; `--on` says on which it runs.
 
-Tests get a tenant, which looks the same on both. On the cluster all test processes share one; a file that
+Tests get a user, which looks the same on both. On the cluster all test processes share one; a file that
 hurts it is marked `alone` and waits until no other file is at work.
 """
 
@@ -13,9 +13,8 @@ import pytest
 
 from tests.support import examples, targets
 from tests.support.assets import MissingAsset
-from tests.support.targets import Ground
-from tests.support.user import Tenant
-from tests.support.user import tenant as make_tenant
+from tests.support.targets import Target
+from tests.support.user import User, user_in_namespace
 
 HERE = Path(__file__).parent
 REQUIRE_ALL = os.environ.get("ARGOSY_REQUIRE_ALL") == "1"
@@ -46,13 +45,13 @@ def owner() -> int:
 
 
 @pytest.fixture(scope="session")
-def ground(pytestconfig: pytest.Config, owner: int) -> Iterator[Ground]:
+def target(pytestconfig: pytest.Config, owner: int) -> Iterator[Target]:
     if pytestconfig.getoption("--on") == "local":
-        with targets.local_ground() as local:
+        with targets.local_target() as local:
             yield local
         return
     try:
-        shared = targets.cluster_ground(owner)
+        shared = targets.cluster_target(owner)
     except MissingAsset as error:
         pytest.fail(str(error), pytrace=False) if REQUIRE_ALL else pytest.skip(str(error))
     yield shared
@@ -64,13 +63,13 @@ def _in_turn(request: pytest.FixtureRequest, owner: int) -> Iterator[None]:
     if request.config.getoption("--on") == "local":  # every process has its own
         yield
         return
-    with targets.turn(owner, alone=request.node.get_closest_marker("exclusive") is not None):
+    with targets.cluster_access(owner, alone=request.node.get_closest_marker("exclusive") is not None):
         yield
 
 
 @pytest.fixture(scope="module")
-def tenant(ground: Ground, _in_turn: None) -> Iterator[Tenant]:
-    with make_tenant(ground, f"t{secrets.token_hex(3)}") as made:
+def user(target: Target, _in_turn: None) -> Iterator[User]:
+    with user_in_namespace(target, f"t{secrets.token_hex(3)}") as made:
         yield made
 
 

@@ -9,13 +9,13 @@ import yaml
 
 from argosy.reconcile.sshkeys import KEY_FILES
 from tests.support import examples, mpi_venvs
-from tests.support.aresjob_runs import finished, pod_of
+from tests.support.aresjob_runs import pod_of, run_to_success
 from tests.support.commands import REPOSITORY
 from tests.support.mpi_runs import RANKS, template, with_ssh
 from tests.support.mpi_venvs import Launcher
 from tests.support.parameters import marked
 from tests.support.targets import IMAGE
-from tests.support.user import Json, Tenant
+from tests.support.user import Json, User
 from tests.support.waiting import wait_for
 
 LAUNCHERS = {name: one for name, one in mpi_venvs.launchers().items() if one.implementation != "intel"}
@@ -37,12 +37,12 @@ SHOWN = "cat /root/.ssh/id_ed25519.pub; stat -Lc '%n %a' /root/.ssh /root/.ssh/*
 
 
 @pytest.mark.parametrize("example", marked(EXAMPLES, ["examples/ares/pytorch.yaml"], pytest.mark.long))
-def test_example(tenant: Tenant, example: str) -> None:
+def test_example(user: User, example: str) -> None:
     require(examples.missing(example))
     place, wanted = examples.ARES[example]
-    name = finished(tenant, examples.manifest(example))
-    assert wanted in tenant.said(pod_of(tenant, name, place))
-    tenant.kubectl("delete", "aj", name, "--wait=false")
+    name = run_to_success(user, examples.manifest(example))
+    assert wanted in user.logs(pod_of(user, name, place))
+    user.kubectl("delete", "aj", name, "--wait=false")
 
 
 def require(missing: str) -> None:
@@ -58,19 +58,19 @@ BAGUA = {
 
 @pytest.mark.long_on_cluster
 @pytest.mark.parametrize(("sample", "place", "wanted"), BAGUA.values(), ids=BAGUA.keys())
-def test_bagua(tenant: Tenant, sample: str, place: str, wanted: str) -> None:
+def test_bagua(user: User, sample: str, place: str, wanted: str) -> None:
     """The samples, with the stand-in for Bagua, which cannot be installed, and a real etcd."""
     job = yaml.safe_load((SAMPLES / f"{sample}.yaml").read_text().replace("${IMAGE}", IMAGE))
     for name, role in job["spec"]["roleSpecs"].items():
         (container,) = role["template"]["spec"]["containers"]
         container["command"] = [*ETCD] if name == "etcd" else ["python", "examples/bagua/meet.py"]
-    made = finished(tenant, examples.equipped(job, "bagua", etcd=True))
-    assert wanted in tenant.said(pod_of(tenant, made, place))
-    tenant.kubectl("delete", "aj", made, "--wait=false")
+    made = run_to_success(user, examples.equipped(job, "bagua", etcd=True))
+    assert wanted in user.logs(pod_of(user, made, place))
+    user.kubectl("delete", "aj", made, "--wait=false")
 
 
 @pytest.mark.long
-def test_tensorflow_with_a_parameter_server(tenant: Tenant) -> None:
+def test_tensorflow_with_a_parameter_server(user: User) -> None:
     """The job ends with its chief, and is no failure of what served it."""
     require(examples.missing("examples/tensorflow/ps.yaml"))
     role = running("tensorflow", "python", "examples/tensorflow/ps.py")
@@ -79,9 +79,9 @@ def test_tensorflow_with_a_parameter_server(tenant: Tenant) -> None:
         "roleSpecs": dict.fromkeys(("chief", "worker", "ps"), role),
         "jobPhasePolicy": {"succeeded": [["chief"]]},
     }
-    name = finished(tenant, examples.equipped(ares_job("ares-ps", spec), "tensorflow"))
-    assert "found the slope" in tenant.said(pod_of(tenant, name, "chief-0"))
-    tenant.kubectl("delete", "aj", name, "--wait=false")
+    name = run_to_success(user, examples.equipped(ares_job("ares-ps", spec), "tensorflow"))
+    assert "found the slope" in user.logs(pod_of(user, name, "chief-0"))
+    user.kubectl("delete", "aj", name, "--wait=false")
 
 
 HOROVOD = {
@@ -94,7 +94,7 @@ HOROVOD = {
 @pytest.mark.usefixtures("sshd")
 @pytest.mark.long
 @pytest.mark.parametrize("started", ["mpirun", "horovodrun"])
-def test_55_horovod_sees_every_rank_once(tenant: Tenant, started: str) -> None:
+def test_55_horovod_sees_every_rank_once(user: User, started: str) -> None:
     """… a Horovod script, under `mpirun` or `horovodrun --hostfile`, sees 3 x slots ranks, each once."""
     require(examples.missing("examples/horovod/mpi.yaml"))
     spec = {
@@ -105,12 +105,12 @@ def test_55_horovod_sees_every_rank_once(tenant: Tenant, started: str) -> None:
             "worker": {"replicas": 2, **running("mpi", "sh", "-c", SSHD)},
         },
     }
-    name = finished(tenant, examples.equipped(ares_job(f"ares-{started}", spec), "horovod"))
-    said = tenant.said(pod_of(tenant, name, "launcher-0"), "-c", "mpi")
+    name = run_to_success(user, examples.equipped(ares_job(f"ares-{started}", spec), "horovod"))
+    said = user.logs(pod_of(user, name, "launcher-0"), "-c", "mpi")
     hosts = [f"{name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
     assert all(f"rank {rank} of 3 on {host}" in said for rank, host in enumerate(hosts)), said
     assert "3 ranks found the slope" in said
-    tenant.kubectl("delete", "aj", name, "--wait=false")
+    user.kubectl("delete", "aj", name, "--wait=false")
 
 
 def ares_job(name: str, spec: Mapping[str, object]) -> Json:
@@ -142,39 +142,39 @@ def mpi_job(name: str, launcher: Launcher, script: str, worker: str = SSHD) -> J
 @pytest.mark.usefixtures("sshd")
 @pytest.mark.long_on_cluster
 @pytest.mark.parametrize("launcher", marked(LAUNCHERS, ["MPICH"], pytest.mark.long), indirect=True)
-def test_55_mpirun_sees_every_rank_once(tenant: Tenant, launcher: Launcher) -> None:
+def test_55_mpirun_sees_every_rank_once(user: User, launcher: Launcher) -> None:
     """MPI, workers 2, sshd in the image, sshKeys: `mpirun` without host flags sees 3 x slots ranks."""
     patient = PATIENT if launcher.implementation == "ompi" else ""
     script = f"exec {launcher.mpirun} {patient} {launcher.python} -c '{RANKS}'"
-    name = finished(tenant, mpi_job(f"ssh-{launcher.name}", launcher, script))
-    said = tenant.said(pod_of(tenant, name, "launcher-0"), "-c", "main").splitlines()
+    name = run_to_success(user, mpi_job(f"ssh-{launcher.name}", launcher, script))
+    said = user.logs(pod_of(user, name, "launcher-0"), "-c", "main").splitlines()
     hosts = [f"{name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
     wanted = [f"rank {rank} of 6 on {hosts[rank // 2]} total 21" for rank in range(6)]
     assert sorted(line for line in said if line.startswith("rank ")) == wanted
 
 
-def test_keys_are_made_once_for_the_job_and_go_with_it(tenant: Tenant) -> None:
+def test_keys_are_made_once_for_the_job_and_go_with_it(user: User) -> None:
     """Secret <job>-ssh: a pod that takes the place of another has the same."""
-    tenant.apply(keyed_job("keys"))
-    first = until_said(tenant, "keys", "worker-0", len(KEY_FILES) + 2)
+    user.apply(keyed_job("keys"))
+    first = until_said(user, "keys", "worker-0", len(KEY_FILES) + 2)
     assert first[0].startswith("ssh-ed25519 ")
     assert first[1:] == [
         "/root/.ssh 755",
         *(f"/root/.ssh/{name} 600" for name in sorted(KEY_FILES)),
     ]
-    secret = tenant.get("secret", "keys-ssh")
+    secret = user.get("secret", "keys-ssh")
     owner = cast("list[Json]", cast("Json", secret["metadata"])["ownerReferences"])[0]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("AresJob", "keys", True)
     assert set(cast("Json", secret["data"])) == set(KEY_FILES)
-    tenant.kubectl("delete", pod_of(tenant, "keys", "worker-0"), "--grace-period=1")
-    assert until_said(tenant, "keys", "worker-0", len(KEY_FILES) + 2) == first
-    assert tenant.get("secret", "keys-ssh")["data"] == secret["data"]
-    tenant.kubectl("delete", "aj", "keys")
-    wait_for(lambda: "keys-ssh" not in secrets(tenant), lambda: secrets(tenant), 60)
+    user.kubectl("delete", pod_of(user, "keys", "worker-0"), "--grace-period=1")
+    assert until_said(user, "keys", "worker-0", len(KEY_FILES) + 2) == first
+    assert user.get("secret", "keys-ssh")["data"] == secret["data"]
+    user.kubectl("delete", "aj", "keys")
+    wait_for(lambda: "keys-ssh" not in secrets(user), lambda: secrets(user), 60)
 
 
-def secrets(tenant: Tenant) -> str:
-    return tenant.kubectl("get", "secrets", "-o", "name").stdout
+def secrets(user: User) -> str:
+    return user.kubectl("get", "secrets", "-o", "name").stdout
 
 
 def keyed_job(name: str) -> Json:
@@ -187,15 +187,15 @@ def keyed_job(name: str) -> Json:
     return ares_job(name, spec)
 
 
-def until_said(tenant: Tenant, job: str, place: str, lines: int) -> list[str]:
+def until_said(user: User, job: str, place: str, lines: int) -> list[str]:
     """What the pod in a place said, once it has said so many lines."""
     found: list[str] = []
 
     def said() -> bool:
-        pods = tenant.kubectl("get", "pods", "-o", "name").stdout
+        pods = user.kubectl("get", "pods", "-o", "name").stdout
         if f"{job}-{place}" not in pods:
             return False
-        found[:] = tenant.kubectl("logs", pod_of(tenant, job, place), code=None).stdout.splitlines()
+        found[:] = user.kubectl("logs", pod_of(user, job, place), code=None).stdout.splitlines()
         return len(found) >= lines
 
     wait_for(said, lambda: "\n".join(found), 90)

@@ -8,7 +8,7 @@ from tests.support import examples
 from tests.support.builders import pod_template, run
 from tests.support.commands import REPOSITORY
 from tests.support.targets import IMAGE
-from tests.support.user import Json, Tenant
+from tests.support.user import Json, User
 from tests.support.waiting import wait_for
 
 OBEDIENT = "trap 'exit 143' TERM; until [ -s /tmp/end ]; do sleep 0.1; done; exit $(cat /tmp/end)"
@@ -22,150 +22,150 @@ def ares(name: str) -> Json:
     return {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": name}, "spec": spec}
 
 
-def test_a_run_tells_of_a_code_a_signal_and_a_deletion(tenant: Tenant) -> None:
-    tenant.apply(run("told").role("worker", 3, restart="OnFailure", template=TEMPLATE))
-    _until_up(tenant, "tr", "told")
+def test_a_run_tells_of_a_code_a_signal_and_a_deletion(user: User) -> None:
+    user.apply(run("told").role("worker", 3, restart="OnFailure", template=TEMPLATE))
+    _until_up(user, "tr", "told")
     for index, code in ((0, 7), (1, 137)):
-        _end(tenant, "told", index, code)
-        _until_restarts(tenant, "tr", "told", index + 1)
-    tenant.kubectl("delete", "pod", "told-worker-2")
-    history = _until_restarts(tenant, "tr", "told", 3)
+        _end(user, "told", index, code)
+        _until_restarts(user, "tr", "told", index + 1)
+    user.kubectl("delete", "pod", "told-worker-2")
+    history = _until_restarts(user, "tr", "told", 3)
     assert [_essence(one) for one in history] == [
         ("worker", 0, "Exit", "Pod", 7, ""),
         ("worker", 1, "Signal", "Pod", 137, "SIGKILL"),
         ("worker", 2, "Deleted", "Pod", None, ""),
     ]
-    _described(tenant, "tr", "told", history)
+    _described(user, "tr", "told", history)
 
 
-def test_a_worker_beyond_its_memory_is_told_as_that(tenant: Tenant) -> None:
+def test_a_worker_beyond_its_memory_is_told_as_that(user: User) -> None:
     """The kernel kills it, the node says so, and so does the run, which gives up after the second time."""
     greedy = ["python3", "-c", "held = b'x' * (512 << 20)"]
     template = pod_template(IMAGE, command=greedy, resources={"limits": {"memory": "64Mi"}})
-    tenant.apply(run("greedy").role("worker", template=template).limits(restarts=1))
-    tenant.until_phase("greedy", "Failed")
-    status = tenant.status("greedy")
+    user.apply(run("greedy").role("worker", template=template).limits(restarts=1))
+    user.wait_for_phase("greedy", "Failed")
+    status = user.status("greedy")
     history = cast("list[Json]", status["restartHistory"])
     assert [_essence(one) for one in history] == [("worker", 0, "OutOfMemory", "Pod", 137, "SIGKILL")]
     assert "out of memory" in str(history[0]["message"])
     assert "out of memory" in str(status["message"])
-    _described(tenant, "tr", "greedy", history)
+    _described(user, "tr", "greedy", history)
 
 
-def test_an_aresjob_tells_the_same(tenant: Tenant) -> None:
+def test_an_aresjob_tells_the_same(user: User) -> None:
     """Its nodes restart containers in their place; a pod that goes is another after that."""
-    tenant.apply(ares("heard"))
-    _until_up(tenant, "aj", "heard")
+    user.apply(ares("heard"))
+    _until_up(user, "aj", "heard")
     for index, code in ((0, 7), (1, 137)):
-        _end(tenant, "heard", index, code)
-        _until_restarts(tenant, "aj", "heard", index + 1)
-    tenant.kubectl("delete", _pod(tenant, "heard", 2))
-    history = _until_restarts(tenant, "aj", "heard", 3)
+        _end(user, "heard", index, code)
+        _until_restarts(user, "aj", "heard", index + 1)
+    user.kubectl("delete", _pod(user, "heard", 2))
+    history = _until_restarts(user, "aj", "heard", 3)
     assert [_essence(one) for one in history] == [
         ("worker", 0, "Exit", "Container", 7, ""),
         ("worker", 1, "Signal", "Container", 137, "SIGKILL"),
         ("worker", 2, "Deleted", "Pod", None, ""),
     ]
-    _described(tenant, "aj", "heard", history)
+    _described(user, "aj", "heard", history)
 
 
 @pytest.mark.long_on_cluster
-def test_failures_in_a_row_escalate_to_role_and_job(tenant: Tenant) -> None:
+def test_failures_in_a_row_escalate_to_role_and_job(user: User) -> None:
     """The node's restart of a container is one too many for its pod, and that one too many for the role,
     which may start anew once."""
     escalation = {"container": 0, "pod": 0, "role": 1}
     steep = run("steep").role("worker", 3, restart="OnFailure", template=TEMPLATE)
-    tenant.apply(steep.limits(restarts=5, escalation=escalation))
-    _until_up(tenant, "tr", "steep")
-    first = _uids(tenant, "steep")
-    _end(tenant, "steep", 1, 3)
-    _until_others(tenant, "steep", first)
-    second = _uids(tenant, "steep")
-    _until_up(tenant, "tr", "steep")
-    _end(tenant, "steep", 1, 4)
-    _until_others(tenant, "steep", second)
-    history = _until_restarts(tenant, "tr", "steep", 4)
+    user.apply(steep.limits(restarts=5, escalation=escalation))
+    _until_up(user, "tr", "steep")
+    first = _uids(user, "steep")
+    _end(user, "steep", 1, 3)
+    _until_others(user, "steep", first)
+    second = _uids(user, "steep")
+    _until_up(user, "tr", "steep")
+    _end(user, "steep", 1, 4)
+    _until_others(user, "steep", second)
+    history = _until_restarts(user, "tr", "steep", 4)
     assert [(one["scope"], one["exitCode"], one["attempt"]) for one in history] == [
         ("Container", 3, 1),
         ("Role", 3, 1),
         ("Container", 4, 1),
         ("Job", 4, 1),
     ]
-    status = _status(tenant, "tr", "steep")
+    status = _status(user, "tr", "steep")
     assert (status["attempt"], status["restarts"]) == (2, 2)
-    tenant.kubectl("delete", "tr", "steep")
+    user.kubectl("delete", "tr", "steep")
 
 
 @pytest.mark.long_on_cluster
-def test_example(tenant: Tenant) -> None:
-    said = tenant.argosy("run", str(REPOSITORY / examples.ESCALATION)).stdout
+def test_example(user: User) -> None:
+    said = user.argosy("run", str(REPOSITORY / examples.ESCALATION)).stdout
     assert "worker-1 │ done in attempt 2" in said
     assert "worker-1 failed (exit 1)" in said
-    history = cast("list[Json]", tenant.status("escalation")["restartHistory"])
+    history = cast("list[Json]", user.status("escalation")["restartHistory"])
     assert [(one["scope"], one["index"], one["attempt"]) for one in history] == [("Pod", 1, 1), ("Job", 1, 1)]
 
 
 @pytest.mark.long_on_cluster
-def test_the_everyday_verbs_know_aresjobs(tenant: Tenant) -> None:
+def test_the_everyday_verbs_know_aresjobs(user: User) -> None:
     script = ["sh", "-c", "echo hello; until [ -s /tmp/end ]; do sleep 0.1; done"]
     role = {"replicas": 1, "template": pod_template(IMAGE, command=script)}
-    tenant.apply({**ares("known"), "spec": {"frameworkType": "custom", "roleSpecs": {"worker": role}}})
-    wait_for(lambda: "hello" in tenant.argosy("logs", "known", code=None).stdout, "it says hello", 90)
-    assert tenant.argosy("logs", "known").stdout == "worker-0 │ hello\n"
-    wait_for(lambda: _status(tenant, "aj", "known").get("phase") == "Running", "it runs", 90)
-    rows = [line.split() for line in tenant.argosy("ps").stdout.splitlines()]
+    user.apply({**ares("known"), "spec": {"frameworkType": "custom", "roleSpecs": {"worker": role}}})
+    wait_for(lambda: "hello" in user.argosy("logs", "known", code=None).stdout, "it says hello", 90)
+    assert user.argosy("logs", "known").stdout == "worker-0 │ hello\n"
+    wait_for(lambda: _status(user, "aj", "known").get("phase") == "Running", "it runs", 90)
+    rows = [line.split() for line in user.argosy("ps").stdout.splitlines()]
     assert ["known", "AresJob", "custom", "Running", "1/1", "1"] in [row[:6] for row in rows]
-    said = tenant.argosy("describe", "aj/known").stdout
+    said = user.argosy("describe", "aj/known").stdout
     assert "AresJob" in said
     assert "known-worker-0" in said
-    assert tenant.argosy("rm", "known").stdout == "known deleted\n"
-    assert "not found" in tenant.kubectl("get", "aj", "known", code=1).stderr
+    assert user.argosy("rm", "known").stdout == "known deleted\n"
+    assert "not found" in user.kubectl("get", "aj", "known", code=1).stderr
 
 
-def _end(tenant: Tenant, name: str, index: int, code: int) -> None:
-    tenant.kubectl("exec", _pod(tenant, name, index), "--", "sh", "-c", f"echo {code} > /tmp/end")
+def _end(user: User, name: str, index: int, code: int) -> None:
+    user.kubectl("exec", _pod(user, name, index), "--", "sh", "-c", f"echo {code} > /tmp/end")
 
 
-def _pod(tenant: Tenant, name: str, index: int) -> str:
+def _pod(user: User, name: str, index: int) -> str:
     chosen = f"argosy.dev/job={name},argosy.dev/index={index}"
-    return tenant.kubectl("get", "pods", "-l", chosen, "-o", "name").stdout.strip()
+    return user.kubectl("get", "pods", "-l", chosen, "-o", "name").stdout.strip()
 
 
-def _until_others(tenant: Tenant, name: str, before: set[str]) -> None:
+def _until_others(user: User, name: str, before: set[str]) -> None:
     """Until all pods run, and none of them did before."""
-    described = lambda: tenant.kubectl("describe", "tr", name).stdout  # noqa: E731
-    wait_for(lambda: not before & _uids(tenant, name) and _all_run(tenant, name), described, 90)
+    described = lambda: user.kubectl("describe", "tr", name).stdout  # noqa: E731
+    wait_for(lambda: not before & _uids(user, name) and _all_run(user, name), described, 90)
 
 
-def _uids(tenant: Tenant, name: str) -> set[str]:
+def _uids(user: User, name: str) -> set[str]:
     words = ("-l", f"argosy.dev/job={name}", "-o", "jsonpath={.items[*].metadata.uid}")
-    return set(tenant.kubectl("get", "pods", *words).stdout.split())
+    return set(user.kubectl("get", "pods", *words).stdout.split())
 
 
-def _status(tenant: Tenant, kind: str, name: str) -> Json:
-    return cast("Json", tenant.get(kind, name).get("status", {}))
+def _status(user: User, kind: str, name: str) -> Json:
+    return cast("Json", user.get(kind, name).get("status", {}))
 
 
-def _until_up(tenant: Tenant, kind: str, name: str) -> None:
-    described = lambda: tenant.kubectl("describe", kind, name).stdout  # noqa: E731
-    wait_for(lambda: _status(tenant, kind, name).get("phase") == "Running", described, 90)
+def _until_up(user: User, kind: str, name: str) -> None:
+    described = lambda: user.kubectl("describe", kind, name).stdout  # noqa: E731
+    wait_for(lambda: _status(user, kind, name).get("phase") == "Running", described, 90)
 
 
-def _until_restarts(tenant: Tenant, kind: str, name: str, count: int) -> list[Json]:
+def _until_restarts(user: User, kind: str, name: str, count: int) -> list[Json]:
     """The history once it is so long and all pods run again."""
     found: list[Json] = []
 
     def reached() -> bool:
-        status = _status(tenant, kind, name)
+        status = _status(user, kind, name)
         found[:] = cast("list[Json]", status.get("restartHistory", []))
-        return len(found) >= count and _all_run(tenant, name)
+        return len(found) >= count and _all_run(user, name)
 
-    wait_for(reached, lambda: tenant.kubectl("describe", kind, name).stdout, 90)
+    wait_for(reached, lambda: user.kubectl("describe", kind, name).stdout, 90)
     return found
 
 
-def _all_run(tenant: Tenant, name: str) -> bool:
-    pods = cast("list[dict[str, Json]]", tenant.get("pods", "-l", f"argosy.dev/job={name}")["items"])
+def _all_run(user: User, name: str) -> bool:
+    pods = cast("list[dict[str, Json]]", user.get("pods", "-l", f"argosy.dev/job={name}")["items"])
     containers = [
         one for pod in pods for one in cast("list[Json]", pod["status"].get("containerStatuses", []))
     ]
@@ -177,13 +177,13 @@ def _essence(one: Json) -> tuple[object, ...]:
     return (*(one[name] for name in names), one.get("exitCode"), one.get("signal", ""))
 
 
-def _described(tenant: Tenant, kind: str, name: str, history: list[Json]) -> None:
+def _described(user: User, kind: str, name: str, history: list[Json]) -> None:
     """Each restart is there to be read, where it happened too."""
-    by_argosy = tenant.argosy("describe", name).stdout
-    by_kubectl = tenant.kubectl("describe", kind, name).stdout
+    by_argosy = user.argosy("describe", name).stdout
+    by_kubectl = user.kubectl("describe", kind, name).stdout
     assert "Restart History:" in by_kubectl
     for one in history:
         assert str(one["node"]) in str(one["message"])
         assert str(one["message"]) in by_argosy
         assert str(one["message"]) in by_kubectl
-    tenant.kubectl("delete", kind, name)
+    user.kubectl("delete", kind, name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.user import Tenant
+from tests.support.user import User
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.long_on_cluster
@@ -16,37 +16,37 @@ _ENDS_ON_SIGTERM = "trap exit TERM; echo begun; sleep 600 & wait"
 _IGNORES_SIGNALS = "trap '' TERM INT; echo begun; while true; do sleep 0.2; done"
 
 
-def test_an_interrupt_deletes_the_job_and_its_pods(tenant: Tenant) -> None:
-    running = tenant.start("run", "--name", "short", "--replicas", "2", "--", "sh", "-c", _ENDS_ON_SIGTERM)
-    _wait_for_pods(tenant, "short", 2)
+def test_an_interrupt_deletes_the_job_and_its_pods(user: User) -> None:
+    running = user.start("run", "--name", "short", "--replicas", "2", "--", "sh", "-c", _ENDS_ON_SIGTERM)
+    _wait_for_pods(user, "short", 2)
     running.send_signal(signal.SIGINT)
     out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     assert out.splitlines()[-1] == "interrupted: deleting short …"
-    assert _pods(tenant, "short") == []
-    assert "not found" in tenant.kubectl("get", "tr", "short", code=1).stderr
+    assert _pods(user, "short") == []
+    assert "not found" in user.kubectl("get", "tr", "short", code=1).stderr
 
 
-def test_a_second_interrupt_exits_at_once_and_says_what_may_be_pods(tenant: Tenant) -> None:
-    running = tenant.start("run", "--name", "stubborn", "--", "sh", "-c", _IGNORES_SIGNALS)
-    _wait_for_pods(tenant, "stubborn", 1)
+def test_a_second_interrupt_exits_at_once_and_says_what_may_be_pods(user: User) -> None:
+    running = user.start("run", "--name", "stubborn", "--", "sh", "-c", _IGNORES_SIGNALS)
+    _wait_for_pods(user, "stubborn", 1)
     running.send_signal(signal.SIGINT)
-    wait_for(lambda: _terminating(tenant, "stubborn"), "the run is being deleted")
+    wait_for(lambda: _terminating(user, "stubborn"), "the run is being deleted")
     running.send_signal(signal.SIGINT)
     out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert f"`argosy rm -n {tenant.namespace} stubborn` deletes them" in out.splitlines()[-1]
-    tenant.kubectl("delete", "pod", "-l", "argosy.dev/job=stubborn", "--grace-period=0", "--force")
-    tenant.argosy("rm", "stubborn", code=None)
-    assert _pods(tenant, "stubborn") == []
+    assert f"`argosy rm -n {user.namespace} stubborn` deletes them" in out.splitlines()[-1]
+    user.kubectl("delete", "pod", "-l", "argosy.dev/job=stubborn", "--grace-period=0", "--force")
+    user.argosy("rm", "stubborn", code=None)
+    assert _pods(user, "stubborn") == []
 
 
-def test_a_failing_job_exits_1_and_ends_with_the_reason(tenant: Tenant) -> None:
-    failed = tenant.argosy("run", "--restarts", "0", "--", "sh", "-c", "echo the end; exit 4", code=1)
+def test_a_failing_job_exits_1_and_ends_with_the_reason(user: User) -> None:
+    failed = user.argosy("run", "--restarts", "0", "--", "sh", "-c", "echo the end; exit 4", code=1)
     assert "worker-0 │ the end" in failed.stdout
     reason, next_step = failed.stdout.splitlines()[-2:]
     assert "worker-0 failed (exit 4)" in reason
-    assert f"`argosy logs -n {tenant.namespace} " in next_step
+    assert f"`argosy logs -n {user.namespace} " in next_step
     assert failed.stderr == ""
 
 
@@ -71,10 +71,8 @@ USER_ERRORS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("words", "want"), USER_ERRORS.values(), ids=USER_ERRORS.keys())
-def test_a_user_error_is_reported_without_a_traceback(
-    tenant: Tenant, words: tuple[str, ...], want: str
-) -> None:
-    refused = tenant.argosy(*words, code=None)
+def test_a_user_error_is_reported_without_a_traceback(user: User, words: tuple[str, ...], want: str) -> None:
+    refused = user.argosy(*words, code=None)
     assert refused.returncode in (1, 2)
     assert want in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -114,50 +112,48 @@ FILES = {
 
 
 @pytest.mark.parametrize(("text", "want"), FILES.values(), ids=FILES.keys())
-def test_an_invalid_file_is_reported_in_one_line(
-    tenant: Tenant, tmp_path: Path, text: str, want: str
-) -> None:
+def test_an_invalid_file_is_reported_in_one_line(user: User, tmp_path: Path, text: str, want: str) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(text, errors="surrogatepass")
-    refused = tenant.argosy("run", str(path), code=1)
+    refused = user.argosy("run", str(path), code=1)
     assert want in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_job_with_an_unknown_framework_is_rejected_and_deleted(tenant: Tenant) -> None:
-    refused = tenant.argosy("run", "--name", "odd", "--framework", "nope", "--", "true", code=1)
+def test_a_job_with_an_unknown_framework_is_rejected_and_deleted(user: User) -> None:
+    refused = user.argosy("run", "--name", "odd", "--framework", "nope", "--", "true", code=1)
     assert 'spec.framework: unknown framework "nope" (known frameworks: ' in refused.stdout
     assert refused.stderr == "rejected: deleting odd …\n"
-    assert "not found" in tenant.kubectl("get", "tr", "odd", code=1).stderr
+    assert "not found" in user.kubectl("get", "tr", "odd", code=1).stderr
 
 
-def test_an_existing_job_of_the_same_name_is_reported_and_not_changed(tenant: Tenant) -> None:
-    tenant.argosy("run", "--name", "taken", "--", "true")
-    before = tenant.get("tr", "taken")
-    refused = tenant.argosy("run", "--name", "taken", "--", "false", code=1)
+def test_an_existing_job_of_the_same_name_is_reported_and_not_changed(user: User) -> None:
+    user.argosy("run", "--name", "taken", "--", "true")
+    before = user.get("tr", "taken")
+    refused = user.argosy("run", "--name", "taken", "--", "false", code=1)
     assert "TrainingRun taken already exists; `argosy rm taken` deletes it" in refused.stderr
-    assert tenant.get("tr", "taken") == before
-    assert tenant.argosy("rm", "taken").stdout == "taken deleted\n"
+    assert user.get("tr", "taken") == before
+    assert user.argosy("rm", "taken").stdout == "taken deleted\n"
 
 
-def test_json_output_can_be_parsed(tenant: Tenant) -> None:
-    tenant.argosy("run", "--name", "parsed", "--", "true")
-    names = [run["metadata"]["name"] for run in json.loads(tenant.argosy("ps", "-o", "json").stdout)["items"]]
+def test_json_output_can_be_parsed(user: User) -> None:
+    user.argosy("run", "--name", "parsed", "--", "true")
+    names = [run["metadata"]["name"] for run in json.loads(user.argosy("ps", "-o", "json").stdout)["items"]]
     assert "parsed" in names
     assert (
-        json.loads(tenant.argosy("describe", "parsed", "-o", "json").stdout)["status"]["phase"] == "Succeeded"
+        json.loads(user.argosy("describe", "parsed", "-o", "json").stdout)["status"]["phase"] == "Succeeded"
     )
-    tenant.argosy("rm", "parsed")
+    user.argosy("rm", "parsed")
 
 
 @pytest.mark.parametrize("words", ["ps", "--help", "crds", "describe piped"])
-def test_a_closed_pipe_is_not_reported_as_an_error(tenant: Tenant, words: str) -> None:
+def test_a_closed_pipe_is_not_reported_as_an_error(user: User, words: str) -> None:
     if words.endswith("piped"):
-        tenant.argosy("run", "--name", "piped", "--", "true")
-    command = f"{' '.join(tenant.argosy_command(*words.split()))} | head -n 0"
+        user.argosy("run", "--name", "piped", "--", "true")
+    command = f"{' '.join(user.argosy_command(*words.split()))} | head -n 0"
     done = subprocess.run(
         ["bash", "-c", command],
-        env=tenant.environment,
+        env=user.environment,
         capture_output=True,
         text=True,
         check=False,
@@ -167,18 +163,18 @@ def test_a_closed_pipe_is_not_reported_as_an_error(tenant: Tenant, words: str) -
     assert "Exception" not in done.stderr
 
 
-def _wait_for_pods(tenant: Tenant, name: str, count: int) -> None:
+def _wait_for_pods(user: User, name: str, count: int) -> None:
     def begun() -> bool:
-        output = tenant.argosy("logs", name, code=None).stdout
+        output = user.argosy("logs", name, code=None).stdout
         return output.count("begun") == count
 
     wait_for(begun, f"{name} runs", 60)
 
 
-def _pods(tenant: Tenant, name: str) -> list[str]:
-    return tenant.kubectl("get", "pods", "-l", f"argosy.dev/job={name}", "-o", "name").stdout.split()
+def _pods(user: User, name: str) -> list[str]:
+    return user.kubectl("get", "pods", "-l", f"argosy.dev/job={name}", "-o", "name").stdout.split()
 
 
-def _terminating(tenant: Tenant, name: str) -> bool:
-    result = tenant.kubectl("get", "tr", name, "-o", "jsonpath={.metadata.deletionTimestamp}", code=None)
+def _terminating(user: User, name: str) -> bool:
+    result = user.kubectl("get", "tr", name, "-o", "jsonpath={.metadata.deletionTimestamp}", code=None)
     return bool(result.stdout)

@@ -12,7 +12,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
 from argosy.kinds.kubernetes import ConfigMap, Pod
 from tests.support.targets import IMAGE
-from tests.support.user import Tenant
+from tests.support.user import User
 from tests.support.waiting import connections_closed, eventually, until
 
 POD = "subject"
@@ -20,9 +20,9 @@ TALK = "echo one; echo two; exec sleep 600"
 
 
 @pytest.fixture(scope="module")
-def talking(tenant: Tenant) -> Tenant:
+def talking(user: User) -> User:
     container = {"name": "main", "image": IMAGE, "command": ["sh", "-c", TALK]}
-    tenant.apply(
+    user.apply(
         {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -30,18 +30,18 @@ def talking(tenant: Tenant) -> Tenant:
             "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
         }
     )
-    tenant.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
-    return tenant
+    user.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
+    return user
 
 
 @pytest.fixture
-async def client(tenant: Tenant) -> AsyncIterator[Client]:
-    async with Client(Connection.from_kubeconfig(tenant.ground.kubeconfig)) as client:
+async def client(user: User) -> AsyncIterator[Client]:
+    async with Client(Connection.from_kubeconfig(user.target.kubeconfig)) as client:
         yield client
     await connections_closed()
 
 
-async def test_a_command_gives_its_outputs_and_exit_code(talking: Tenant, client: Client) -> None:
+async def test_a_command_gives_its_outputs_and_exit_code(talking: User, client: Client) -> None:
     out: list[bytes] = []
     err: list[bytes] = []
     command = ["sh", "-c", "echo out; echo err >&2; exit 42"]
@@ -51,14 +51,14 @@ async def test_a_command_gives_its_outputs_and_exit_code(talking: Tenant, client
     assert (code, b"".join(out), b"".join(err)) == (42, b"out\n", b"err\n")
 
 
-async def test_much_standard_input_is_fed_and_ended(talking: Tenant, client: Client) -> None:
+async def test_much_standard_input_is_fed_and_ended(talking: User, client: Client) -> None:
     out: list[bytes] = []
     data = b"x" * 1_000_000
     assert await client.exec(POD, talking.namespace, ["wc", "-c"], stdin=data, on_stdout=out.append) == 0
     assert b"".join(out).split() == [b"1000000"]
 
 
-async def test_a_command_that_is_not_there_is_an_error_or_a_code(talking: Tenant, client: Client) -> None:
+async def test_a_command_that_is_not_there_is_an_error_or_a_code(talking: User, client: Client) -> None:
     try:
         code = await client.exec(POD, talking.namespace, ["/no/such/program"])
     except ApiError as error:
@@ -67,12 +67,12 @@ async def test_a_command_that_is_not_there_is_an_error_or_a_code(talking: Tenant
         assert code != 0
 
 
-async def test_a_command_in_a_pod_that_is_not_there_is_not_found(talking: Tenant, client: Client) -> None:
+async def test_a_command_in_a_pod_that_is_not_there_is_not_found(talking: User, client: Client) -> None:
     with pytest.raises(NotFound, match='pods "nobody" not found'):
         await client.exec("nobody", talking.namespace, ["true"])
 
 
-async def test_logs_are_all_there_and_can_be_cut(talking: Tenant, client: Client) -> None:
+async def test_logs_are_all_there_and_can_be_cut(talking: User, client: Client) -> None:
     async def read(tail: int | None) -> bytes:
         return b"".join([chunk async for chunk in client.logs(POD, talking.namespace, tail=tail)])
 
@@ -85,7 +85,7 @@ async def test_logs_are_all_there_and_can_be_cut(talking: Tenant, client: Client
         await anext(client.logs("nobody", talking.namespace))
 
 
-async def test_a_cache_sees_each_change_in_its_order(tenant: Tenant, client: Client) -> None:
+async def test_a_cache_sees_each_change_in_its_order(user: User, client: Client) -> None:
     seen: list[tuple[str, str]] = []
 
     def note(change: Change[ConfigMap]) -> None:
@@ -94,53 +94,53 @@ async def test_a_cache_sees_each_change_in_its_order(tenant: Tenant, client: Cli
         elif change.old is not None:
             seen.append((change.old.metadata.name, "gone"))
 
-    cache = Cache(client, ConfigMap, namespace=tenant.namespace, labels="watched=yes")
+    cache = Cache(client, ConfigMap, namespace=user.namespace, labels="watched=yes")
     cache.subscribe(note)
     watching = asyncio.create_task(cache.run())
     await cache.wait_synced()
     body = {"metadata": {"name": "a", "labels": {"watched": "yes"}}, "data": {"n": "1"}}
-    await client.create(ConfigMap, body, tenant.namespace)
+    await client.create(ConfigMap, body, user.namespace)
     for number in ("2", "3"):
-        await client.patch(ConfigMap, "a", {"data": {"n": number}}, tenant.namespace)
-    await client.delete(ConfigMap, "a", tenant.namespace)
+        await client.patch(ConfigMap, "a", {"data": {"n": number}}, user.namespace)
+    await client.delete(ConfigMap, "a", user.namespace)
     await eventually(lambda: ("a", "gone") in seen, 30)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     assert seen == [("a", "1"), ("a", "2"), ("a", "3"), ("a", "gone")]
 
 
-async def test_a_delete_that_means_another_object_is_refused(tenant: Tenant, client: Client) -> None:
-    await client.create(ConfigMap, {"metadata": {"name": "mine"}}, tenant.namespace)
+async def test_a_delete_that_means_another_object_is_refused(user: User, client: Client) -> None:
+    await client.create(ConfigMap, {"metadata": {"name": "mine"}}, user.namespace)
     with pytest.raises(Conflict):
-        await client.delete(ConfigMap, "mine", tenant.namespace, uid="another")
-    found = await client.get(ConfigMap, "mine", tenant.namespace)
-    await client.delete(ConfigMap, "mine", tenant.namespace, uid=found.metadata.uid)
+        await client.delete(ConfigMap, "mine", user.namespace, uid="another")
+    found = await client.get(ConfigMap, "mine", user.namespace)
+    await client.delete(ConfigMap, "mine", user.namespace, uid=found.metadata.uid)
     with pytest.raises(NotFound):
-        await client.get(ConfigMap, "mine", tenant.namespace)
+        await client.get(ConfigMap, "mine", user.namespace)
 
 
-async def test_two_who_apply_the_same_field_are_in_conflict(tenant: Tenant, client: Client) -> None:
-    connection = Connection.from_kubeconfig(tenant.ground.kubeconfig)
-    await client.apply(ConfigMap, {"metadata": {"name": "both"}, "data": {"key": "1"}}, tenant.namespace)
+async def test_two_who_apply_the_same_field_are_in_conflict(user: User, client: Client) -> None:
+    connection = Connection.from_kubeconfig(user.target.kubeconfig)
+    await client.apply(ConfigMap, {"metadata": {"name": "both"}, "data": {"key": "1"}}, user.namespace)
     async with Client(connection, field_manager="another") as another:
         body = {"metadata": {"name": "both"}, "data": {"key": "2"}}
         with pytest.raises(Conflict, match="argosy"):
-            await another.apply(ConfigMap, body, tenant.namespace)
-        applied = await another.apply(ConfigMap, body, tenant.namespace, force=True)
+            await another.apply(ConfigMap, body, user.namespace)
+        applied = await another.apply(ConfigMap, body, user.namespace, force=True)
     assert applied.data == {"key": "2"}
 
 
-async def test_a_long_list_comes_whole_in_pages(tenant: Tenant, client: Client) -> None:
+async def test_a_long_list_comes_whole_in_pages(user: User, client: Client) -> None:
     names = {f"page-{number:02}" for number in range(25)}
     for name in sorted(names):
         body = {"metadata": {"name": name, "labels": {"pages": "yes"}}}
-        await client.create(ConfigMap, body, tenant.namespace)
-    listed = await client.list(ConfigMap, tenant.namespace, labels="pages=yes", limit=10)
+        await client.create(ConfigMap, body, user.namespace)
+    listed = await client.list(ConfigMap, user.namespace, labels="pages=yes", limit=10)
     assert {one.metadata.name for one in listed.items} == names
     assert len(listed.items) == 25
 
 
-async def test_one_of_two_leads_and_the_other_when_it_ends(tenant: Tenant, client: Client) -> None:
+async def test_one_of_two_leads_and_the_other_when_it_ends(user: User, client: Client) -> None:
     leading: list[str] = []
 
     async def contend(identity: str) -> None:
@@ -148,7 +148,7 @@ async def test_one_of_two_leads_and_the_other_when_it_ends(tenant: Tenant, clien
             leading.append(identity)
             await asyncio.Event().wait()
 
-        await Leader(client, "work", tenant.namespace, identity, retry=0.5).run(work)
+        await Leader(client, "work", user.namespace, identity, retry=0.5).run(work)
 
     first = asyncio.create_task(contend("first"))
     await eventually(lambda: leading == ["first"], 30)
@@ -160,7 +160,7 @@ async def test_one_of_two_leads_and_the_other_when_it_ends(tenant: Tenant, clien
     await asyncio.gather(second, return_exceptions=True)
 
 
-async def test_a_pod_is_told_from_its_start_to_its_end(tenant: Tenant, client: Client) -> None:
+async def test_a_pod_is_told_from_its_start_to_its_end(user: User, client: Client) -> None:
     phases: list[str] = []
 
     def note(change: Change[Pod]) -> None:
@@ -168,15 +168,15 @@ async def test_a_pod_is_told_from_its_start_to_its_end(tenant: Tenant, client: C
         if not phases or phases[-1] != phase:
             phases.append(phase)
 
-    cache = Cache(client, Pod, namespace=tenant.namespace, fields="metadata.name=short")
+    cache = Cache(client, Pod, namespace=user.namespace, fields="metadata.name=short")
     cache.subscribe(note)
     watching = asyncio.create_task(cache.run())
     await cache.wait_synced()
     container = {"name": "main", "image": IMAGE, "command": ["sleep", "3"]}
     spec = {"restartPolicy": "Never", "containers": [container]}
-    await client.create(Pod, {"metadata": {"name": "short"}, "spec": spec}, tenant.namespace)
+    await client.create(Pod, {"metadata": {"name": "short"}, "spec": spec}, user.namespace)
     await eventually(lambda: "Succeeded" in phases, 60)
-    await client.delete(Pod, "short", tenant.namespace)
+    await client.delete(Pod, "short", user.namespace)
     await eventually(lambda: "gone" in phases, 60)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)

@@ -8,7 +8,7 @@ from argosy.conformance.probe import ProbedRun
 from argosy.conformance.samples import BUILT_IN
 from argosy.frameworks.base import Sample
 from argosy.frameworks.registry import installed
-from tests.support.user import Tenant
+from tests.support.user import User
 
 OFTEN = ("dask: with a leader", "jax: workers")
 """The others only in `scripts/test --long`."""
@@ -27,30 +27,30 @@ def params(cases: dict[str, tuple[str, Sample]]) -> list[object]:
 
 @pytest.mark.long_on_cluster
 @pytest.mark.parametrize(("framework", "sample"), params(CASES))
-def test_pods_find_each_other_and_come_back_the_same(tenant: Tenant, framework: str, sample: Sample) -> None:
-    check_live(_namespace(tenant), installed()[framework], sample)
+def test_pods_find_each_other_and_come_back_the_same(user: User, framework: str, sample: Sample) -> None:
+    check_live(_namespace(user), installed()[framework], sample)
 
 
-def _namespace(tenant: Tenant) -> Namespace:
-    return Namespace(tenant.ground.kubeconfig, tenant.namespace)
+def _namespace(user: User) -> Namespace:
+    return Namespace(user.target.kubeconfig, user.namespace)
 
 
 @pytest.mark.parametrize(("framework", "sample"), params(LIVE))
-def test_a_new_size_leaves_those_alone_that_stay(tenant: Tenant, framework: str, sample: Sample) -> None:
-    run = ProbedRun(_namespace(tenant), framework, sample)
+def test_a_new_size_leaves_those_alone_that_stay(user: User, framework: str, sample: Sample) -> None:
+    run = ProbedRun(_namespace(user), framework, sample)
     run.start()
     first, before = run.variables(), run.pods()
     run.sizes["worker"] += 1
-    tenant.argosy("scale", run.name, str(run.sizes["worker"]), "--role", "worker")
+    user.argosy("scale", run.name, str(run.sizes["worker"]), "--role", "worker")
     after = run.variables()
     now = run.pods()
-    tenant.kubectl("delete", "tr", run.name)
+    user.kubectl("delete", "tr", run.name)
     assert len(after) == len(first) + 1
     assert {host: now[host] for host in before} == before
 
 
-def test_a_pod_that_fails_for_good_fails_the_run(tenant: Tenant) -> None:
-    run = ProbedRun(_namespace(tenant), "standalone", BUILT_IN["standalone"][0])
+def test_a_pod_that_fails_for_good_fails_the_run(user: User) -> None:
+    run = ProbedRun(_namespace(user), "standalone", BUILT_IN["standalone"][0])
     run.start()
     for code in (3, 4):
         run.variables()
@@ -58,7 +58,7 @@ def test_a_pod_that_fails_for_good_fails_the_run(tenant: Tenant) -> None:
         run.end("worker", code, 1)
         if code == 3:
             run.wait_until_replaced(before, f"{run.name}-worker-1")
-    status = tenant.until_phase(run.name, "Succeeded", "Failed")
-    tenant.kubectl("delete", "tr", run.name)
+    status = user.wait_for_phase(run.name, "Succeeded", "Failed")
+    user.kubectl("delete", "tr", run.name)
     assert status["phase"] == "Failed"
     assert "worker-1 failed (exit 4)" in str(status["message"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.targets import IMAGE
-from tests.support.user import Tenant
+from tests.support.user import User
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.long_on_cluster
@@ -32,11 +32,11 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def talking(tenant: Tenant) -> Tenant:
-    """A tenant with one talkative pod."""
-    tenant.kubectl("apply", "-f", "-", stdin=_TALKER)
-    tenant.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=60s")
-    return tenant
+def talking(user: User) -> User:
+    """A user with one talkative pod."""
+    user.kubectl("apply", "-f", "-", stdin=_TALKER)
+    user.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=60s")
+    return user
 
 
 LOGS = {
@@ -48,16 +48,16 @@ LOGS = {
 
 
 @pytest.mark.parametrize(("words", "want"), LOGS.values(), ids=LOGS.keys())
-def test_logs(talking: Tenant, words: tuple[str, ...], want: str) -> None:
+def test_logs(talking: User, words: tuple[str, ...], want: str) -> None:
     assert talking.kubectl("logs", "talker", *words).stdout == want
 
 
-def test_logs_of_a_container_that_is_not_there_are_refused(talking: Tenant) -> None:
+def test_logs_of_a_container_that_is_not_there_are_refused(talking: User) -> None:
     refused = talking.kubectl("logs", "talker", "-c", "third", code=1)
     assert "container third is not valid for pod talker" in refused.stderr
 
 
-def test_logs_are_followed_until_the_container_ends(talking: Tenant) -> None:
+def test_logs_are_followed_until_the_container_ends(talking: User) -> None:
     talking.kubectl(
         "run",
         "counter",
@@ -75,7 +75,7 @@ def test_logs_are_followed_until_the_container_ends(talking: Tenant) -> None:
     talking.kubectl("delete", "pod", "counter", "--now")
 
 
-def test_logs_of_the_container_before_the_restart(talking: Tenant) -> None:
+def test_logs_of_the_container_before_the_restart(talking: User) -> None:
     again = "if [ -e /data/again ]; then echo second life; exec sleep 600; fi"
     script = f"{again}; touch /data/again; echo first life; exit 3"
     pod = {
@@ -108,27 +108,27 @@ def test_logs_of_the_container_before_the_restart(talking: Tenant) -> None:
     talking.kubectl("delete", "pod", "lives")
 
 
-def test_exec_gives_output_and_exit_code(talking: Tenant) -> None:
+def test_exec_gives_output_and_exit_code(talking: User) -> None:
     done = talking.kubectl(
         "exec", "talker", "-c", "first", "--", "sh", "-c", "echo out; echo err >&2; exit 7", code=7
     )
     assert (done.stdout, done.stderr.splitlines()[0]) == ("out\n", "err")
 
 
-def test_exec_passes_stdin(talking: Tenant) -> None:
+def test_exec_passes_stdin(talking: User) -> None:
     done = talking.kubectl(
         "exec", "-i", "talker", "-c", "first", "--", "tr", "a-z", "A-Z", stdin="some words"
     )
     assert done.stdout == "SOME WORDS"
 
 
-def test_exec_of_a_program_that_is_not_there(talking: Tenant) -> None:
+def test_exec_of_a_program_that_is_not_there(talking: User) -> None:
     done = talking.kubectl("exec", "talker", "-c", "first", "--", "/no/such/program", code=None)
     assert done.returncode != 0
     assert "/no/such/program" in done.stderr
 
 
-def test_exec_with_a_terminal(talking: Tenant) -> None:
+def test_exec_with_a_terminal(talking: User) -> None:
     # The size follows the start of the command in a message of its own, as with any talking.
     inside = "sh -c 'test -t 0 && until stty size | grep 33; do sleep 0.1; done'"
     command = f"{' '.join(talking.kubectl_command('exec', '-it', 'talker', '-c', 'first'))} -- {inside}"
@@ -144,7 +144,7 @@ def test_exec_with_a_terminal(talking: Tenant) -> None:
     assert "33 77" in done.stdout
 
 
-def test_cp_both_ways(talking: Tenant, tmp_path: Path) -> None:
+def test_cp_both_ways(talking: User, tmp_path: Path) -> None:
     there, back = tmp_path / "there", tmp_path / "back"
     there.write_text("some content\n")
     keep = () if os.geteuid() == 0 else ("--no-preserve",)  # without root a pod has one user only
@@ -157,14 +157,14 @@ def test_cp_both_ways(talking: Tenant, tmp_path: Path) -> None:
     assert back.read_text() == "some content\n"
 
 
-def test_get_shows_what_people_know(talking: Tenant) -> None:
+def test_get_shows_what_people_know(talking: User) -> None:
     title, row = talking.kubectl("get", "pod", "talker").stdout.splitlines()
     assert title.split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert row.split()[:4] == ["talker", "2/2", "Running", "0"]
     assert _node(talking) in talking.kubectl("get", "pod", "talker", "-o", "wide").stdout.split()
 
 
-def test_get_by_label_and_field(talking: Tenant) -> None:
+def test_get_by_label_and_field(talking: User) -> None:
     assert talking.kubectl("get", "pod", "-l", "app=talker", "-o", "name").stdout == "pod/talker\n"
     found = talking.kubectl(
         "get", "pod", "--field-selector", "metadata.name=talker,status.phase=Running", "-o", "name"
@@ -172,20 +172,20 @@ def test_get_by_label_and_field(talking: Tenant) -> None:
     assert found.stdout == "pod/talker\n"
 
 
-def test_describe_tells_the_events(talking: Tenant) -> None:
+def test_describe_tells_the_events(talking: User) -> None:
     said = talking.kubectl("describe", "pod", "talker").stdout
     assert "Scheduled" in said
     assert f"Successfully assigned {talking.namespace}/talker to {_node(talking)}" in said
 
 
-def test_a_pod_too_large_waits_and_says_why(talking: Tenant) -> None:
+def test_a_pod_too_large_waits_and_says_why(talking: User) -> None:
     talking.kubectl("run", "huge", f"--image={IMAGE}", "--overrides", _overrides({"nvidia.com/gpu": "64"}))
     talking.kubectl("wait", "--for=condition=PodScheduled=False", "pod/huge", "--timeout=60s")
     assert "Insufficient nvidia.com/gpu" in talking.kubectl("describe", "pod", "huge").stdout
     talking.kubectl("delete", "pod", "huge")
 
 
-def test_create_job_runs_it(talking: Tenant) -> None:
+def test_create_job_runs_it(talking: User) -> None:
     talking.kubectl("create", "job", "sum", f"--image={IMAGE}", "--", "sh", "-c", "echo $((6 * 7))")
     talking.kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=60s")
     assert talking.kubectl("logs", "job/sum").stdout == "42\n"
@@ -193,7 +193,7 @@ def test_create_job_runs_it(talking: Tenant) -> None:
     talking.kubectl("wait", "--for=delete", "pod", "-l", "job-name=sum", "--timeout=60s")
 
 
-def test_a_deployment_rolls_out_and_back(talking: Tenant) -> None:
+def test_a_deployment_rolls_out_and_back(talking: User) -> None:
     def tells(word: str) -> bool:
         said = talking.kubectl("logs", "-l", "app=web", "--tail=-1", code=None).stdout
         return word in said.split()
@@ -213,7 +213,7 @@ def test_a_deployment_rolls_out_and_back(talking: Tenant) -> None:
     assert talking.kubectl("get", "pods", "-l", "app=web", "-o", "name").stdout == ""
 
 
-def test_a_deleted_namespace_takes_all_with_it(talking: Tenant) -> None:
+def test_a_deleted_namespace_takes_all_with_it(talking: User) -> None:
     passing = f"{talking.namespace}-passing"
     talking.kubectl("create", "namespace", passing)
     talking.kubectl("-n", passing, "create", "configmap", "a")
@@ -225,7 +225,7 @@ def test_a_deleted_namespace_takes_all_with_it(talking: Tenant) -> None:
     assert "NotFound" in talking.kubectl("get", "namespace", passing, code=1).stderr
 
 
-def test_pods_find_each_other_by_service_and_by_name(talking: Tenant) -> None:
+def test_pods_find_each_other_by_service_and_by_name(talking: User) -> None:
     talking.kubectl("apply", "-f", "-", stdin=_SERVED)
     talking.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=60s")
     fetch = "import urllib.request; print(urllib.request.urlopen('http://{}', timeout=10).status)"
@@ -239,14 +239,14 @@ def test_pods_find_each_other_by_service_and_by_name(talking: Tenant) -> None:
     talking.kubectl("delete", "-f", "-", stdin=_SERVED)
 
 
-def test_pods_reach_the_api_server_with_their_own_token(talking: Tenant) -> None:
+def test_pods_reach_the_api_server_with_their_own_token(talking: User) -> None:
     ask = _ASK.replace("NAMESPACE", talking.namespace)
     done = talking.kubectl("exec", "talker", "-c", "first", "--", "python3", "-c", ask)
     assert done.stdout.split() == ["403", f"system:serviceaccount:{talking.namespace}:default"]
 
 
-def _node(tenant: Tenant) -> str:
-    return tenant.kubectl("get", "pod", "talker", "-o", "jsonpath={.spec.nodeName}").stdout
+def _node(user: User) -> str:
+    return user.kubectl("get", "pod", "talker", "-o", "jsonpath={.spec.nodeName}").stdout
 
 
 def _overrides(limits: dict[str, str]) -> str:

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tests.support.builders import RunBuilder
-from tests.support.mpi_runs import RANKS, SLOW, job, mpirun, started
+from tests.support.mpi_runs import RANKS, SLOW, job, mpirun, start
 from tests.support.mpi_venvs import Launcher
-from tests.support.user import Tenant
+from tests.support.user import User
 
 SOMEONE = 65532
 
@@ -26,25 +26,25 @@ done | grep -e orted -e prted -e hydra -e python | grep -v -e argosy.local -e gr
 """
 
 
-def finish(tenant: Tenant, made: RunBuilder) -> dict[str, object]:
+def finish(user: User, made: RunBuilder) -> dict[str, object]:
     """The run's status at its end."""
-    tenant.apply(made)
-    return tenant.until_phase(made.name, "Succeeded", "Failed")
+    user.apply(made)
+    return user.wait_for_phase(made.name, "Succeeded", "Failed")
 
 
-def said_by(tenant: Tenant, made: RunBuilder) -> list[str]:
-    return tenant.said(f"{made.name}-launcher-0", "-c", "main").splitlines()
+def said_by(user: User, made: RunBuilder) -> list[str]:
+    return user.logs(f"{made.name}-launcher-0", "-c", "main").splitlines()
 
 
 def ranks_in(lines: list[str]) -> list[str]:
     return sorted(line for line in lines if line.startswith("rank "))
 
 
-def test_ranks_are_where_the_host_file_says_and_nothing_is_left(tenant: Tenant, launcher: Launcher) -> None:
+def test_ranks_are_where_the_host_file_says_and_nothing_is_left(user: User, launcher: Launcher) -> None:
     script = mpirun(launcher, 4, RANKS) + WHAT_IS_LEFT
     made = job(launcher, "ranks", script, slotsPerWorker=2)
-    status = finish(tenant, made)
-    said = said_by(tenant, made)
+    status = finish(user, made)
+    said = said_by(user, made)
     assert status["phase"] == "Succeeded", said
     worker = f"{made.name}-worker"
     assert ranks_in(said) == [f"rank {rank} of 4 on {worker}-{rank // 2} total 10" for rank in range(4)]
@@ -52,53 +52,51 @@ def test_ranks_are_where_the_host_file_says_and_nothing_is_left(tenant: Tenant, 
 
 
 @pytest.mark.usefixtures("sshd")
-def test_ranks_are_started_by_ssh_if_there_are_keys(tenant: Tenant, launcher: Launcher) -> None:
+def test_ranks_are_started_by_ssh_if_there_are_keys(user: User, launcher: Launcher) -> None:
     made = job(launcher, "ssh", mpirun(launcher, 4, RANKS), slotsPerWorker=2, sshKeys=True)
-    status = finish(tenant, made)
-    said = said_by(tenant, made)
+    status = finish(user, made)
+    said = said_by(user, made)
     assert status["phase"] == "Succeeded", said
     worker = f"{made.name}-worker"
     assert ranks_in(said) == [f"rank {rank} of 4 on {worker}-{rank // 2} total 10" for rank in range(4)]
-    assert f"{made.name}-launcher" not in tenant.kubectl("get", "sa", "-o", "name").stdout, "no rights needed"
+    assert f"{made.name}-launcher" not in user.kubectl("get", "sa", "-o", "name").stdout, "no rights needed"
 
 
 @pytest.mark.long
-def test_the_launcher_takes_the_first_ranks_if_asked(tenant: Tenant, launcher: Launcher) -> None:
+def test_the_launcher_takes_the_first_ranks_if_asked(user: User, launcher: Launcher) -> None:
     script = mpirun(launcher, 3, RANKS)
-    made = job(launcher, "first", script, user=SOMEONE, launcherAsHost=True)
-    status = finish(tenant, made)
-    said = said_by(tenant, made)
+    made = job(launcher, "first", script, uid=SOMEONE, launcherAsHost=True)
+    status = finish(user, made)
+    said = said_by(user, made)
     assert status["phase"] == "Succeeded", said
     hosts = [f"{made.name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
     assert ranks_in(said) == [f"rank {rank} of 3 on {host} total 6" for rank, host in enumerate(hosts)]
 
 
 @pytest.mark.long
-def test_a_rank_that_fails_starts_the_run_anew(tenant: Tenant, launcher: Launcher) -> None:
+def test_a_rank_that_fails_starts_the_run_anew(user: User, launcher: Launcher) -> None:
     script = "exec " + mpirun(launcher, 2, ONE_FAILS, "1")
-    made = job(launcher, "anew", script, user=SOMEONE).limits(restarts=2)
-    status = finish(tenant, made)
-    said = said_by(tenant, made)
+    made = job(launcher, "anew", script, uid=SOMEONE).limits(restarts=2)
+    status = finish(user, made)
+    said = said_by(user, made)
     assert status["phase"] == "Succeeded", said
     assert status["attempt"] == 2
 
 
-def test_a_rank_that_fails_for_good_fails_the_run_with_its_exit_code(
-    tenant: Tenant, launcher: Launcher
-) -> None:
+def test_a_rank_that_fails_for_good_fails_the_run_with_its_exit_code(user: User, launcher: Launcher) -> None:
     script = "exec " + mpirun(launcher, 2, ONE_FAILS, "9")
-    made = job(launcher, "failed", script, user=SOMEONE).limits(restarts=0)
-    status = finish(tenant, made)
+    made = job(launcher, "failed", script, uid=SOMEONE).limits(restarts=0)
+    status = finish(user, made)
     assert status["phase"] == "Failed"
     assert re.match(r"launcher-0 failed \(exit 7\)", str(status["message"]))
 
 
 @pytest.mark.long
-def test_a_worker_lost_in_the_middle_starts_the_run_anew(tenant: Tenant, launcher: Launcher) -> None:
+def test_a_worker_lost_in_the_middle_starts_the_run_anew(user: User, launcher: Launcher) -> None:
     made = job(launcher, "lost", "exec " + mpirun(launcher, 2, SLOW)).limits(restarts=2)
-    started(tenant, made)
-    tenant.kubectl("delete", "pod", f"{made.name}-worker-1", "--grace-period=0", "--force")
-    status = tenant.until_phase(made.name, "Succeeded", "Failed")
-    said = said_by(tenant, made)
+    start(user, made)
+    user.kubectl("delete", "pod", f"{made.name}-worker-1", "--grace-period=0", "--force")
+    status = user.wait_for_phase(made.name, "Succeeded", "Failed")
+    said = said_by(user, made)
     assert (status["phase"], status["attempt"]) == ("Succeeded", 2), said
     assert said.count("sum 2") == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.builders import RunBuilder, run
 from tests.support.targets import IMAGE
-from tests.support.user import Tenant
+from tests.support.user import User
 
 INSTALLATION = sorted({sys.prefix, sys.base_prefix})
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
@@ -42,33 +42,33 @@ def mpi(name: str, script: str) -> RunBuilder:
     return job.role("launcher", 1, template=template(script)).role("worker", 2, template=template())
 
 
-def test_mpiexec_starts_its_ranks_in_other_pods(tenant: Tenant) -> None:
-    tenant.finish(mpi("ranks", MPI))
-    said = set(tenant.said("ranks-launcher-0").splitlines())
+def test_mpiexec_starts_its_ranks_in_other_pods(user: User) -> None:
+    user.run_to_success(mpi("ranks", MPI))
+    said = set(user.logs("ranks-launcher-0").splitlines())
     assert said == {
         "rank 0 of 2 on ranks-worker-0 total 3",
         "rank 1 of 2 on ranks-worker-1 total 3",
     }
 
 
-def test_remote_exec_behaves_as_ssh_does_and_reaches_its_own_job_only(tenant: Tenant) -> None:
+def test_remote_exec_behaves_as_ssh_does_and_reaches_its_own_job_only(user: User) -> None:
     other = run("other").role("worker", 1, template=template("trap exit TERM; sleep 1000 & wait"))
-    tenant.apply(other)
-    tenant.finish(mpi("mpi", REMOTE))
-    said = tenant.said("mpi-launcher-0").splitlines()
+    user.apply(other)
+    user.run_to_success(mpi("mpi", REMOTE))
+    said = user.logs("mpi-launcher-0").splitlines()
     said.remove("command terminated with exit code 37")  # kubectl's own word, on standard error
     assert said[0] == "code 37"
     assert [line.strip() for line in said[1:3]] == ["2", "mpi-worker-1"]
     assert said[3] == "a  b|it's|"
     assert said[4].startswith("Error from server (Forbidden)")
     assert said[-1] == "foreign 1"
-    tenant.kubectl("delete", "tr", "other")
+    user.kubectl("delete", "tr", "other")
 
 
-def test_a_role_waits_for_another_in_an_init_container(tenant: Tenant) -> None:
+def test_a_role_waits_for_another_in_an_init_container(user: User) -> None:
     job = run("stages").role("data", 2, template=template("sleep 1; echo made"))
     after = {"dependsOn": [{"role": "data", "phase": "Succeeded"}], "template": template("echo used")}
-    tenant.finish(job.role("train", 1, **after))
-    waited = tenant.said("stages-train-0", "-c", "argosy")
+    user.run_to_success(job.role("train", 1, **after))
+    waited = user.logs("stages-train-0", "-c", "argosy")
     assert "argosy: role data is Succeeded" in waited
-    assert tenant.said("stages-train-0") == "used\n"
+    assert user.logs("stages-train-0") == "used\n"

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from tests.support.targets import IMAGE
-from tests.support.user import Tenant
+from tests.support.user import User
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.long_on_cluster
@@ -23,17 +23,17 @@ Edit = dict[str, object]
 
 
 @pytest.fixture(scope="module")
-def unharmed(tenant: Tenant) -> Iterator[Tenant]:
-    """A tenant whose operator must still be the process it was after all these runs; and a run that went on
+def unharmed(user: User) -> Iterator[User]:
+    """A user whose operator must still be the process it was after all these runs; and a run that went on
     beside them must never have been disturbed."""
-    before = tenant.ground.operators()
-    tenant.argosy("run", "-d", "--name", "steady", "--", "sh", "-c", "trap exit TERM; sleep 1000 & wait")
-    tenant.until_phase("steady", "Running")
-    yield tenant
-    steady = tenant.status("steady")
-    tenant.argosy("rm", "--all", code=None)
+    before = user.target.operators()
+    user.argosy("run", "-d", "--name", "steady", "--", "sh", "-c", "trap exit TERM; sleep 1000 & wait")
+    user.wait_for_phase("steady", "Running")
+    yield user
+    steady = user.status("steady")
+    user.argosy("rm", "--all", code=None)
     assert (steady["phase"], steady["attempt"], steady.get("restarts", 0)) == ("Running", 1, 0)
-    assert tenant.ground.operators() == before
+    assert user.target.operators() == before
 
 
 WORKER = "spec.roles.worker"
@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize(("edit", "want"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused_with(unharmed: Tenant, edit: Edit, want: str) -> None:
+def test_refused_with(unharmed: User, edit: Edit, want: str) -> None:
     refused = unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(_run("wrong", edit)), code=1)
     assert want in refused.stderr
 
@@ -208,16 +208,16 @@ CALLED = {sentence: f"wrong-{number}" for number, sentence in enumerate(REPORTED
 
 
 @pytest.fixture(scope="module")
-def beside(unharmed: Tenant) -> Tenant:
-    """The tenant with all of these runs at once, each waiting for its edit."""
+def beside(unharmed: User) -> User:
+    """The user with all of these runs at once, each waiting for its edit."""
     runs = [json.dumps(_run(CALLED[sentence], edit)) for sentence, (edit, _, _) in REPORTED.items()]
     unharmed.kubectl("apply", "-f", "-", stdin="\n---\n".join(runs))
     return unharmed
 
 
-def test_an_honest_run_takes_no_longer_beside_them(unharmed: Tenant, request: pytest.FixtureRequest) -> None:
+def test_an_honest_run_takes_no_longer_beside_them(unharmed: User, request: pytest.FixtureRequest) -> None:
     usual = min(_seconds_of_a_run(unharmed), _seconds_of_a_run(unharmed))
-    wrong: Tenant = request.getfixturevalue("beside")
+    wrong: User = request.getfixturevalue("beside")
     for name in CALLED.values():
         wait_for(lambda name=name: wrong.status(name).get("message"), f"{name} says what is wrong", 60)  # type: ignore[misc]  # name is bound here
     taken = min(_seconds_of_a_run(wrong), _seconds_of_a_run(wrong))
@@ -225,7 +225,7 @@ def test_an_honest_run_takes_no_longer_beside_them(unharmed: Tenant, request: py
 
 
 @pytest.mark.parametrize("sentence", REPORTED)
-def test_reported_and_cured(beside: Tenant, sentence: str) -> None:
+def test_reported_and_cured(beside: User, sentence: str) -> None:
     """The run says what is wrong with it and waits; the right edit lets it run to its end."""
     name = CALLED[sentence]
     edit, want, cure = REPORTED[sentence]
@@ -250,7 +250,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
-def test_a_run_works_or_says_why_not_under(unharmed: Tenant, name: str) -> None:
+def test_a_run_works_or_says_why_not_under(unharmed: User, name: str) -> None:
     unharmed.kubectl("apply", "-f", "-", stdin=json.dumps(_run(name, {"spec.roles.worker.replicas": 2})))
     try:
         wait_for(
@@ -297,11 +297,11 @@ def _edited(run: Json, edit: Edit) -> Json:
     return changed
 
 
-def _seconds_of_a_run(tenant: Tenant) -> float:
+def _seconds_of_a_run(user: User) -> float:
     began = time.monotonic()
-    assert "hello" in tenant.argosy("run", "--", "echo", "hello").stdout
+    assert "hello" in user.argosy("run", "--", "echo", "hello").stdout
     return time.monotonic() - began
 
 
-def _message(tenant: Tenant, name: str) -> str:
-    return str(tenant.status(name).get("message", ""))
+def _message(user: User, name: str) -> str:
+    return str(user.status(name).get("message", ""))

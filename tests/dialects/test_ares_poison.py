@@ -18,12 +18,12 @@ from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from tests.support import invariants
 from tests.support.aresjobs import API, DIALECT, Played, job, played
-from tests.support.fuzz_specs import ARES_SPECS, OFTEN, RIGHT_ARES_SPECS, Spec
+from tests.support.fuzz_specs import ARES_SPECS, EXAMPLE_COUNTS, VALID_ARES_SPECS, Spec
 from tests.support.strategies import observations
 from tests.support.workloads import later, pods
 
 SPANS = st.sampled_from([0.0, 1.0, 61.0, 4000.0, -3.0, -9000.0])
-EDITS = st.one_of(st.none(), st.none(), RIGHT_ARES_SPECS, ARES_SPECS)
+EDITS = st.one_of(st.none(), st.none(), VALID_ARES_SPECS, ARES_SPECS)
 LIVES = st.lists(st.tuples(SPANS, EDITS, observations(["worker", "master"])), max_size=6)
 
 How = Callable[[Callable[..., None]], Callable[..., None]]
@@ -33,10 +33,10 @@ def made(spec: Spec) -> AresJob:
     return replace(job(), spec=copy.deepcopy(spec))
 
 
-@OFTEN
+@EXAMPLE_COUNTS
 def test_every_definition_is_run_or_told_what_is_wrong(often: How) -> None:
     @often
-    @given(st.one_of(ARES_SPECS, ARES_SPECS, RIGHT_ARES_SPECS))
+    @given(st.one_of(ARES_SPECS, ARES_SPECS, VALID_ARES_SPECS))
     def holds(spec: Spec) -> None:
         obj = made(spec)
         lowered = DIALECT.to_workload(obj)
@@ -65,10 +65,10 @@ def test_every_definition_is_run_or_told_what_is_wrong(often: How) -> None:
     holds()
 
 
-@OFTEN
+@EXAMPLE_COUNTS
 def test_whatever_happens_to_a_job_what_always_holds_holds(often: How) -> None:
     @often
-    @given(st.one_of(RIGHT_ARES_SPECS, RIGHT_ARES_SPECS, RIGHT_ARES_SPECS, ARES_SPECS), LIVES)
+    @given(st.one_of(VALID_ARES_SPECS, VALID_ARES_SPECS, VALID_ARES_SPECS, ARES_SPECS), LIVES)
     def holds(spec: Spec, life: list[tuple[float, Spec | None, Observed]]) -> None:
         stage = played(made(spec)).saw()
         for seconds, edit, seen in life:

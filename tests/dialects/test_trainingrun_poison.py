@@ -18,7 +18,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.pods import expected
 from tests.support import invariants
 from tests.support.builders import run
-from tests.support.fuzz_specs import OFTEN, RIGHT_RUN_SPECS, RUN_SPECS, Spec
+from tests.support.fuzz_specs import EXAMPLE_COUNTS, RUN_SPECS, VALID_RUN_SPECS, Spec
 from tests.support.strategies import observations
 from tests.support.workloads import later, pods
 
@@ -28,7 +28,7 @@ RIGHT = run().role("worker", 1).spec
 LIVES = st.lists(
     st.tuples(
         st.sampled_from([0.0, 1.0, 61.0, 4000.0, -9000.0]),
-        st.one_of(st.none(), st.none(), RIGHT_RUN_SPECS, RUN_SPECS),
+        st.one_of(st.none(), st.none(), VALID_RUN_SPECS, RUN_SPECS),
         observations(["worker", "launcher"]),
     ),
     max_size=5,
@@ -36,10 +36,10 @@ LIVES = st.lists(
 How = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-@OFTEN
+@EXAMPLE_COUNTS
 def test_whatever_is_written_and_happens_what_always_holds_holds(often: How) -> None:
     @often
-    @given(st.one_of(RIGHT_RUN_SPECS, RIGHT_RUN_SPECS, RUN_SPECS), LIVES)
+    @given(st.one_of(VALID_RUN_SPECS, VALID_RUN_SPECS, RUN_SPECS), LIVES)
     def holds(spec: Spec, life: list[tuple[float, Spec | None, Observed]]) -> None:
         obj, at = _read(spec, 1, None) or _right(1), 0.0
         obj = _passed(obj, Observed(), at)

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from tests.support.aresjobs import template
-from tests.support.chaos import running
+from tests.support.chaos import run_state
 from tests.support.local_control_plane import ControlPlane
 from tests.support.waiting import wait_for
 
@@ -116,10 +116,10 @@ def until_phase(plane: ControlPlane, phase: str, *names: str) -> None:
 @pytest.fixture
 def unharmed(plane: ControlPlane) -> Iterator[ControlPlane]:
     """A control plane whose operator must still be the process it was."""
-    before = running(plane).components["operator"]
+    before = run_state(plane).components["operator"]
     yield plane
     plane.kubectl("delete", "aj", "--all", "--wait=false")
-    assert running(plane).components["operator"] == before
+    assert run_state(plane).components["operator"] == before
 
 
 def test_poison_is_told_and_cured_beside_an_honest_job(unharmed: ControlPlane) -> None:

@@ -9,8 +9,8 @@ import yaml
 
 from tests.support import initializer_command
 from tests.support.local_control_plane import ControlPlane, operated
-from tests.support.targets import LocalGround
-from tests.support.user import Tenant
+from tests.support.targets import LocalTarget
+from tests.support.user import User
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -26,4 +26,4 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 def test_roles_wait_and_have_host_files_by_the_command_of_the_settings(plane: ControlPlane) -> None:
-    initializer_command.check(Tenant(LocalGround(plane), "default"))
+    initializer_command.check(User(LocalTarget(plane), "default"))

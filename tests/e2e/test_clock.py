@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chaos import kill, leftovers, no_twins
+from tests.support.chaos import kill_component, leftovers, no_duplicate_pods
 from tests.support.clock_skew import PARTS, Clocks, compiler
 from tests.support.local_control_plane import ControlPlane
 from tests.support.parameters import marked
@@ -80,7 +80,7 @@ JUMPS: dict[str, tuple[str, ...]] = {
 def test_an_hour_is_lost_by(clocked: Plane, parts: tuple[str, ...]) -> None:
     number = list(JUMPS.values()).index(parts)
     flaky, slow = f"flaky-{number}", f"slow-{number}"
-    with no_twins(clocked.plane):
+    with no_duplicate_pods(clocked.plane):
         for run in (_flaky(flaky, clocked.counts), _slow(slow)):
             clocked.plane.kubectl("apply", "-f", "-", stdin=json.dumps(run))
         clocked.until(slow, "phase", "Running")
@@ -96,7 +96,7 @@ def test_an_hour_is_lost_by(clocked: Plane, parts: tuple[str, ...]) -> None:
         assert clocked.status(slow)["reason"] == "DeadlineExceeded"
         _no_node_was_lost(clocked.plane)
         if "operator" in parts:
-            kill(clocked.plane, "operator")
+            kill_component(clocked.plane, "operator")
             assert "hello" in clocked.plane.argosy("run", "--", "echo", "hello").stdout
         clocked.plane.argosy("rm", "--all")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chaos import kill, kill_everything, leftovers, processes, running
+from tests.support.chaos import kill_component, kill_everything, leftovers, processes, run_state
 from tests.support.local_control_plane import ARGOSY, REPOSITORY, ControlPlane
 from tests.support.waiting import wait_for
 
@@ -43,7 +43,7 @@ def test_a_port_in_use_is_named_and_a_free_one_is_found_if_none_was_asked_for(
         assert f"port {port} is in use by another program" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
     down_plane.argosy(*_UP, "--port", port)
-    assert running(down_plane).options.port == int(port)
+    assert run_state(down_plane).options.port == int(port)
     down_plane.argosy("down")
     with socket.create_server(("127.0.0.1", int(port))):
         down_plane.argosy(*_UP)
@@ -63,19 +63,19 @@ def test_two_ups_at_once_make_one_control_plane(down_plane: ControlPlane) -> Non
 
 def test_other_settings_while_it_runs_are_refused_and_change_nothing(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)
-    before = running(down_plane)
+    before = run_state(down_plane)
     refused = down_plane.argosy(*_UP, "--nodes", "2", code=1)
     assert "is up with other settings; `argosy down` first" in refused.stderr
     down_plane.argosy(*_UP)
-    assert running(down_plane) == before
+    assert run_state(down_plane) == before
 
 
 def test_an_up_that_was_killed_while_it_made_keys_is_made_good_by_the_next(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)
-    before = running(down_plane)
+    before = run_state(down_plane)
     down_plane.state.prepared.unlink()  # as a killed one leaves it
     down_plane.argosy(*_UP)
-    assert running(down_plane).supervisor != before.supervisor
+    assert run_state(down_plane).supervisor != before.supervisor
     assert not before.supervisor.alive
     down_plane.argosy("status")
 
@@ -129,7 +129,7 @@ def test_a_full_disk_refuses_writes_and_does_no_damage(down_plane: ControlPlane)
             for line in down_plane.argosy("logs", "talk", "--tail", "5").stdout.splitlines()
         ]
         assert numbers == list(range(numbers[0], numbers[0] + 5))
-        kill(down_plane, "apiserver")
+        kill_component(down_plane, "apiserver")
         wait_for(lambda: _healthy(down_plane), "everything runs again")
         assert down_plane.kubectl("get", "configmap", "large", "-o", "name").stdout == "configmap/large\n"
         down_plane.argosy("down")
@@ -249,7 +249,7 @@ def _small_disk(folder: Path, *, megabytes: int) -> Iterator[None]:
 
 def _kill_quietly(plane: ControlPlane, component: str) -> None:
     """Kill a component whose next life cannot be written down, because there is no room."""
-    victim = running(plane).components[component]
+    victim = run_state(plane).components[component]
     os.kill(victim.pid, 9)
     assert victim.wait_gone(10)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.chaos import kill, leftovers, no_twins
+from tests.support.chaos import kill_component, leftovers, no_duplicate_pods
 from tests.support.local_control_plane import ControlPlane
 from tests.support.waiting import wait_for
 
@@ -62,7 +62,7 @@ def test_a_pod_that_fails_while_a_part_is_away_has_said_all(own_plane: ControlPl
         run = _Running(own_plane, _run(name, tmp_path, own_plane, fail="worker-1-8", steps=12))
         _wait_steps(7, tmp_path / name, of="worker-1")
         for victim in victims:
-            kill(own_plane, victim)
+            kill_component(own_plane, victim)
         run.ends(0)
         every = list(range(1, 13))
         assert run.steps() == {"worker-0": every, "worker-1": every}, "".join(run.lines)
@@ -84,7 +84,7 @@ def _kill_at_random(plane: ControlPlane, folder: Path, victims: tuple[str, ...])
     log.warning("ARGOSY_SEED=%d", seed)
     dice = random.Random(seed)
     points = sorted(dice.randrange(5 * _LAST * 9 // 10) for _ in victims)
-    with no_twins(plane):
+    with no_duplicate_pods(plane):
         plain = _Running(plane, _run("plain", folder, plane, replicas=3))
         once = _Running(plane, _run("once", folder, plane, fail=f"worker-1-{_LAST // 2}"))
         never = _Running(plane, _run("never", folder, plane, fail=f"worker-0-{_LAST // 3}", restarts=0))
@@ -92,7 +92,7 @@ def _kill_at_random(plane: ControlPlane, folder: Path, victims: tuple[str, ...])
         for victim, point in zip(dice.sample(victims, len(victims)), points, strict=True):
             _wait_steps(point, folder / "plain", folder / "once")
             log.warning("killing %s after %d steps", victim, point)
-            kill(plane, victim)
+            kill_component(plane, victim)
         plain.ends(0)
         once.ends(0)
         never.ends(1)

@@ -6,21 +6,21 @@ On a real cluster a command in a pod ends with the connection to the API server,
 import pytest
 
 from tests.support.local_control_plane import ControlPlane
-from tests.support.mpi_runs import SLOW, job, mpirun, started
+from tests.support.mpi_runs import SLOW, job, mpirun, start
 from tests.support.mpi_venvs import Launcher
-from tests.support.targets import LocalGround
-from tests.support.user import Tenant
+from tests.support.targets import LocalTarget
+from tests.support.user import User
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 
 def test_a_run_goes_on_when_the_api_server_is_killed(plane: ControlPlane, launcher: Launcher) -> None:
-    tenant = Tenant(LocalGround(plane), "default")
+    user = User(LocalTarget(plane), "default")
     cut = job(launcher, "cut", "exec " + mpirun(launcher, 2, SLOW)).limits(restarts=0)
-    started(tenant, cut)
-    tenant.ground.kill_apiserver()
-    status = tenant.until_phase(cut.name, "Succeeded", "Failed")
-    said = tenant.said(f"{cut.name}-launcher-0", "-c", "main").splitlines()
-    tenant.kubectl("delete", "tr", cut.name)
+    start(user, cut)
+    user.target.kill_apiserver()
+    status = user.wait_for_phase(cut.name, "Succeeded", "Failed")
+    said = user.logs(f"{cut.name}-launcher-0", "-c", "main").splitlines()
+    user.kubectl("delete", "tr", cut.name)
     assert status["phase"] == "Succeeded", said
     assert said.count("sum 2") == 2

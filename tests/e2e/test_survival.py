@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from argosy.local.processes import Process
-from tests.support.chaos import kill, kill_everything, leftovers, processes, running
+from tests.support.chaos import kill_component, kill_everything, leftovers, processes, run_state
 from tests.support.local_control_plane import ControlPlane
 from tests.support.waiting import wait_for
 
@@ -32,7 +32,7 @@ def counting() -> Iterator[ControlPlane]:
 def test_a_pod_does_not_notice_that_everything_around_it_is_killed(counting: ControlPlane) -> None:
     before = _container(counting)
     for component in ("node", "apiserver", "controllers", "operator", "node", "apiserver"):
-        kill(counting, component)
+        kill_component(counting, component)
         _counts_on(counting)
     assert _container(counting) == before
     counting.kubectl("exec", "counter", "--", "true")
@@ -53,18 +53,18 @@ def test_a_follower_of_logs_sees_every_line_once(counting: ControlPlane) -> None
     assert following.stdout is not None
     said = next(line for line in following.stdout if "line" in line)
     for component in ("node", "apiserver", "node"):
-        kill(counting, component)
+        kill_component(counting, component)
     with following:
         said += following.stdout.read()
     assert re.findall(r"line (\d+)", said) == [str(number) for number in range(1, 61)]
 
 
 def test_up_after_the_supervisor_died_replaces_its_parts_and_keeps_its_pods(counting: ControlPlane) -> None:
-    before, old = _container(counting), running(counting)
+    before, old = _container(counting), run_state(counting)
     old.supervisor.signal(signal.SIGKILL)
     assert old.supervisor.wait_gone(10)
     counting.argosy("up", "--nodes", "1", "--timeout", "60")
-    new = running(counting)
+    new = run_state(counting)
     assert not any(component.alive for component in old.components.values())
     assert all(component.alive for component in new.components.values())
     assert new.options.port == old.options.port
@@ -74,7 +74,7 @@ def test_up_after_the_supervisor_died_replaces_its_parts_and_keeps_its_pods(coun
 
 
 def _supervisor_only(plane: ControlPlane) -> list[Process]:
-    return [running(plane).supervisor]
+    return [run_state(plane).supervisor]
 
 
 STOPPED = {
@@ -104,11 +104,11 @@ def test_a_stop_of_more_than_a_minute_harms_neither_pods_nor_nodes(
 
 
 def _kill_supervisor(plane: ControlPlane) -> None:
-    running(plane).supervisor.signal(signal.SIGKILL)
+    run_state(plane).supervisor.signal(signal.SIGKILL)
 
 
 def _kill_all_but_pods(plane: ControlPlane) -> None:
-    found = running(plane)
+    found = run_state(plane)
     for process in (found.supervisor, *found.components.values()):
         process.signal(signal.SIGKILL)
 

@@ -30,7 +30,7 @@ from argosy.wire.connection import Connection
 from tests.support.captured_logs import captured_lines
 from tests.support.fake_apiserver import FakeServer, Fault, Seen
 from tests.support.fault_proxy import HONEST, FaultProxy, Mischief
-from tests.support.gc_leaks import circles
+from tests.support.gc_leaks import reference_cycles
 from tests.support.waiting import eventually
 
 TIMINGS = WatchTimings(
@@ -360,7 +360,7 @@ async def test_a_watch_that_breaks_again_and_again_leaves_no_circles(server: Fak
     ):
         watcher = Watcher(client, ConfigMap, timings=TIMINGS)
         recording = Recording(watcher)
-        with captured_lines(), circles(ApiError, Connection) as left:
+        with captured_lines(), reference_cycles(ApiError, Connection) as left:
             task = asyncio.create_task(recording.run())
             await eventually(lambda: isinstance(watcher.state, Watching))
             proxy.mischief = Mischief(after_bytes=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import targets
-from tests.support.targets import ClusterGround, NotOurs
+from tests.support.targets import ClusterTarget, ForeignCluster
 from tests.support.waiting import wait_for
 
 
@@ -22,7 +22,7 @@ class Visitor:
         self.thread.start()
 
     def _visit(self, owner: int, alone: bool) -> None:
-        with targets.turn(owner, alone=alone):
+        with targets.cluster_access(owner, alone=alone):
             self.inside.set()
             self.leaving.wait(30)
 
@@ -66,8 +66,8 @@ def test_one_alone_waits_for_the_others_and_lets_nobody_in_before(
 
 def test_a_users_own_cluster_is_used_and_not_hurt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARGOSY_TEST_KUBECONFIG", "/mine")
-    ground = targets.cluster_ground(os.getpid())
-    assert isinstance(ground, ClusterGround)
-    assert str(ground.kubeconfig) == "/mine"
-    with pytest.raises(NotOurs):
-        ground.kill_apiserver()
+    target = targets.cluster_target(os.getpid())
+    assert isinstance(target, ClusterTarget)
+    assert str(target.kubeconfig) == "/mine"
+    with pytest.raises(ForeignCluster):
+        target.kill_apiserver()

@@ -18,8 +18,8 @@ from tests.support import initializer_command
 from tests.support.builders import pod_template, run
 from tests.support.cluster import images
 from tests.support.cluster.running import RunningCluster
-from tests.support.targets import ClusterGround
-from tests.support.user import Tenant
+from tests.support.targets import ClusterTarget
+from tests.support.user import User
 from tests.support.waiting import retry_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.sequential, pytest.mark.root, pytest.mark.timeout(300)]
@@ -177,7 +177,7 @@ def test_roles_wait_by_a_command_of_the_administrators(applied: RunningCluster, 
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({"config": initializer_command.settings("python3")}))
     change(applied, file=file)
-    initializer_command.check(Tenant(ClusterGround(applied.server.kubeconfig), HOME))
+    initializer_command.check(User(ClusterTarget(applied.server.kubeconfig), HOME))
 
 
 def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:

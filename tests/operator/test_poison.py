@@ -19,7 +19,7 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.aresjobs import job as ares_job
 from tests.support.builders import run
-from tests.support.fuzz_specs import ARES_SPECS, RUN_SPECS, drawn
+from tests.support.fuzz_specs import ARES_SPECS, RUN_SPECS, sample
 from tests.support.operator_harness import Scene
 from tests.support.strategies import Strategy
 
@@ -116,7 +116,7 @@ async def test_an_object_too_deep_to_be_read_is_told_and_cured(scene: Scene) -> 
 async def _stored(scene: Scene, under: Api) -> list[str]:
     """The names of those that the server lets in."""
     names: list[str] = []
-    for number, spec in enumerate(drawn(under.specs, under.number)):
+    for number, spec in enumerate(sample(under.specs, under.number)):
         if isinstance(policy := spec.get("runPolicy"), dict):
             policy.pop("ttlSecondsAfterFinished", None)  # or it would go while it is looked at
         try:

@@ -47,7 +47,7 @@ from argosy.workload.plan import (
     Remark,
 )
 from tests.support.builders import role, workload
-from tests.support.gc_leaks import circles
+from tests.support.gc_leaks import reference_cycles
 from tests.support.waiting import eventually
 
 JOB = workload(role("worker", 2))
@@ -367,7 +367,7 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
 
 
 async def test_a_lost_lease_ends_the_pass() -> None:
-    with circles(LeaseExpired) as left:
+    with reference_cycles(LeaseExpired) as left:
         api = Api(None, LeaseExpired())
         with pytest.raises(LeaseExpired):
             await performer(api, JobState(uid=JOB.uid), Seen()).execute([CREATE])

@@ -14,7 +14,7 @@ from typing import Final
 PINS: Final = Path(__file__).parents[2] / "kubernetes"
 DEFAULT: Final = "1.36"
 """The minor version that is meant when none is named."""
-JUDGE: Final = ("etcd", "kube-apiserver")
+REFERENCE: Final = ("etcd", "kube-apiserver")
 """What a user's own folder of programs, in KUBEBUILDER_ASSETS, must have."""
 
 
@@ -57,11 +57,11 @@ class Programs:
             path = Path(assets) / program
             if os.access(path, os.X_OK):
                 return path
-            if program in JUDGE:
+            if program in REFERENCE:
                 raise MissingAsset(f"{program} is not in KUBEBUILDER_ASSETS ({assets})")
         path = self.cache / program
         if not path.exists():
-            what = " apiserver" if program in JUDGE else ""
+            what = " apiserver" if program in REFERENCE else ""
             version = "" if self.minor == DEFAULT else f" --version {self.minor}"
             raise MissingAsset(f"{program} is not built; run scripts/kubernetes build{what}{version}")
         return path

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.assets import JUDGE, PINS, MissingAsset, Programs
+from tests.support.assets import PINS, REFERENCE, MissingAsset, Programs
 
 Say = Callable[[str], None]
 
@@ -92,12 +92,12 @@ def tools() -> list[Recipe]:
 def build(programs: Programs, say: Say, *, judge_only: bool = False) -> None:
     """Make sure that all programs are there. The first time it takes minutes, later nothing."""
     if judge_only and os.environ.get("KUBEBUILDER_ASSETS"):
-        for program in JUDGE:
+        for program in REFERENCE:
             say(f"{program}: {programs.find(program)}")
         return
     folder = programs.cache
     every = (*recipes(programs), *tools())
-    wanted = [recipe for recipe in every if recipe.program in JUDGE or not judge_only]
+    wanted = [recipe for recipe in every if recipe.program in REFERENCE or not judge_only]
     missing = [recipe for recipe in wanted if not _is_built(folder, recipe)]
     _check_tools(missing)
     for number, recipe in enumerate(missing, 1):

@@ -16,26 +16,26 @@ from argosy.local.node import cgroups, egress, shim_manager
 from argosy.local.processes import Process, Run, read_run
 from tests.support.local_control_plane import ControlPlane
 from tests.support.waiting import wait_for
-from tests.support.watch_thread import watching
+from tests.support.watch_thread import watch_in_thread
 
 
-def running(plane: ControlPlane) -> Run:
+def run_state(plane: ControlPlane) -> Run:
     run = read_run(plane.state.run)
     assert run is not None, f"no run.json in {plane.state.folder}"
     return run
 
 
-def kill(plane: ControlPlane, component: str) -> Process:
+def kill_component(plane: ControlPlane, component: str) -> Process:
     """`kill -9` of a component, and wait until the supervisor has noticed; returns the new process."""
-    wait_for(lambda: component in running(plane).components, f"{component} runs")
-    victim = running(plane).components[component]
+    wait_for(lambda: component in run_state(plane).components, f"{component} runs")
+    victim = run_state(plane).components[component]
     victim.signal(signal.SIGKILL)
 
     def again() -> bool:
-        return running(plane).components.get(component, victim) != victim
+        return run_state(plane).components.get(component, victim) != victim
 
     wait_for(again, f"the supervisor starts {component} again")
-    return running(plane).components[component]
+    return run_state(plane).components[component]
 
 
 def kill_everything(plane: ControlPlane) -> None:
@@ -48,20 +48,20 @@ def kill_everything(plane: ControlPlane) -> None:
             process.signal(signal.SIGKILL)
         for process in mine:
             process.wait_gone(5)
-    raise AssertionError(f"these do not die: {_told(plane)}")
+    raise AssertionError(f"these do not die: {_command_lines(plane)}")
 
 
 @contextlib.contextmanager
-def no_twins(plane: ControlPlane) -> Iterator[None]:
+def no_duplicate_pods(plane: ControlPlane) -> Iterator[None]:
     """Watches all the while that no two pods of one (role, index) are alive at once."""
-    twins = _Twins()
-    with watching(plane.state.kubeconfig, Pod, twins.changed, labels=JOB):
+    twins = _DuplicatePods()
+    with watch_in_thread(plane.state.kubeconfig, Pod, twins.changed, labels=JOB):
         yield
     assert twins.found == []
     assert twins.seen, "the watch saw no pod at all"
 
 
-class _Twins:
+class _DuplicatePods:
     def __init__(self) -> None:
         self._live: dict[tuple[str, ...], set[str]] = defaultdict(set)
         self.found: list[str] = []
@@ -103,7 +103,7 @@ def leftovers(plane: ControlPlane) -> list[str]:
     """What of a control plane is still on the machine, outside of its state folder or locked inside it."""
     state = plane.state
     home = str(plane.home)
-    left = [f"process {line}" for line in _told(plane)]
+    left = [f"process {line}" for line in _command_lines(plane)]
     left += [f"mount {line}" for line in _lines("/proc/self/mountinfo") if home in line]
     left += [f"socket {line}" for line in _lines("/proc/net/unix") if f"{home}/" in line]
     link = egress.link_addresses(state.folder)[0]
@@ -117,7 +117,7 @@ def leftovers(plane: ControlPlane) -> list[str]:
     return left
 
 
-def _told(plane: ControlPlane) -> list[str]:
+def _command_lines(plane: ControlPlane) -> list[str]:
     told = []
     for process in processes(plane):
         with contextlib.suppress(OSError):

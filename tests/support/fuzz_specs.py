@@ -21,12 +21,12 @@ from argosy.kinds.crd import schema_of
 from argosy.kinds.trainingrun import TrainingRunSpec
 from tests.support.commands import REPOSITORY
 from tests.support.examples import WANTED
-from tests.support.strategies import Strategy, spoilt, written
+from tests.support.strategies import Strategy, corrupted, from_schema
 
 Spec = dict[str, object]
 
 _COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
-OFTEN: Final = pytest.mark.parametrize(
+EXAMPLE_COUNTS: Final = pytest.mark.parametrize(
     "often",
     [
         settings(_COMMON, max_examples=40, derandomize=True),
@@ -82,7 +82,7 @@ def _read(*paths: Path) -> list[Spec]:
 
 
 ARES_SPECS: Final = st.one_of(
-    written(
+    from_schema(
         schema_of(AresJobSpec),
         {
             "*": _NAMES,
@@ -93,10 +93,10 @@ ARES_SPECS: Final = st.one_of(
             "roleNames": st.lists(st.sampled_from([*_ROLES, "nobody"]), max_size=2),
         },
     ),
-    spoilt(_read(*sorted((REPOSITORY / "deploy/ares/config/samples").glob("*.yaml")))),
+    corrupted(_read(*sorted((REPOSITORY / "deploy/ares/config/samples").glob("*.yaml")))),
 )
 RUN_SPECS: Final = st.one_of(
-    written(
+    from_schema(
         schema_of(TrainingRunSpec),
         {
             "*": _NAMES,
@@ -107,7 +107,7 @@ RUN_SPECS: Final = st.one_of(
             **dict.fromkeys(_SPANS, st.sampled_from(["0s", "90s", "1h30m", "9" * 31 + "d"])),
         },
     ),
-    spoilt(_read(*(REPOSITORY / example for example in WANTED))),
+    corrupted(_read(*(REPOSITORY / example for example in WANTED))),
 )
 
 
@@ -132,7 +132,7 @@ _ARES_ROLE = st.fixed_dictionaries(
     {"template": _TEMPLATE},
     optional={"replicas": st.integers(1, 3), "restartPolicy": _RESTARTS, "rolePhasePolicy": _POLICY},
 )
-RIGHT_ARES_SPECS: Final = st.fixed_dictionaries(
+VALID_ARES_SPECS: Final = st.fixed_dictionaries(
     {"frameworkType": st.just("custom"), "roleSpecs": _two_roles(_ARES_ROLE.map(dict))},
     optional={
         "ttlSecondsAfterFailed": _ENDLESS,
@@ -157,7 +157,7 @@ _RUN_ROLE = st.fixed_dictionaries(
         "elastic": st.just({"min": 1, "max": 3}),
     },
 )
-RIGHT_RUN_SPECS: Final = st.fixed_dictionaries(
+VALID_RUN_SPECS: Final = st.fixed_dictionaries(
     {"framework": st.just("custom"), "roles": _two_roles(_RUN_ROLE.map(dict))},
     optional={
         "limits": _some(
@@ -172,7 +172,7 @@ RIGHT_RUN_SPECS: Final = st.fixed_dictionaries(
 )
 
 
-def drawn(specs: Strategy, number: int) -> list[Spec]:
+def sample(specs: Strategy, number: int) -> list[Spec]:
     """So many of them, and always the same."""
     found: list[Spec] = []
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def circles(*types: type) -> Iterator[list[object]]:
+def reference_cycles(*types: type) -> Iterator[list[object]]:
     """A list that holds, after the block, the objects of these types that were left in circles in it."""
     left: list[object] = []
     enabled, debug = gc.isenabled(), gc.get_debug()

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from tests.support.aresjob_runs import finished
+from tests.support.aresjob_runs import run_to_success
 from tests.support.targets import IMAGE
-from tests.support.user import Json, Tenant
+from tests.support.user import Json, User
 
 FOLDER: Final = "/var/log"
 HOSTS: Final = "/etc/mpi/hostfile"
@@ -25,7 +25,7 @@ def settings(python: str) -> Json:
     return {"initializers": {"common": common}}
 
 
-def check(tenant: Tenant) -> None:
+def check(user: User) -> None:
     """Run a job in which one role only waits, and one is written a host file: both by that command."""
     worker = {"roleNames": ["worker"]}
     roles = {
@@ -35,15 +35,15 @@ def check(tenant: Tenant) -> None:
     }
     spec = {"frameworkType": "custom", "roleSpecs": roles}
     head: Json = {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": "by-hand"}}
-    job = finished(tenant, {**head, "spec": spec})
-    begins = f"we wait {tenant.namespace} {job}"
+    job = run_to_success(user, {**head, "spec": spec})
+    begins = f"we wait {user.namespace} {job}"
     waited, wrote = (
-        tenant.said(f"{job}-{role}-0", "-c", "initializer").splitlines() for role in ("waiter", "launcher")
+        user.logs(f"{job}-{role}-0", "-c", "initializer").splitlines() for role in ("waiter", "launcher")
     )
     assert waited[0] == f"{begins} files= slots=0 mpi="
     assert wrote[0] == f"{begins} files={HOSTS} slots=1 mpi=ompi"
-    address = tenant.kubectl("get", "pod", f"{job}-worker-0", "-o", "jsonpath={.status.podIP}").stdout
-    assert f"{address} slots=1" in tenant.said(f"{job}-launcher-0").splitlines()
+    address = user.kubectl("get", "pod", f"{job}-worker-0", "-o", "jsonpath={.status.podIP}").stdout
+    assert f"{address} slots=1" in user.logs(f"{job}-launcher-0").splitlines()
 
 
 def _role(script: str, **more: object) -> Json:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.support.builders import RunBuilder, run
 from tests.support.mpi_venvs import SYSTEM, Launcher
 from tests.support.targets import IMAGE
-from tests.support.user import Tenant
+from tests.support.user import User
 from tests.support.waiting import wait_for
 
 RANKS = """
@@ -26,17 +26,17 @@ print("sum", MPI.COMM_WORLD.allreduce(1), flush=True)
 """A program that says when it has begun, and later the number of its ranks."""
 
 
-def job(launcher: Launcher, name: str, script: str, user: int = 0, **options: object) -> RunBuilder:
+def job(launcher: Launcher, name: str, script: str, uid: int = 0, **options: object) -> RunBuilder:
     """With `sshKeys` the pods see the machine's ssh and sshd too."""
     options = {"implementation": launcher.implementation, **options}
     if options.get("sshKeys"):
         launcher = with_ssh(launcher)
     built = run(f"{name}-{launcher.name}", framework="mpi").having(options=options)
-    workers = {"template": template(launcher, None, user)}
-    return built.role("launcher", 1, template=template(launcher, script, user)).role("worker", 2, **workers)
+    workers = {"template": template(launcher, None, uid)}
+    return built.role("launcher", 1, template=template(launcher, script, uid)).role("worker", 2, **workers)
 
 
-def template(launcher: Launcher, script: str | None, user: int) -> dict[str, object]:
+def template(launcher: Launcher, script: str | None, uid: int) -> dict[str, object]:
     folders = {f"code-{n}": str(path) for n, path in enumerate(launcher.folders)}
     container: dict[str, object] = {
         "name": "main",
@@ -47,7 +47,7 @@ def template(launcher: Launcher, script: str | None, user: int) -> dict[str, obj
         container["command"] = ["/bin/sh", "-c", script]
     return {
         "spec": {
-            "securityContext": {"runAsUser": user, "runAsGroup": user},
+            "securityContext": {"runAsUser": uid, "runAsGroup": uid},
             "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()],
             "containers": [container],
         }
@@ -64,12 +64,12 @@ def mpirun(launcher: Launcher, ranks: int, program: str, *words: str) -> str:
     return f"{launcher.mpirun} -n {ranks} {launcher.python} -c '{program}' {arguments}\n"
 
 
-def started(tenant: Tenant, made: RunBuilder) -> None:
+def start(user: User, made: RunBuilder) -> None:
     """Begin the run and wait until a rank of it says so."""
-    tenant.apply(made)
+    user.apply(made)
     pod = f"{made.name}-launcher-0"
     wait_for(
-        lambda: "started" in tenant.kubectl("logs", pod, "-c", "main", code=None).stdout,
-        lambda: tenant.kubectl("describe", "tr", made.name).stdout,
+        lambda: "started" in user.kubectl("logs", pod, "-c", "main", code=None).stdout,
+        lambda: user.kubectl("describe", "tr", made.name).stdout,
         90,
     )

@@ -25,7 +25,7 @@ NUMBERS = (0, 1, 2, 3, -1, 65_536, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**
 WRONG: Sequence[object] = (None, True, 1.5, {}, [], [None], {"a": None}, [[]], {"": {}}, *TEXTS, *NUMBERS)
 
 
-def written(schema: Mapping[str, object], known: Known, name: str = "") -> Strategy:
+def from_schema(schema: Mapping[str, object], known: Known, name: str = "") -> Strategy:
     """What the schema lets in, with any field that need not be there left out at times."""
     made = known[name] if name in known else _made(schema, known)
     return st.one_of(made, st.none()) if schema.get("nullable") else made
@@ -48,7 +48,7 @@ def _made(schema: Mapping[str, object], known: Known) -> Strategy:
             return st.booleans()
         case "array":
             least = cast("int", schema.get("minItems", 0))
-            items = written(cast("Mapping[str, object]", schema["items"]), known)
+            items = from_schema(cast("Mapping[str, object]", schema["items"]), known)
             return st.lists(items, min_size=least, max_size=least + 2).map(lambda found: found)
     return _object(schema, known)
 
@@ -62,11 +62,11 @@ def _text(schema: Mapping[str, object]) -> Strategy:
 
 def _object(schema: Mapping[str, object], known: Known) -> Strategy:
     if "additionalProperties" in schema:
-        inner = written(cast("Mapping[str, object]", schema["additionalProperties"]), known)
+        inner = from_schema(cast("Mapping[str, object]", schema["additionalProperties"]), known)
         return st.dictionaries(known["*"], inner, max_size=3).map(lambda found: found)
     properties = cast("dict[str, Mapping[str, object]]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
-    parts = {name: written(one, known, name) for name, one in properties.items()}
+    parts = {name: from_schema(one, known, name) for name, one in properties.items()}
     must = {name: parts.pop(name) for name in required if name in parts}
     if schema.get(PRESERVE_UNKNOWN_FIELDS):
         parts["unheardOf"] = st.sampled_from(WRONG)
@@ -74,7 +74,7 @@ def _object(schema: Mapping[str, object], known: Known) -> Strategy:
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, samples: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def corrupted(draw: st.DrawFn, samples: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """A sample of which up to three parts are something else, or not there."""
     made = copy.deepcopy(dict(draw(st.sampled_from(samples))))
     for _ in range(draw(st.integers(1, 3))):

@@ -1,6 +1,6 @@
 """What the conformance suite stands on: the local control plane, a real cluster, or a cluster of the user's.
 
-Each is a whole one, with our operator working in it. Tests see a ground through a `Tenant`, which is the
+Each is a whole one, with our operator working in it. Tests see a target through a `Tenant`, which is the
 same on all of them; what differs is only how a part of it is killed.
 """
 
@@ -33,11 +33,11 @@ IMAGE: Final = os.environ.get("ARGOSY_TEST_IMAGE", "local")
 _READY_SECONDS: Final = 60.0
 
 
-class NotOurs(Exception):  # noqa: N818 - it reads as what it is
-    """This ground is a cluster of the user's, and what was asked for would hurt it."""
+class ForeignCluster(Exception):  # noqa: N818 - it reads as what it is
+    """This target is a cluster of the user's, and what was asked for would hurt it."""
 
 
-class Ground(Protocol):
+class Target(Protocol):
     @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
@@ -53,7 +53,7 @@ class Ground(Protocol):
 
 
 @dataclass(frozen=True)
-class LocalGround:
+class LocalTarget:
     """`argosy up`."""
 
     plane: ControlPlane
@@ -63,13 +63,13 @@ class LocalGround:
         return self.plane.state.kubeconfig
 
     def operators(self) -> frozenset[str]:
-        return frozenset({str(chaos.running(self.plane).components["operator"])})
+        return frozenset({str(chaos.run_state(self.plane).components["operator"])})
 
     def kill_operator(self) -> None:
-        chaos.kill(self.plane, "operator")
+        chaos.kill_component(self.plane, "operator")
 
     def kill_apiserver(self) -> None:
-        chaos.kill(self.plane, "apiserver")
+        chaos.kill_component(self.plane, "apiserver")
         wait_for(
             lambda: self.plane.kubectl("get", "--raw", "/readyz", code=None).returncode == 0,
             "the API server is back",
@@ -78,11 +78,11 @@ class LocalGround:
 
 
 @dataclass(frozen=True)
-class ClusterGround:
+class ClusterTarget:
     """A real cluster, with the chart's operator in its pods; `own` if it is not the user's."""
 
     kubeconfig: Path
-    own: RunningCluster | None = None
+    owned: RunningCluster | None = None
 
     def operators(self) -> frozenset[str]:
         found = cast("list[dict[str, dict[str, object]]]", self._get("pods", "-l", SELECTOR)["items"])
@@ -96,10 +96,10 @@ class ClusterGround:
         self._kubectl("delete", "pods", "-l", SELECTOR, "--grace-period=0", "--force")
 
     def kill_apiserver(self) -> None:
-        if self.own is None:
-            raise NotOurs("ARGOSY_TEST_KUBECONFIG is set: no API server to kill")
-        self.own.stop("kube-apiserver")
-        self.own.mend()
+        if self.owned is None:
+            raise ForeignCluster("ARGOSY_TEST_KUBECONFIG is set: no API server to kill")
+        self.owned.stop("kube-apiserver")
+        self.owned.mend()
 
     def install(self) -> None:
         """The operator of this clone, two replicas, under the chart's own account."""
@@ -116,36 +116,36 @@ class ClusterGround:
 
 
 @contextmanager
-def local_ground() -> Iterator[Ground]:
+def local_target() -> Iterator[Target]:
     """A local control plane of this process's own."""
     plane = ControlPlane.up("--nodes", "2")
     try:
-        yield LocalGround(plane)
+        yield LocalTarget(plane)
     finally:
         plane.down()
 
 
-def cluster_ground(owner: int) -> Ground:
+def cluster_target(owner: int) -> Target:
     """The cluster that all test processes of one run share: the first that asks brings it up.
 
     It ends with the process `owner`, or by `end_cluster`.
     """
     if given := os.environ.get("ARGOSY_TEST_KUBECONFIG"):
-        return ClusterGround(Path(given).absolute())
+        return ClusterTarget(Path(given).absolute())
     folder = _folder(owner)
     with _locked(folder):
         state = read(folder)
         if state is not None:
             running = RunningCluster(folder, state.settings, state.server)
-            return ClusterGround(state.server.kubeconfig, running)
+            return ClusterTarget(state.server.kubeconfig, running)
         running = RunningCluster.up(folder, SETTINGS, owner=owner)
-        ground = ClusterGround(running.server.kubeconfig, running)
+        target = ClusterTarget(running.server.kubeconfig, running)
         try:
-            ground.install()
+            target.install()
         except BaseException:
             running.down()  # the next one must not take it for whole
             raise
-        return ground
+        return target
 
 
 def end_cluster(owner: int) -> None:
@@ -157,7 +157,7 @@ def end_cluster(owner: int) -> None:
 
 
 @contextmanager
-def turn(owner: int, *, alone: bool) -> Iterator[None]:
+def cluster_access(owner: int, *, alone: bool) -> Iterator[None]:
     """Stand on the shared cluster, with others or alone. Who waits to be alone lets nobody else begin."""
     folder = _folder(owner)
     with folder.with_suffix(".room").open("w") as room:
@@ -167,14 +167,14 @@ def turn(owner: int, *, alone: bool) -> Iterator[None]:
         yield
 
 
-def _shown() -> tuple[str, ...]:
+def _host_paths() -> tuple[str, ...]:
     """What pods mount of this machine: the clone, its Python, MPIs, frameworks, an etcd."""
     own = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
     folders = own | {mpi_venvs.cache(), framework_venvs.cache(), assets.cache()}
     return tuple(str(path) for path in sorted(folders) if path.is_dir() and path != Path("/usr"))
 
 
-SETTINGS: Final = Settings(DEFAULT, nodes=2, shown=_shown())
+SETTINGS: Final = Settings(DEFAULT, nodes=2, shown=_host_paths())
 
 
 def _folder(owner: int) -> Path:

@@ -18,7 +18,7 @@ from pathlib import Path
 from argosy.engine.cache import Change
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.waiting import wait_for
-from tests.support.watch_thread import watching
+from tests.support.watch_thread import watch_in_thread
 
 ENDED = ("Succeeded", "Failed")
 
@@ -87,7 +87,7 @@ def _subjects(transcript: str) -> dict[str, list[str]]:
 
 
 @contextmanager
-def transcribing(kubeconfig: Path, namespace: str, name: str) -> Iterator[Transcript]:
+def record(kubeconfig: Path, namespace: str, name: str) -> Iterator[Transcript]:
     """Watch a run that is made inside the with block; when the block is left it must have ended."""
     transcript = Transcript()
 
@@ -95,7 +95,9 @@ def transcribing(kubeconfig: Path, namespace: str, name: str) -> Iterator[Transc
         if change.new is not None:
             transcript.see(change.new)
 
-    with watching(kubeconfig, TrainingRun, changed, namespace=namespace, fields=f"metadata.name={name}"):
+    with watch_in_thread(
+        kubeconfig, TrainingRun, changed, namespace=namespace, fields=f"metadata.name={name}"
+    ):
         yield transcript
         wait_for(lambda: transcript.ended, lambda: f"the run has not ended:\n{transcript}")
 
@@ -107,7 +109,7 @@ def main() -> None:
     parser.add_argument("--namespace", default="default")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds until the run must have ended")
     options = parser.parse_args()
-    with transcribing(options.kubeconfig, options.namespace, options.name) as transcript:
+    with record(options.kubeconfig, options.namespace, options.name) as transcript:
         wait_for(lambda: transcript.ended, "the run has ended", options.patience)
     sys.stdout.write(str(transcript))
 

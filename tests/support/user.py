@@ -1,6 +1,6 @@
-"""A user of a ground: the `argosy` command and kubectl, in a namespace of his own.
+"""A user of a target: the `argosy` command and kubectl, in a namespace of his own.
 
-What a conformance test does, it does through a tenant, so that it cannot tell what it stands on.
+What a conformance test does, it does through a user, so that it cannot tell what it stands on.
 """
 
 import json
@@ -15,7 +15,7 @@ import msgspec
 from tests.support import commands
 from tests.support.builders import RunBuilder
 from tests.support.commands import ARGOSY, KUBECTL
-from tests.support.targets import Ground
+from tests.support.targets import Target
 from tests.support.waiting import wait_for
 
 Json = dict[str, object]
@@ -25,13 +25,13 @@ _PATIENCE: Final = 90.0
 
 
 @dataclass(frozen=True)
-class Tenant:
-    ground: Ground
+class User:
+    target: Target
     namespace: str
 
     @property
     def environment(self) -> dict[str, str]:
-        return commands.environment(KUBECONFIG=str(self.ground.kubeconfig))
+        return commands.environment(KUBECONFIG=str(self.target.kubeconfig))
 
     def kubectl(
         self, *words: str, code: int | None = 0, stdin: str | None = None, timeout: float = 90
@@ -74,7 +74,7 @@ class Tenant:
         """The status of a TrainingRun; empty as long as it has none."""
         return cast("Json", self.get("tr", name).get("status", {}))
 
-    def until_phase(self, name: str, *phases: str, seconds: float = _PATIENCE) -> Json:
+    def wait_for_phase(self, name: str, *phases: str, seconds: float = _PATIENCE) -> Json:
         """The status of a TrainingRun once it has one of these phases."""
         found: Json = {}
 
@@ -85,21 +85,21 @@ class Tenant:
         wait_for(reached, lambda: self.kubectl("describe", "tr", name).stdout, seconds)
         return found
 
-    def finish(self, *jobs: RunBuilder) -> None:
+    def run_to_success(self, *jobs: RunBuilder) -> None:
         """Apply the runs and wait until all have succeeded."""
         self.apply(*jobs)
         for job in jobs:
-            status = self.until_phase(job.name, "Succeeded", "Failed")
+            status = self.wait_for_phase(job.name, "Succeeded", "Failed")
             assert status["phase"] == "Succeeded", self.kubectl("describe", "tr", job.name).stdout
 
-    def said(self, pod: str, *words: str) -> str:
+    def logs(self, pod: str, *words: str) -> str:
         return self.kubectl("logs", pod, *words).stdout
 
 
 @contextmanager
-def tenant(ground: Ground, namespace: str) -> Iterator[Tenant]:
-    """A tenant whose namespace goes with all that is in it; nobody waits for that."""
-    made = Tenant(ground, namespace)
+def user_in_namespace(target: Target, namespace: str) -> Iterator[User]:
+    """A user whose namespace goes with all that is in it; nobody waits for that."""
+    made = User(target, namespace)
     made.kubectl("create", "namespace", namespace)
     made.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     try:

@@ -18,7 +18,7 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def watching(
+def watch_in_thread(
     kubeconfig: Path,
     kind: type[T],
     changed: Callable[[Change[T]], None],

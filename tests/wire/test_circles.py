@@ -8,7 +8,7 @@ import pytest
 from argosy.wire.client import Client
 from argosy.wire.connection import Connection
 from argosy.wire.origin import Origin
-from tests.support.gc_leaks import circles
+from tests.support.gc_leaks import reference_cycles
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -53,13 +53,13 @@ async def test_a_failed_connection_leaves_no_circle(serve: Serve) -> None:
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         await ask(url)  # what is made once, such as caches of the library
-        with circles(Connection, OSError) as left:
+        with reference_cycles(Connection, OSError) as left:
             await ask(url)
             await asyncio.sleep(0)
     assert left == []
 
 
 async def test_a_connection_that_is_refused_leaves_no_circle() -> None:
-    with circles(Connection, OSError) as left:
+    with reference_cycles(Connection, OSError) as left:
         await ask("http://127.0.0.1:1")
     assert left == []
