@@ -1,9 +1,9 @@
 """The operator on a real kube-apiserver, compared with a baseline client that only creates the same pods.
 
-docs/benchmarks.md describes the workloads W1 to W4 and the figures. W1 to W3 run for every job API. Rounds of
-operator and baseline alternate on the same core with the same simulated nodes. Each figure is the median of
-its rounds; a ratio is the median of the ratios of neighbouring rounds, because the load of the machine
-changes from minute to minute.
+docs/contributors/benchmarks.md describes the workloads W1 to W4 and the figures. W1 to W3 run for every job
+API. Rounds of operator and baseline alternate on the same core with the same simulated nodes. Each figure is
+the median of its rounds; a ratio is the median of the ratios of neighbouring rounds, because the load of the
+machine changes from minute to minute.
 """
 
 import asyncio

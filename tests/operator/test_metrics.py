@@ -22,7 +22,7 @@ from tests.support.captured_logs import captured_lines
 from tests.support.operator_harness import Scene, shown_at
 from tests.support.servers import free_port
 
-DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[2] / "docs" / "administrators" / "operations.md"
 ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILINE)
 CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
 KINDS = (

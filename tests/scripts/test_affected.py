@@ -37,7 +37,7 @@ SELECTED: dict[str, tuple[list[str], set[str], set[str]]] = {
         {"tests/engine/", "tests/conformance/"},
     ),
     "documentation changed: tests of the repository only": (
-        ["docs/testing.md", "README.md"],
+        ["docs/contributors/testing.md", "README.md"],
         set(ALWAYS),
         {"tests/engine/", "tests/conformance/"},
     ),

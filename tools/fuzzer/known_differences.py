@@ -1,4 +1,4 @@
-"""Takes out of answers what ours leaves out on purpose, and `docs/local-api.md` names.
+"""Takes out of answers what ours leaves out on purpose, and `docs/users/local-control-plane.md` names.
 
 Those are prints of Go's own types inside messages, the empty fields of those types in bookmarks, how often
 the same error is told, and in which order several of what is applied are. What stands around is compared.

@@ -1,7 +1,7 @@
 """The file that AresOperator's administrators know (`--config`): other names for settings of ours.
 
 Read strictly: a key that nobody knows, or a value that cannot be, stops the start with a message that names
-the key. What the file leaves out is as the table in `docs/operator.md` says; null counts as left out.
+the key. The table in `docs/administrators/operator.md` has the defaults; null counts as left out.
 """
 
 import re
