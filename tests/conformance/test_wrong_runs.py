@@ -151,7 +151,7 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "an option with a value that is none": (
         {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"implementation": "own"}},
-        'spec.options.implementation: "own" is not possible; must be ompi, mpich or intel',
+        'spec.options.implementation: invalid value "own": must be ompi, mpich or intel',
         {"spec.options": None},
     ),
     "roles that wait for each other": (
@@ -175,7 +175,7 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "a quantity that is none": (
         {f"{CONTAINERS}.0.resources": {"limits": {"memory": "lots"}}},
-        f'{CONTAINER}.resources.limits.memory: "lots" is not possible; must be a number',
+        f'{CONTAINER}.resources.limits.memory: invalid value "lots": must be a number',
         {f"{CONTAINERS}.0.resources": {}},
     ),
     "more asked for than allowed": (
@@ -190,7 +190,7 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "a command that is text": (
         {f"{CONTAINERS}.0.command": "true"},
-        f'{CONTAINER}.command: "true" is not possible; must be a list; write ["true"]',
+        f'{CONTAINER}.command: invalid value "true": must be a list; write ["true"]',
         {f"{CONTAINERS}.0.command": ["true"]},
     ),
     "a field of a container that is none": (

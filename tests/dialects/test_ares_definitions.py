@@ -24,7 +24,10 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     "24. empty roleSpecs": (job(roles={}), "spec.roleSpecs: there must be at least one role"),
     "24. role PsWorker": (job(roles={"PsWorker": {}}), f"spec.roleSpecs.PsWorker: 'PsWorker': {BAD_NAME}"),
     "24. role psWorker": (job(roles={"psWorker": {}}), f"spec.roleSpecs.psWorker: 'psWorker': {BAD_NAME}"),
-    "24. replicas 0": (job(roles={"worker": {"replicas": 0}}), "spec.roleSpecs.worker.replicas: 0 is not"),
+    "24. replicas 0": (
+        job(roles={"worker": {"replicas": 0}}),
+        "spec.roleSpecs.worker.replicas: invalid value 0: must",
+    ),
     "24. no containers": (
         job(roles={"worker": {"template": {"spec": {"containers": []}}}}),
         "spec.roleSpecs.worker.template.spec.containers: there must be at least one container",
@@ -86,7 +89,7 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "more pods of a role than there can be": (
         job(roles={"worker": {"replicas": 2**31 - 1}}),
-        "spec.roleSpecs.worker.replicas: 2147483647 is not possible; must be from 1 to 99999",
+        "spec.roleSpecs.worker.replicas: invalid value 2147483647: must be from 1 to 99999",
     ),
     "more pods than there can be in all": (
         job(roles={"a": {"replicas": 99_999}, "b": {}}),
@@ -116,15 +119,15 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "a restart policy that is none": (
         job(roles={"worker": {"restartPolicy": "Sometimes"}}),
-        "spec.roleSpecs.worker.restartPolicy: 'Sometimes' is not possible; must be Never or OnFailure or",
+        "spec.roleSpecs.worker.restartPolicy: invalid value 'Sometimes': must be Never or OnFailure or",
     ),
     "a quorum that is none": (
         job(roles={"worker": {"rolePhasePolicy": {"failed": "MostPods"}}}),
-        "spec.roleSpecs.worker.rolePhasePolicy.failed: 'MostPods' is not possible; must be AnyPod or",
+        "spec.roleSpecs.worker.rolePhasePolicy.failed: invalid value 'MostPods': must be AnyPod or",
     ),
     "a phase that is none": (
         job(roles={"a": {}, "b": {"dependence": {"roleNames": ["a"], "rolePhase": "Ready"}}}),
-        "spec.roleSpecs.b.dependence.rolePhase: 'Ready' is not possible; must be Pending or Starting",
+        "spec.roleSpecs.b.dependence.rolePhase: invalid value 'Ready': must be Pending or Starting",
     ),
     "a host file in no folder": (
         job(roles={"a": {"dependence": {"mpiHostFile": "/hostfile"}}}),
@@ -154,11 +157,11 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "a limit below zero": (
         job(runPolicy={"backoffLimit": -1}),
-        "spec.runPolicy.backoffLimit: -1 is not possible; must be at least 0",
+        "spec.runPolicy.backoffLimit: invalid value -1: must be at least 0",
     ),
     "a restart of the whole job, whose role never ends": (
         job(roles={"worker": {"restartPolicy": "Always"}}, runPolicy={"restartScope": "Job"}),
-        "spec.runPolicy.restartScope: Job is not possible while role worker has restartPolicy Always",
+        "spec.runPolicy.restartScope: invalid value Job: not supported while role worker has",
     ),
     "a name with a dot": (job(name="a.b"), "metadata.name: the name of its last pod of role worker, 'a.b-"),
     "a name that begins with a digit": (
@@ -172,8 +175,8 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     "several at once, in a fixed order": (
         job(roles={"b": {"replicas": -1}, "a": None}, ttlSecondsAfterFailed=-1),
         "spec.roleSpecs.a: is null; write the role or take its name away;"
-        " spec.roleSpecs.b.replicas: -1 is not possible; must be from 1 to 99999;"
-        " spec.ttlSecondsAfterFailed: -1 is not possible; must be at least 0",
+        " spec.roleSpecs.b.replicas: invalid value -1: must be from 1 to 99999;"
+        " spec.ttlSecondsAfterFailed: invalid value -1: must be at least 0",
     ),
 }
 
@@ -568,7 +571,7 @@ def test_service_ports() -> None:
 def an_invalid_job_is_cured_by_an_edit() -> None:
     refused = played(job(roles={"worker": {"replicas": 0}})).saw()
     still = refused.edited(roleSpecs={"worker": {"replicas": -1}}).saw()
-    assert "-1 is not possible" in still.condition("Failed")[2], "another mistake is told as well"
+    assert "invalid value -1" in still.condition("Failed")[2], "another mistake is told as well"
     cured = still.edited(roleSpecs={"worker": {"replicas": 1}}).saw()
     assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
     assert (cured.phase, cured.status.start_time, cured.created) == ("Pending", None, [])

@@ -93,11 +93,11 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     ),
     "an option of the wrong type": (
         run(framework="pytorch", options={"procsPerNode": "two"}),
-        'spec.options.procsPerNode: "two" is not possible; must be an integer from 1 to 1024',
+        'spec.options.procsPerNode: invalid value "two": must be an integer from 1 to 1024',
     ),
     "an implementation that is none": (
         run(framework="mpi", options={"implementation": "lam"}, roles={"launcher": {}, "worker": {}}),
-        'spec.options.implementation: "lam" is not possible; must be ompi, mpich or intel',
+        'spec.options.implementation: invalid value "lam": must be ompi, mpich or intel',
     ),
     "a gang larger than the job": (
         run(gang={"minAvailable": 3}),
@@ -127,7 +127,7 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     ),
     "a command that is text": (
         run(roles={"worker": {"template": {"spec": {"containers": [{"name": "a", "command": "true"}]}}}}),
-        'spec.roles.worker.template.spec.containers[0].command: "true" is not possible; must be a list',
+        'spec.roles.worker.template.spec.containers[0].command: invalid value "true": must be a list',
     ),
     "roles that wait for each other": (
         run(roles={"a": {"dependsOn": [{"role": "b"}]}, "b": {"dependsOn": [{"role": "a"}]}}),

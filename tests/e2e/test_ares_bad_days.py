@@ -59,10 +59,10 @@ POISON: dict[str, tuple[Json, list[str]]] = {
             runPolicy={"backoffLimit": -1, "activeDeadlineSeconds": -1},
         ),
         [
-            f"{ROLES}.worker.replicas: -1 is not possible",
-            "spec.ttlSecondsAfterFailed: -1 is not possible",
-            "spec.runPolicy.activeDeadlineSeconds: -1 is not possible",
-            "spec.runPolicy.backoffLimit: -1 is not possible",
+            f"{ROLES}.worker.replicas: invalid value -1",
+            "spec.ttlSecondsAfterFailed: invalid value -1",
+            "spec.runPolicy.activeDeadlineSeconds: invalid value -1",
+            "spec.runPolicy.backoffLimit: invalid value -1",
         ],
     ),
     "more pods than there can be": (spec(roles=worker(replicas=2**31 - 1)), [f"{ROLES}.worker.replicas: "]),
@@ -76,8 +76,8 @@ POISON: dict[str, tuple[Json, list[str]]] = {
     "types that are wrong inside of a template": (
         spec(roles={"worker": {"template": template("main", image="local", command="true", ports=3)}}),
         [
-            f'{ROLES}.worker.template.spec.containers[0].command: "true" is not possible; must be a list',
-            f"{ROLES}.worker.template.spec.containers[0].ports: 3 is not possible; must be a list",
+            f'{ROLES}.worker.template.spec.containers[0].command: invalid value "true": must be a list',
+            f"{ROLES}.worker.template.spec.containers[0].ports: invalid value 3: must be a list",
         ],
     ),
     "what only the API server finds": (

@@ -101,20 +101,20 @@ def test_what_a_file_says(case: Said) -> None:
 
 
 WRONG = {
-    "cache.uri: 'redis://x' is not possible; there is only memory://": "cache: {uri: 'redis://x'}",
+    "cache.uri: invalid value 'redis://x': must be memory://": "cache: {uri: 'redis://x'}",
     "cache.observer.auth: invalid enum value 'basic'": "cache: {observer: {auth: basic}}",
     "cache.observer.service: 'observer' is not NAME.NAMESPACE": "cache: {observer: {service: observer}}",
     "cache.observer.nodePort: expected `int`, got `str`": "cache: {observer: {nodePort: '30037'}}",
     "cache.observer.nodePort: 70000 is no port": "cache: {observer: {nodePort: 70000}}",
     "cache.observer.namespace: missing": "cache: {observer: {nodePort: 30037, namespace: ''}}",
     "cache.observer.labels: missing": "cache: {observer: {nodePort: 30037, labels: {}}}",
-    "operator.restConfig.qps: 0 is not possible": "operator: {restConfig: {qps: 0}}",
-    "operator.restConfig.burst: -1 is not possible": "operator: {restConfig: {burst: -1}}",
-    "operator.aresjob.ttlSecondsAfterSucceeded: -1 is not possible": (
+    "operator.restConfig.qps: invalid value 0": "operator: {restConfig: {qps: 0}}",
+    "operator.restConfig.burst: invalid value -1": "operator: {restConfig: {burst: -1}}",
+    "operator.aresjob.ttlSecondsAfterSucceeded: invalid value -1": (
         "operator: {aresjob: {ttlSecondsAfterSucceeded: -1}}"
     ),
     "operator.clusterDomain: 'no domain' is no DNS name": "operator: {clusterDomain: no domain}",
-    "operator.gang.backend: 'slurm' is not possible; there are": "operator: {gang: {backend: slurm}}",
+    "operator.gang.backend: invalid value 'slurm': must be one of": "operator: {gang: {backend: slurm}}",
     "operator.restconfig: there is no such key": "operator: {restconfig: {qps: 5}}",
     "caches: there is no such key": "caches: {}",
     "initializers.common.image: must not be empty": "initializers: {common: {image: ''}}",
@@ -156,7 +156,7 @@ def test_a_wrong_file_stops_the_start(command: object, tmp_path: Path) -> None:
     assert command in (operator, observer)
     done = CliRunner().invoke(operator if command is operator else observer, ["--config", str(file)])
     assert done.exit_code == 1
-    assert f"{file}: operator.restConfig.qps: 0 is not possible; must be more than 0" in done.output
+    assert f"{file}: operator.restConfig.qps: invalid value 0: must be more than 0" in done.output
 
 
 def test_the_file_of_the_chart_is_read() -> None:

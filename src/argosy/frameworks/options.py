@@ -53,7 +53,7 @@ def _value_problems(path: str, value: object, kind: object) -> Iterator[Problem]
             list(_struct_problems("this", value, inner, path)) if inner and isinstance(value, dict) else []
         )
         yield from problems or [
-            Problem(path, f"{quote_value(value)} is not possible; must be {possible(kind)}")
+            Problem(path, f"invalid value {quote_value(value)}: must be {possible(kind)}")
         ]
 
 

@@ -66,7 +66,7 @@ def _value(value: object, wanted: str, path: str) -> Iterator[FieldError]:
             return
     elif _fits(value, wanted):
         return
-    yield path, f"{quote_value(value)} is not possible; must be {_words(value, wanted)}"
+    yield path, f"invalid value {quote_value(value)}: must be {_words(value, wanted)}"
 
 
 def _fits(value: object, wanted: str) -> bool:

@@ -140,21 +140,21 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _cache_problems(config.cache)
     rest, succeeded = config.operator.rest_config, config.operator.aresjob.ttl_seconds_after_succeeded
     if rest and rest.qps <= 0:
-        yield f"operator.restConfig.qps: {rest.qps:g} is not possible; must be more than 0"
+        yield f"operator.restConfig.qps: invalid value {rest.qps:g}: must be more than 0"
     if rest and rest.burst <= 0:
-        yield f"operator.restConfig.burst: {rest.burst} is not possible; must be more than 0"
+        yield f"operator.restConfig.burst: invalid value {rest.burst}: must be more than 0"
     if succeeded is not None and succeeded < 0:
-        yield f"operator.aresjob.ttlSecondsAfterSucceeded: {succeeded} is not possible; must be at least 0"
+        yield f"operator.aresjob.ttlSecondsAfterSucceeded: invalid value {succeeded}: must be at least 0"
     if not _DOMAIN.fullmatch(config.operator.cluster_domain):
         yield f"operator.clusterDomain: {config.operator.cluster_domain!r} is no DNS name"
     if (backend := config.operator.gang.backend) not in CHOICES:
-        yield f"operator.gang.backend: {backend!r} is not possible; there are {', '.join(CHOICES)}"
+        yield f"operator.gang.backend: invalid value {backend!r}: must be one of {', '.join(CHOICES)}"
     yield from _initializer_problems(config.initializers.common, "initializers.common")
 
 
 def _cache_problems(cache: _Cache) -> Iterator[str]:
     if cache.uri != "memory://":
-        yield f"cache.uri: {cache.uri!r} is not possible; there is only memory://"
+        yield f"cache.uri: invalid value {cache.uri!r}: must be memory://"
     observer = cache.observer
     if not _SERVICE.fullmatch(observer.service):
         yield f"cache.observer.service: {observer.service!r} is not NAME.NAMESPACE"

@@ -81,7 +81,7 @@ def _roles(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
 def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
     replicas = role.replicas or 0
     if not 0 < replicas <= MAX_PODS:
-        yield Problem(f"{path}.replicas", f"{replicas} is not possible; must be from 1 to {MAX_PODS}")
+        yield Problem(f"{path}.replicas", f"invalid value {replicas}: must be from 1 to {MAX_PODS}")
     elif _ROLE.fullmatch(name) and (said := dns_label_error(f"{job}-{name}-{replicas - 1}") or ""):
         yield Problem("metadata.name", f"the name of its last pod of role {truncate(name)}, {said}")
     yield from _one_of(role.restart_policy, _RESTARTS, f"{path}.restartPolicy")
@@ -188,7 +188,7 @@ def _mpi(spec: AresJobSpec) -> Iterator[Problem]:
     if mpi is None:
         return
     if mpi.replicas_per_node is not None and mpi.replicas_per_node < 1:
-        said = f"{mpi.replicas_per_node} is not possible; must be at least 1"
+        said = f"invalid value {mpi.replicas_per_node}: must be at least 1"
         yield Problem("spec.framework.mpi.replicasPerNode", said)
     if mpi.implementation not in (None, "ompi", "mpich"):
         said = f"unsupported mpi implementation {mpi.implementation!r}; write ompi or mpich"
@@ -223,7 +223,7 @@ def _run(spec: AresJobSpec) -> Iterator[Problem]:
     yield from _one_of(run.restart_scope, ("Pod", "Job"), f"{path}.restartScope")
     always = [name for name, role in sorted(roles_of(spec).items()) if role.restart_policy == "Always"]
     if run.restart_scope == "Job" and always:
-        said = f"Job is not possible while role {always[0]} has restartPolicy Always"
+        said = f"invalid value Job: not supported while role {always[0]} has restartPolicy Always"
         yield Problem(f"{path}.restartScope", said)
     least = run.scheduling_policy.min_available if run.scheduling_policy else None
     sizes = [max(role.replicas or 0, 0) for role in roles_of(spec).values()]
@@ -238,8 +238,8 @@ def _run(spec: AresJobSpec) -> Iterator[Problem]:
 
 def _one_of(value: str | None, choice: Sequence[str], path: str) -> Iterator[Problem]:
     if value and value not in choice:
-        yield Problem(path, f"{value!r} is not possible; must be {' or '.join(choice)}")
+        yield Problem(path, f"invalid value {value!r}: must be {' or '.join(choice)}")
 
 
 def _negative(path: str, number: int) -> Problem:
-    return Problem(path, f"{number} is not possible; must be at least 0")
+    return Problem(path, f"invalid value {number}: must be at least 0")
