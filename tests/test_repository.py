@@ -102,3 +102,20 @@ def test_links_between_documents_lead_somewhere() -> None:
         if not (path.parent / target).exists()
     ]
     assert not broken
+
+
+def test_anchors_in_links_between_documents_exist() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}#{anchor}"
+        for path in committed()
+        if path.suffix == ".md"
+        for target, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)#([^)\s]+)\)", path.read_text())
+        if anchor not in _anchors(path.parent / target if target else path)
+    ]
+    assert not broken
+
+
+def _anchors(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
