@@ -145,7 +145,7 @@ def test_the_last_of_a_role_to_succeed_wakes_its_job_soon() -> None:
     becomes(caches, 1, "Succeeded")
     last = caches.pods.get("default", "mnist-worker-1")
     assert last is not None
-    assert not caches.more_will_end(last)
+    assert not caches.role_still_running(last)
 
 
 def test_nothing_is_kept_of_a_job_that_is_gone() -> None:

@@ -11,7 +11,7 @@ from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.reconcile.adoption import FRESH, PodAdopter
+from argosy.reconcile.adoption import LIST_VALID_SECONDS, PodAdopter
 from tests.support.aresjobs import job, lowered
 from tests.support.manual_clock import ManualClock
 
@@ -112,6 +112,6 @@ async def test_many_jobs_share_a_list() -> None:
     assert api.lists == 1
     clock = takeover._clock
     assert isinstance(clock, ManualClock)
-    clock.seconds += FRESH + 1
+    clock.seconds += LIST_VALID_SECONDS + 1
     await takeover.adopt(JOB, adopted_replica)
     assert api.lists == 2

@@ -135,7 +135,7 @@ def test_folders_of_the_administrator_are_not_for_users(case: tuple[Json, str]) 
 def test_a_command_of_the_administrator() -> None:
     chosen = Initializers(command=ShellCommand(COMMAND))
     nodes = ObserverAddress("nodePort://10.0.0.1,10.0.0.2:30037", tls=False)
-    site = replace(SITE, initializers=chosen, whereabouts=lambda host_network: nodes)
+    site = replace(SITE, initializers=chosen, observer_locator=lambda host_network: nodes)
     container = initializer(pod(site))
     assert container["command"] == [
         "/bin/bash",
@@ -166,7 +166,7 @@ def test_values_are_quoted_for_the_shell() -> None:
 def test_a_pod_in_its_nodes_network_asks_there_and_keeps_its_resolver() -> None:
     template = {"spec": {"hostNetwork": True, "containers": [{"name": "mpi"}]}}
     where = {True: ObserverAddress("https://10.96.0.7"), False: ObserverAddress("https://operator")}
-    spec = pod(replace(SITE, whereabouts=where.__getitem__), {**LAUNCHER, "template": template})
+    spec = pod(replace(SITE, observer_locator=where.__getitem__), {**LAUNCHER, "template": template})
     assert env(initializer(spec))["ARGOSY_URL"] == "https://10.96.0.7"
     assert "dnsPolicy" not in spec
 
@@ -194,7 +194,7 @@ def test_a_value_in_a_command_is_never_run(template: str, tmp_path: Path) -> Non
     """By a real shell, with a value that breaks out of every kind of quotes."""
     proof = tmp_path / "run"
     evil = f"""'"`touch {proof}`$(touch {proof})'; touch {proof} #"""
-    command = ShellCommand(template).vector({**dict.fromkeys(TEMPLATE_VARIABLES, ""), "MPIHostFile": evil})
+    command = ShellCommand(template).argv({**dict.fromkeys(TEMPLATE_VARIABLES, ""), "MPIHostFile": evil})
     subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert not proof.exists()
 

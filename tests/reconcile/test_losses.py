@@ -30,14 +30,14 @@ def test_what_counts_as_a_loss(before: ObservedPod | None, after: ObservedPod | 
     losses = RecentLosses(ManualClock())
     losses.pod_changed("job", RUNNING, None)
     losses.pod_changed("job", before, after)
-    assert losses.of("job") == ({PLACE: RecentLoss(2, 0.0)} if lost else {})
+    assert losses.for_job("job") == ({PLACE: RecentLoss(2, 0.0)} if lost else {})
 
 
 def test_losses_are_counted_for_each_place_and_job_by_itself() -> None:
     losses = RecentLosses(ManualClock())
     for job, one in (("a", RUNNING), ("a", pod(1)), ("a", pod(0, role="ps")), ("b", RUNNING)):
         losses.pod_changed(job, one, None)
-    assert (losses.of("a"), losses.of("b")) == ({}, {})
+    assert (losses.for_job("a"), losses.for_job("b")) == ({}, {})
 
 
 def test_losses_far_apart_are_not_in_a_row() -> None:
@@ -46,11 +46,11 @@ def test_losses_far_apart_are_not_in_a_row() -> None:
     losses.pod_changed("job", RUNNING, None)
     clock.advance(IN_A_ROW_SECONDS + 1)
     losses.pod_changed("job", RUNNING, None)
-    assert losses.of("job") == {}
+    assert losses.for_job("job") == {}
     clock.advance(7)
     losses.pod_changed("job", replace(RUNNING, uid="other"), None)
     clock.advance(3)
-    assert losses.of("job") == {PLACE: RecentLoss(2, 3.0)}
+    assert losses.for_job("job") == {PLACE: RecentLoss(2, 3.0)}
 
 
 def test_nothing_is_kept_of_old_losses() -> None:

@@ -16,7 +16,7 @@ from argosy.engine.objects import Key
 from argosy.kinds.kubernetes import Node, NodeSpec, NodeStatus, Taint
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.reconcile.nodes import (
-    ANSWER_SECONDS,
+    ANSWER_VALID_SECONDS,
     SHOW_AFTER_SECONDS,
     NodeHealth,
     NodeStates,
@@ -56,7 +56,7 @@ class Stage:
             self.api, self.clock, self.cache, lambda name: name in self.pods_on, backoff=backoff
         )
         self.told: list[str] = []
-        self.health.when_answered(self.told.append)
+        self.health.on_answer(self.told.append)
 
     def silence(self) -> None:
         """The node watch is broken."""
@@ -152,7 +152,7 @@ async def test_a_node_that_the_api_does_not_know_either_is_gone(stage: Stage) ->
         await stage.answered(GONE)
         await eventually(lambda: not stage.health.unconfirmed)
         assert stage.states() == NodeStates(down=N1, released=N1)
-        stage.clock.advance(10 * ANSWER_SECONDS)
+        stage.clock.advance(10 * ANSWER_VALID_SECONDS)
         assert stage.states().released == N1, "until the watch brings the node"
         stage.cache.put(node())
         assert stage.states() == NodeStates()
@@ -207,7 +207,7 @@ async def test_what_the_api_confirms_while_the_watch_is_silent_is_believed_for_a
     async with stage.asking():
         await stage.answered(node("Unknown", version=2))
         assert stage.states() == DOWN
-        stage.clock.advance(ANSWER_SECONDS)
+        stage.clock.advance(ANSWER_VALID_SECONDS)
         assert stage.states().down == frozenset()
 
 

@@ -147,7 +147,7 @@ def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
         membership=case.membership,
         service_account=case.service_account,
     )
-    pod = made.pod(case.place, case.injection.env)
+    pod = made.render_pod(case.place, case.injection.env)
     assert case.role.template == before, "the template was changed in place"
     file = GOLDEN / f"{sentence.replace(' ', '-').replace(',', '').replace(chr(39), '')}.yaml"
     text = yaml.dump(pod, Dumper=Plain, sort_keys=False, width=110)
@@ -162,7 +162,7 @@ def test_a_user_who_names_an_account_keeps_it() -> None:
     launcher = role("launcher", template=template)
     injection = Injection(remote_exec=True)
     made = render_role(SITE, workload(launcher), launcher, injection, service_account="mnist-launcher")
-    pod = made.pod(PodIdentity("a", 0), injection.env)
+    pod = made.render_pod(PodIdentity("a", 0), injection.env)
     spec = pod["spec"]
     assert isinstance(spec, dict)
     assert spec["serviceAccountName"] == "mine"

@@ -210,7 +210,7 @@ class World:
             nodes_partly_unknown=frozenset(unknown | partly),
             nodes_released=frozenset(name for name, state in nodes.items() if state.runs_nothing),
             nodes_unconfirmed=dict.fromkeys(sorted(self.unconfirmed), "no answer yet"),
-            recent_losses=leader.losses.of("job"),
+            recent_losses=leader.losses.for_job("job"),
             children=dict(self.children),
             group=self.group,
             absent=frozenset(leader.absent),

@@ -100,7 +100,7 @@ async def run_operator(settings: Settings) -> None:
         credentials = await _load_credentials(own, settings, clock)
         whereabouts = await stack.enter_async_context(_observer_locator(connection, settings))
         pods = PodRenderer(_render_context(settings, credentials, whereabouts), credentials.token)
-        credentials.subscribe(lambda trust: pods.use_authority(trust.ca))
+        credentials.subscribe(lambda trust: pods.use_ca(trust.ca))
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
         serving = Manager(
@@ -248,7 +248,7 @@ def _render_context(
         cluster_domain=settings.cluster_domain,
         features=Features(settings.remote_exec, settings.ssh_keys),
         initializers=settings.initializers,
-        whereabouts=whereabouts.observer_address if whereabouts else None,
+        observer_locator=whereabouts.observer_address if whereabouts else None,
     )
 
 

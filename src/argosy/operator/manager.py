@@ -73,7 +73,7 @@ class Manager:
         self._kinds = [
             _WatchedKind(cache.kind.resource, cache) for cache in self.caches.pod_groups.caches.values()
         ]
-        self.caches.pod_groups.defined = lambda name: self._crds_forbidden() or self._has_crd(name)
+        self.caches.pod_groups.is_crd_installed = lambda name: self._crds_forbidden() or self._has_crd(name)
         self.crds.subscribe(lambda _: self.triggers.enqueue_waiting_gangs())
         self._reconcilers: list[_TermReconciler] = []
         self._remote_exec = remote_exec
@@ -82,8 +82,8 @@ class Manager:
 
     def add(self, api: JobApi[T]) -> None:
         """Serve the jobs of this API."""
-        self.caches.handed_on += api.propagated_annotations
-        self.caches.pod_groups.handed_on = self.caches.handed_on
+        self.caches.propagated_keys += api.propagated_annotations
+        self.caches.pod_groups.propagated_keys = self.caches.propagated_keys
         jobs = Cache(self.client, api.kind, namespace=self.namespace, transform=api.compact_finished)
         reconciler = Reconciler(
             api, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics

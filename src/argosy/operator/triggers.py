@@ -49,9 +49,9 @@ class Triggers:
         self._served: dict[tuple[str, str], _Served] = {}
         caches.on_pod_change(self._pod)
         caches.pod_groups.on_change(self._enqueue_owner)
-        caches.capacity.when_freed(self.enqueue_waiting_gangs)
+        caches.capacity.on_freed(self.enqueue_waiting_gangs)
         caches.nodes.subscribe(self._node)
-        caches.node_health.when_answered(self._enqueue_owners_on_node)
+        caches.node_health.on_answer(self._enqueue_owners_on_node)
         for children in (caches.services, caches.accounts, caches.rbac_roles, caches.bindings):
             children.subscribe(self._child)
 
@@ -85,7 +85,7 @@ class Triggers:
             return FOLLOW_DEBOUNCE_SECONDS if self._on_pod_terminating(pod) else 0.0
         if self.caches.role_still_starting(pod):
             return START_DEBOUNCE_SECONDS
-        return FOLLOW_DEBOUNCE_SECONDS if self.caches.more_will_end(pod) else POD_DEBOUNCE_SECONDS
+        return FOLLOW_DEBOUNCE_SECONDS if self.caches.role_still_running(pod) else POD_DEBOUNCE_SECONDS
 
     def _on_pod_terminating(self, pod: Pod) -> bool:
         meta = pod.metadata

@@ -1,7 +1,7 @@
-"""Pods that another operator of the same API made for a job become ours, when that job is first worked on.
+"""Adopts pods that another operator of the same API created for a job, when the job is first reconciled.
 
-Ours are known, and watched, by their labels: those that belong to the job, by its uid, get them. Nothing else
-about them changes, so they run on. What belongs to others is not touched.
+Pods of a job, by the uid of their owner, get our labels, by which they are watched from then on. Nothing else
+about them changes, so they keep running. Pods of other owners are not touched.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,14 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.reconcile.executor import ObjectSink
-from argosy.reconcile.render import PodIdentity, place_labels, role_labels
+from argosy.reconcile.render import PodIdentity, replica_labels, role_labels
 from argosy.workload.model import Workload
 
-FRESH = 10.0
-"""Seconds for which pods that were listed may be believed: many jobs are taken over at once."""
+LIST_VALID_SECONDS = 10.0
+"""How long a list of pods is reused: many jobs are adopted at once."""
 
-Find = Callable[[Mapping[str, str]], tuple[str, int] | None]
-"""Role and index of a pod, by its labels."""
+FindReplica = Callable[[Mapping[str, str]], tuple[str, int] | None]
+"""Returns role and index of a pod by its labels."""
 
 
 class PodAdopter:
@@ -32,35 +32,37 @@ class PodAdopter:
         self._listed: dict[str, _Listed] = {}
         """By namespace."""
 
-    async def adopt(self, workload: Workload, find: Find) -> None:
+    async def adopt(self, workload: Workload, find: FindReplica) -> None:
         for pod in await self._pods(workload):
-            found = find(pod.metadata.labels)
-            if found is not None and found[0] in workload.roles:
-                await self._label(workload, pod, *found)
+            replica = find(pod.metadata.labels)
+            if replica is not None and replica[0] in workload.roles:
+                await self._label(workload, pod, *replica)
 
     async def _pods(self, workload: Workload) -> Sequence[Pod]:
-        """Those that belong to the job and are not ours yet."""
-        now, known = self._clock.monotonic(), self._listed.get(workload.namespace)
-        if known is None or known.at + FRESH < now:
+        """Return the pods that belong to the job and have no labels of ours yet."""
+        now, listed = self._clock.monotonic(), self._listed.get(workload.namespace)
+        if listed is None or listed.at + LIST_VALID_SECONDS < now:
             foreign = f"{labels.MANAGED_BY}!={labels.MANAGER}"
-            listed = await self._client.list(Pod, workload.namespace, labels=foreign)
-            self._listed = {name: one for name, one in self._listed.items() if one.at + FRESH >= now}
-            known = self._listed[workload.namespace] = _Listed(now, tuple(listed.items))
-        owned = [pod for pod in known.pods if pod.metadata.controller is not None]
+            response = await self._client.list(Pod, workload.namespace, labels=foreign)
+            self._listed = {
+                name: one for name, one in self._listed.items() if one.at + LIST_VALID_SECONDS >= now
+            }
+            listed = self._listed[workload.namespace] = _Listed(now, tuple(response.items))
+        owned = [pod for pod in listed.pods if pod.metadata.controller is not None]
         return [
             one for one in owned if one.metadata.controller and one.metadata.controller.uid == workload.uid
         ]
 
     async def _label(self, workload: Workload, pod: Pod, role: str, index: int) -> None:
         place = PodIdentity(pod.metadata.name, index)
-        given = {**role_labels(workload, role), **place_labels(workload, place)}
+        given = {**role_labels(workload, role), **replica_labels(workload, place)}
         metadata = {"uid": pod.metadata.uid, "labels": given}
         try:
             self._seen.put(
                 await self._client.patch(Pod, place.name, {"metadata": metadata}, workload.namespace)
             )
         except (NotFound, Conflict):
-            pass  # it has gone since, or another has its name
+            pass  # deleted meanwhile, or another pod has the name
 
 
 class _Listed(Struct, frozen=True):

@@ -1,9 +1,9 @@
-"""A bound on the bytes of pod bodies that are rendered and not yet answered, over all jobs.
+"""Bounds the memory of pod bodies that are rendered and not yet sent, over all jobs.
 
-A pod may carry the addresses of thousands of others, and many pods of many jobs wait for their turn to be
-sent. Each takes its bytes from one budget before it is rendered and gives them back with the answer. Who must
-wait, waits in turn with other namespaces, and no namespace has more than three quarters of the budget, so
-that large pods of one tenant do not hold up small ones of another. A body larger than all of it goes alone.
+A pod may contain the addresses of thousands of others, and many pods of many jobs wait to be sent. Each
+acquires its bytes from one budget before it is rendered, and releases them with the response. Namespaces take
+turns, and none may use more than three quarters of the budget, so that large pods of one tenant do not block
+small ones of another. A body larger than the whole budget is sent alone.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ class ByteBudget:
     def __init__(self, total: int = MAX_UNSENT_BYTES) -> None:
         self.total = total
         self.used = 0
-        self._of: Counter[str] = Counter()
+        self._used_by: Counter[str] = Counter()
         self._waiting: RoundRobin[_Waiter] = RoundRobin()
 
     @asynccontextmanager
     async def hold(self, namespace: str, size: int) -> AsyncIterator[None]:
-        """Have so many bytes for the length of the block; wait for them before it."""
+        """Acquire so many bytes for the length of the block."""
         await self._acquire(namespace, size)
         try:
             yield
@@ -49,25 +49,25 @@ class ByteBudget:
 
     def _take(self, namespace: str, size: int) -> None:
         self.used += size
-        self._of[namespace] += size
+        self._used_by[namespace] += size
 
     def _release(self, namespace: str, size: int) -> None:
         self.used -= size
-        self._of[namespace] -= size
-        if self._of[namespace] <= 0:
-            del self._of[namespace]
+        self._used_by[namespace] -= size
+        if self._used_by[namespace] <= 0:
+            del self._used_by[namespace]
         self._wake()
 
     def _is_allowed(self, namespace: str, size: int) -> bool:
-        """Return True if the namespace keeps to its share, of which it may always have one body."""
-        held = self._of[namespace]
+        """Return True if the namespace stays within its share; one body is always allowed."""
+        held = self._used_by[namespace]
         return held == 0 or held + size <= self.total * 3 // 4
 
     def _has_capacity(self, size: int) -> bool:
         return self.used == 0 or self.used + size <= self.total
 
     def _wake(self) -> None:
-        """Let go those whose turn it is. One that is next waits for room, so that large ones get theirs."""
+        """Release waiters in turn; the next one blocks all others until it fits."""
         while found := self._waiting.peek(lambda bucket, one: self._is_allowed(bucket, one.size)):
             namespace, waiter = found
             if waiter.turn.done():

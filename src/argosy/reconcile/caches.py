@@ -1,7 +1,6 @@
-"""Everything a pass looks at, kept by watches: pods and other children of all jobs, nodes, groups.
+"""Caches everything that is decided on: pods and other children of all jobs, nodes and pod groups.
 
-One cache a kind, shared by all dialects and indexed by the owning job (see `owners`). Groups of gangs are in
-`gangs`, what is free in the cluster in `room`, whether nodes answer in `nodes`.
+There is one cache per kind, shared by all APIs and indexed by the owning job (see `owners`).
 """
 
 from collections import Counter
@@ -29,11 +28,11 @@ from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.observed import Observed, ObservedPod, Outcome, observe_pod, same_pod
 
 NODE = "node"
-OURS = f"{labels.MANAGED_BY}={labels.MANAGER}"
+MANAGED_SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGER}"
 
-PODS_GATHER = 0.02
-"""Seconds between looks at what pods do, while they do it one by one; a pass waits longer than this for the
-pods of its job anyway."""
+POD_BATCH_SECONDS = 0.02
+"""Pod events within this time are processed together; reconciles wait longer than this for the pods of a job
+anyway."""
 
 UNKNOWN_CAPACITY_SECONDS = 0.5
 """When a job asks again what is free, while that is not known."""
@@ -52,58 +51,62 @@ class Caches:
         self, client: Client, clock: Clock, namespace: str | None = None, gang_backend: str = VOLCANO.name
     ) -> None:
         self._clock = clock
-        self.handed_on: tuple[str, ...] = ()
-        """Keys of labels and annotations of pods and groups that the dialects look at."""
+        self.propagated_keys: tuple[str, ...] = ()
+        """Keys of labels and annotations that are propagated from jobs to pods and pod groups."""
         by_owner = {OWNER: owner_keys}
         self.pods = Cache(
             client,
             Pod,
             namespace=namespace,
-            labels=OURS,
+            labels=MANAGED_SELECTOR,
             indexes={OWNER: owner_keys, NODE: _nodes},
-            timings=WatchTimings(batch_window=PODS_GATHER),
+            timings=WatchTimings(batch_window=POD_BATCH_SECONDS),
         )
         self.nodes = Cache(client, Node)
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
-        self.pod_groups = PodGroups(client, gang_backend, namespace, OURS)
+        self.pod_groups = PodGroups(client, gang_backend, namespace, MANAGED_SELECTOR)
         self.capacity = CapacityTracker(client, clock, self.nodes)
-        self.services = Cache(client, Service, namespace=namespace, labels=OURS, indexes=by_owner)
-        self.accounts = Cache(client, ServiceAccount, namespace=namespace, labels=OURS, indexes=by_owner)
-        self.rbac_roles = Cache(client, Role, namespace=namespace, labels=OURS, indexes=by_owner)
-        self.bindings = Cache(client, RoleBinding, namespace=namespace, labels=OURS, indexes=by_owner)
+        self.services = Cache(client, Service, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner)
+        self.accounts = Cache(
+            client, ServiceAccount, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner
+        )
+        self.rbac_roles = Cache(client, Role, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner)
+        self.bindings = Cache(
+            client, RoleBinding, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner
+        )
         self._observed_pods: dict[str, ObservedPod] = {}
         self._starting: Counter[tuple[str, str]] = Counter()
-        """How many pods do not run yet, by owner and role."""
-        self._going: Counter[tuple[str, str]] = Counter()
-        """How many have not ended."""
-        self._departed = RecentlyDeleted(clock)
+        """Pods that do not run yet, by owner and role."""
+        self._unfinished: Counter[tuple[str, str]] = Counter()
+        """Pods that have not ended, by owner and role."""
+        self._recently_deleted = RecentlyDeleted(clock)
         self._losses = RecentLosses(clock)
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self.pods.subscribe(self._pod_changed)
 
     def on_pod_change(self, listener: Callable[[Pod], None]) -> None:
-        """Call for a pod that came, went, or changed in something that policies look at."""
+        """Call for a pod that was created, deleted, or changed in something that decisions depend on."""
         self._pod_listeners.append(listener)
 
     def role_still_starting(self, pod: Pod) -> bool:
-        """Whether the pod is there, runs, and others of its role do not yet."""
+        """Return True if the pod runs, and others of its role do not yet."""
         view = self._observed_pods.get(pod.metadata.uid)
         if view is None or view.terminating or view.phase != "Running":
             return False
         return any((owner, view.role) in self._starting for owner in owner_keys(pod))
 
-    def more_will_end(self, pod: Pod) -> bool:
-        """Whether the pod is there, has succeeded, and others of its role have not ended yet."""
+    def role_still_running(self, pod: Pod) -> bool:
+        """Return True if the pod has succeeded, and others of its role have not ended yet."""
         view = self._observed_pods.get(pod.metadata.uid)
         if view is None or view.terminating or view.phase != "Succeeded":
             return False
-        return any((owner, view.role) in self._going for owner in owner_keys(pod))
+        return any((owner, view.role) in self._unfinished for owner in owner_keys(pod))
 
     def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None:
-        """Take in an object that the API returned, without waiting for the watch to bring it; of a pod in
-        brief the watch brings the rest.
+        """Store an object that the API server returned, without waiting for the watch.
 
-        What a pass did itself is no news to those who listen for pods.
+        Of a pod that was returned with its metadata only, the watch brings the rest. Listeners are not
+        called: the reconcile that made the request knows of the change.
         """
         match obj:
             case Pod():
@@ -145,18 +148,18 @@ class Caches:
             nodes_unconfirmed=nodes.unconfirmed,
             children=self._children(owner),
             group=self.pod_groups.group(owner),
-            gang_choice=self.pod_groups.choice,
+            gang_choice=self.pod_groups.configured,
             gangs_served=self.pod_groups.served,
             room=free,
             absent=confirmed_absent,
-            departed=self._departed.for_job(owner),
-            recent_losses=self._losses.of(owner),
+            departed=self._recently_deleted.for_job(owner),
+            recent_losses=self._losses.for_job(owner),
             outcomes=failures,
         )
         if not capacity:
             return Observation(observed)
         unknown_until = self._clock.monotonic() + UNKNOWN_CAPACITY_SECONDS if free is None else None
-        return Observation(observed, unknown_until or self.capacity.expected_until())
+        return Observation(observed, unknown_until or self.capacity.reserved_until())
 
     def _pods(self, owner: str, deleted_uids: Collection[str]) -> tuple[ObservedPod, ...]:
         cached = (self._observed_pods.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
@@ -166,11 +169,11 @@ class Caches:
         return tuple(replace(pod, terminating=True) if pod.uid in deleted_uids else pod for pod in pods)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        """Each version of a pod is looked at once; passes and triggers share what was seen."""
+        """Interpret each version of a pod once, for reconciles and triggers alike."""
         old, new = change.old, change.new
         before = self._observed_pods.pop(old.metadata.uid, None) if old is not None else None
         noticed = (before.preempted if before else None) or self._clock.now()
-        after = observe_pod(new, self.handed_on, noticed) if new is not None else None
+        after = observe_pod(new, self.propagated_keys, noticed) if new is not None else None
         if after is not None:
             self._observed_pods[after.uid] = after
             if before is not None and same_pod(before, after):
@@ -183,9 +186,9 @@ class Caches:
         for owner in owner_keys(pod):
             self._losses.pod_changed(owner, before, after)
             if after is not None:
-                self._departed.discard(owner, after)
+                self._recently_deleted.discard(owner, after)
             elif before is not None:
-                self._departed.add(owner, before)
+                self._recently_deleted.add(owner, before)
         self._count(pod, before, after)
         if not change.own:
             for listener in self._pod_listeners:
@@ -195,7 +198,7 @@ class Caches:
         for owner in owner_keys(pod):
             for view, by in ((before, -1), (after, 1)):
                 if view is not None and not view.ended:
-                    _add_to(self._going, (owner, view.role), by)
+                    _add_to(self._unfinished, (owner, view.role), by)
                     if view.phase == "Pending":
                         _add_to(self._starting, (owner, view.role), by)
 

@@ -361,7 +361,7 @@ class ActionExecutor:
         outcome = Outcome(kind, name, result, message, deed.role, index)
         if result in _REFUSALS and self.retries.outcomes.get((kind, name)) != outcome:
             self.deeds.append(replace(deed, refused=message))
-        by_job = index is not None and result in slow_start.REFUSALS
+        by_job = index is not None and result in slow_start.REJECTIONS
         self.retries.record_failure(outcome, self.clock.monotonic(), backoff=not by_job)
         return result
 

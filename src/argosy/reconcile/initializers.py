@@ -1,9 +1,9 @@
-"""What an administrator may choose about the init containers of AresJobs that wait: image, command and more.
+"""Holds what an administrator may configure for the init containers of AresJobs: image, command and more.
 
-The command is a Go template for a shell, as AresOperator's configuration has it. Every value is quoted for
-the shell before it is put in, so that no name of a role or a file is ever read as a command. That holds only
-where the shell begins a word anew: a template that puts quotes of its own around a variable is refused.
-Without a command the container has an argument vector, and no shell is needed.
+The command is a Go template for a shell, as in AresOperator's configuration. Every value is quoted for the
+shell before it is inserted, so that no name of a role or a file is ever read as a command. That holds only
+outside of quotes: a template that puts quotes of its own around a variable is rejected. Without a command the
+container has an argument vector, and no shell is needed.
 """
 
 import re
@@ -24,7 +24,7 @@ TEMPLATE_VARIABLES: Final = (
 """The variables of a command."""
 _COMMAND: Final = "command"
 _MARK: Final = "\0"
-"""On both sides of a variable's name, where its value would stand."""
+"""Put on both sides of a variable's name, to find where its value would be inserted."""
 _VARIABLE: Final = re.compile(f"{_MARK}(\\w+){_MARK}")
 _CLOSING: Final = {"(": ")", "$((": "))", "${": "}", "'": "'", "$'": "'", '"': '"', "`": "`"}
 _EXPANSIONS: Final = ("$((", "$(", "${", "`")
@@ -34,16 +34,16 @@ _OPENING: Final = {
     "${": (*_EXPANSIONS, '"'),
     "$((": (*_EXPANSIONS, "("),
 }
-"""By what is open already: quotes and brackets that change how a shell reads what follows."""
+"""Quotes and brackets that change how a shell reads what follows, by what is open already."""
 
 
 class ShellCommand:
-    """A command that was parsed, and tried with every variable; `TemplateError` if it cannot be used."""
+    """A parsed command. Raises TemplateError if the template is invalid or not safe with every value."""
 
     def __init__(self, source: str) -> None:
         self._templates = Templates({})
         self._templates.add(_COMMAND, source)
-        self.vector(dict.fromkeys(TEMPLATE_VARIABLES, ""))
+        self.argv(dict.fromkeys(TEMPLATE_VARIABLES, ""))
         marked = SimpleNamespace(**{name: f"{_MARK}{name}{_MARK}" for name in TEMPLATE_VARIABLES})
         if quoted := next(_quoted_variables(self._templates.render(_COMMAND, marked)), ""):
             raise TemplateError(
@@ -51,12 +51,13 @@ class ShellCommand:
                 f" quoted for the shell already: write it bare, as in --key {{{{.{quoted}}}}}"
             )
 
-    def vector(self, words: Mapping[str, str]) -> list[str]:
-        quoted = SimpleNamespace(**{name: shlex.quote(value) for name, value in words.items()})
+    def argv(self, values: Mapping[str, str]) -> list[str]:
+        """Return the argument vector for these values of the template's variables."""
+        quoted = SimpleNamespace(**{name: shlex.quote(value) for name, value in values.items()})
         try:
             text = self._templates.render(_COMMAND, quoted)
         except AttributeError as error:
-            raise TemplateError(f"there is no variable .{error.name}; there are {_listed()}") from None
+            raise TemplateError(f"unknown variable .{error.name} (known variables: {_listed()})") from None
         return ["/bin/bash", "-c", text.replace("\n", " ")]
 
 
@@ -70,10 +71,8 @@ class Initializers(Struct, frozen=True):
 
 
 def _quoted_variables(text: str) -> Iterator[str]:
-    """Yield the variables that stand where the quotes around a value would not protect it.
-
-    Commands, also those in brackets, are the only place where they do.
-    """
+    """Yield the variables that are used where quoting their value would not protect it: anywhere but in plain
+    commands and in commands in brackets."""
     opened: list[str] = []
     index = 0
     while index < len(text):

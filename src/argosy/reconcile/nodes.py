@@ -1,10 +1,10 @@
-"""Decides what is known of the nodes that pods are on, and asks the API where the cache is no proof.
+"""Determines the health of nodes that pods are on, and asks the API server where the cache is no proof.
 
-A node is down if its own condition Ready is Unknown, or if the API, asked by GET, says that there is no such
-node. A node that the cache does not know may be new, and a condition in a cache whose watch has fallen silent
-may be over: such a node is unconfirmed, and nothing is concluded from it until the API has answered. One
-request per node at a time serves all jobs. It is made in the background, so no job waits for it, and the
-jobs with pods on the node are reconciled when the answer is there.
+A node is down if its condition Ready is Unknown, or if the API server answers a GET with NotFound. A node
+that the cache does not have may be new, and a condition in a cache whose watch is silent may be outdated:
+such a node is unconfirmed, and nothing is concluded from it until the API server has answered. One request
+per node at a time serves all jobs. It is made in the background, so that no reconcile waits for it; jobs with
+pods on the node are reconciled when the answer arrives.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from argosy.workload.observed import OUT_OF_SERVICE
 log = Logger(__name__)
 
 MAX_REQUESTS = 8
-"""Nodes that are asked for at a time."""
+"""Nodes that are requested at a time."""
 
-ANSWER_SECONDS = 30.0
-"""How long an answer is believed while the watch is silent."""
+ANSWER_VALID_SECONDS = 30.0
+"""How long an answer is valid while the watch is silent."""
 
 REFRESH_SECONDS = 10.0
 """Time between two requests for a node while the watch is silent."""
@@ -44,27 +44,27 @@ class NodeStates(Struct, frozen=True):
     partly_unknown: frozenset[str] = frozenset()
     """Any condition is Unknown."""
     released: frozenset[str] = frozenset()
-    """Down, and certain to run nothing any more: gone, or marked as out of service."""
+    """Down, and certain to run no pods any more: deleted, or tainted as out of service."""
     unconfirmed: Mapping[str, str] = field(default_factory=dict)
-    """The API is being asked; with what it has said so far, empty until that is worth showing."""
+    """The API server is being asked; with the error so far, empty until that is worth showing."""
 
 
 class _Answer(Struct, frozen=True):
-    """What the API said about a node: the object, or None if there is none."""
+    """What the API server answered about a node: the object, or None if it does not exist."""
 
     node: Node | None
     at: float
 
 
 class _Question(Struct):
-    """A node that the API is being asked for."""
+    """A node that is being requested from the API server."""
 
     since: float
     problem: str = ""
 
 
 class NodeHealth:
-    """`pods_on` tells whether there are still pods on a node."""
+    """`pods_on` returns True while there are pods on a node."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class NodeHealth:
         self._answers: dict[str, _Answer] = {}
         self._questions: dict[str, _Question] = {}
         self._new: list[str] = []
-        self._asked = asyncio.Event()
+        self._has_questions = asyncio.Event()
         self._limit = asyncio.Semaphore(MAX_REQUESTS)
         self._listeners: list[Callable[[str], None]] = []
         cache.subscribe(self._cache_changed)
 
-    def when_answered(self, listener: Callable[[str], None]) -> None:
-        """Call with the name of a node when the API has said something new about it."""
+    def on_answer(self, listener: Callable[[str], None]) -> None:
+        """Call with the name of a node when the API server has answered something new about it."""
         self._listeners.append(listener)
 
     def states(self, names: Iterable[str]) -> NodeStates:
@@ -99,7 +99,7 @@ class NodeHealth:
             node = self._cache.get("", name)
             if node is not None and not has_unknown_condition(node):
                 continue
-            answer = self._believed(name)
+            answer = self._valid_answer(name)
             if node is None or not self._cache.is_current:
                 if answer is None:
                     unconfirmed[name] = self._shown_problem(name)
@@ -118,8 +118,11 @@ class NodeHealth:
         return NodeStates(frozenset(down), frozenset(partly_unknown), frozenset(released), unconfirmed)
 
     def confirm(self, names: Iterable[str]) -> float | None:
-        """Ask the API for these nodes. Returns when it becomes worth showing that one has no answer yet, on
-        the monotonic clock; None if that is shown already or nothing is asked."""
+        """Request these nodes in the background.
+
+        Returns when it becomes worth showing that one has no answer yet, on the monotonic clock; None if that
+        is shown already or nothing is requested.
+        """
         now = self._clock.monotonic()
         times = []
         for name in names:
@@ -127,35 +130,35 @@ class NodeHealth:
             if question is None:
                 question = self._questions[name] = _Question(now)
                 self._new.append(name)
-                self._asked.set()
+                self._has_questions.set()
             times.append(question.since + SHOW_AFTER_SECONDS)
         return min((time for time in times if time > now), default=None)
 
     def forget_unused(self, name: str) -> None:
-        """Drop what the API said about a node on which there are no pods any more."""
+        """Drop the answer about a node on which there are no pods any more."""
         if name in self._answers and not self._pods_on(name):
             del self._answers[name]
 
     @property
     def unconfirmed(self) -> int:
-        """How many nodes the API is asked for and has not answered."""
-        return sum(self._believed(name) is None for name in self._questions)
+        """The number of nodes that were requested and have no valid answer."""
+        return sum(self._valid_answer(name) is None for name in self._questions)
 
     async def run(self) -> None:
-        """Ask what there is to ask, until cancelled."""
+        """Make the requests, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await self._asked.wait()
-                self._asked.clear()
+                await self._has_questions.wait()
+                self._has_questions.clear()
                 new, self._new = self._new, []
                 for name in new:
-                    tasks.create_task(self._settle(name))
+                    tasks.create_task(self._ask_until_known(name))
 
-    async def _settle(self, name: str) -> None:
-        """Ask for one node until an answer holds by itself, or nobody has pods on it any more."""
+    async def _ask_until_known(self, name: str) -> None:
+        """Request a node until the watch can be relied on again, or no pods are on the node."""
         failures = 0
         try:
-            while self._is_asked_for(name):
+            while self._needs_answer(name):
                 if await self._ask(name):
                     failures, pause = 0, REFRESH_SECONDS
                     if self._cache.is_current:
@@ -168,8 +171,8 @@ class NodeHealth:
             del self._questions[name]
             self.forget_unused(name)
 
-    def _is_asked_for(self, name: str) -> bool:
-        """Whether the cache alone still cannot tell."""
+    def _needs_answer(self, name: str) -> bool:
+        """Return True while the cache alone does not tell how the node is."""
         if not self._pods_on(name):
             return False
         node = self._cache.get("", name)
@@ -186,7 +189,7 @@ class NodeHealth:
                 self._questions[name].problem = error.message or error.reason
                 log.warning("cannot confirm the state of a node", node=name, error=str(error))
                 return False
-        before = self._believed(name)
+        before = self._valid_answer(name)
         if node is not None:
             self._cache.put(node)
         self._answers[name] = _Answer(node, self._clock.monotonic())
@@ -195,13 +198,13 @@ class NodeHealth:
                 listener(name)
         return True
 
-    def _believed(self, name: str) -> _Answer | None:
+    def _valid_answer(self, name: str) -> _Answer | None:
         answer = self._answers.get(name)
         if answer is None:
             return None
         # The watch brings a node that is registered again; while it is silent, only time can tell.
         lasting = answer.node is None and self._cache.is_current
-        young = self._clock.monotonic() - answer.at < ANSWER_SECONDS
+        young = self._clock.monotonic() - answer.at < ANSWER_VALID_SECONDS
         return answer if lasting or young else None
 
     def _shown_problem(self, name: str) -> str:
@@ -217,12 +220,14 @@ class NodeHealth:
 
 
 def is_down(node: Node) -> bool:
-    """Whether nobody hears from the node any more; one that says itself it is not ready is not down."""
-    return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
+    """Return True if the node has stopped reporting; one that reports that it is not ready is not down."""
+    return any(
+        condition.type == "Ready" and condition.status == "Unknown" for condition in node.status.conditions
+    )
 
 
 def has_unknown_condition(node: Node) -> bool:
-    return any(one.status == "Unknown" for one in node.status.conditions)
+    return any(condition.status == "Unknown" for condition in node.status.conditions)
 
 
 def is_out_of_service(node: Node) -> bool:

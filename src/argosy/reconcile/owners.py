@@ -1,8 +1,7 @@
-"""Finds what belongs to a job: by the namespace and the uid of the controller that an object names.
+"""Indexes objects by their owner: namespace and uid of the controller in their ownerReferences.
 
-An object may name any uid as its owner, also that of a job in another namespace, and uids are no secrets.
-Owners are of the same namespace by the rules of Kubernetes; an object that names one elsewhere belongs to
-nobody.
+An object may name any uid as its owner, also that of a job in another namespace, and uids are not secret. By
+the rules of Kubernetes owners are in the same namespace, so the namespace is part of the key.
 """
 
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ def owner_key(namespace: str, uid: str) -> str:
 
 
 def owner_keys(obj: ApiObject) -> Iterable[str]:
-    """Return the keys under which a child is filed: that of its controller, if it names one."""
+    """Return the index keys of a child: that of its controller, if it names one."""
     metadata = obj.metadata
     owner = metadata.controller if isinstance(metadata, ObjectMeta) else None
     return (owner_key(metadata.namespace, owner.uid),) if owner else ()

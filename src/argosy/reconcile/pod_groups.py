@@ -1,7 +1,7 @@
-"""The groups of gangs, of every back end that may place them here, and which of those the cluster serves.
+"""Caches the pod groups of gangs, and tells which gang schedulers are available.
 
-A back end is served when its groups can be listed, or, if it has none, when what it needs is defined. That
-may change at any time: what is installed later is noticed.
+A gang scheduler is available when its pod groups can be listed or, if it has none, when the CRD that it needs
+is installed. That may change at any time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,15 +24,15 @@ WaitingJob = tuple[str, str, Key]
 
 class PodGroups:
     def __init__(self, client: Client, choice: str, namespace: str | None, selector: str) -> None:
-        self.choice = choice
-        self.backends = candidates(choice)
-        self.defined: Callable[[str], bool] = lambda _: False
-        """Whether the cluster has the definition of this name, `plural.group`."""
-        self.handed_on: tuple[str, ...] = ()
-        """Keys of labels and annotations that the dialects look at."""
+        self.configured = choice
+        self.schedulers = candidates(choice)
+        self.is_crd_installed: Callable[[str], bool] = lambda _: False
+        """Returns True if the CRD of this name, `plural.group`, is installed."""
+        self.propagated_keys: tuple[str, ...] = ()
+        """Keys of labels and annotations that are propagated from jobs."""
         self.waiting: set[WaitingJob] = set()
-        """The jobs that wait for room, or for a back end to be served."""
-        self._read = {one.group.child: one.group.read for one in self.backends if one.group}
+        """Jobs that wait for capacity, or for a gang scheduler to become available."""
+        self._read = {one.group.child: one.group.read for one in self.schedulers if one.group}
         self.caches: dict[str, Cache[PodGroup]] = {
             one.group.child: Cache(
                 client,
@@ -42,39 +42,39 @@ class PodGroups:
                 indexes={OWNER: owner_keys},
                 name=one.group.child,
             )
-            for one in self.backends
+            for one in self.schedulers
             if one.group
         }
 
     @property
     def served(self) -> frozenset[str]:
-        return frozenset(one.name for one in self.backends if self._serves(one))
+        return frozenset(one.name for one in self.schedulers if self._serves(one))
 
     @property
     def choices(self) -> tuple[str, frozenset[str]]:
-        """What the administrator chose, and what is there of it."""
-        return self.choice, self.served
+        """What the administrator configured, and which gang schedulers are available."""
+        return self.configured, self.served
 
     def group(self, owner: str) -> ObservedGroup | None:
-        """What is told of the group of the job with this owner key."""
-        told = [self._observed(child, one) for child, one in self._of(owner)]
-        return told[0] if told else None
+        """Return the pod group of the job with this owner key."""
+        groups = [self._observed(child, group) for child, group in self._groups_of(owner)]
+        return groups[0] if groups else None
 
     def children(self, owner: str) -> Mapping[tuple[str, str], str]:
-        """The digests of the groups of this job, by the name of their kind and their own."""
+        """Return the digests of the pod groups of this job, by child kind and name."""
         return {
             (child, one.metadata.name): one.metadata.annotations.get(labels.DIGEST, "")
-            for child, one in self._of(owner)
+            for child, one in self._groups_of(owner)
         }
 
     def put(self, group: PodGroup) -> None:
-        """Take in a group that the API returned."""
+        """Store a pod group that the API server returned."""
         for cache in self.caches.values():
             if cache.kind is type(group):
                 cache.put(group)
 
     def on_change(self, listener: Callable[[PodGroup], None]) -> None:
-        """Call for a group of which something else is told now, or that is gone."""
+        """Call the listener for a pod group that changed in what is observed of it, or is gone."""
         for child, cache in self.caches.items():
             cache.subscribe(self._notify_if_changed(child, listener))
 
@@ -90,10 +90,10 @@ class PodGroups:
 
     def _observed(self, child: str, group: PodGroup) -> ObservedGroup:
         meta = group.metadata
-        marks = marks_of(meta.labels, meta.annotations, self.handed_on)
+        marks = marks_of(meta.labels, meta.annotations, self.propagated_keys)
         return replace(self._read[child](group.status), uid=meta.uid, marks=marks)
 
-    def _of(self, owner: str) -> Iterable[tuple[str, PodGroup]]:
+    def _groups_of(self, owner: str) -> Iterable[tuple[str, PodGroup]]:
         for child, cache in self.caches.items():
             for one in cache.by(OWNER, owner):
                 if one.metadata.deletion_timestamp is None:
@@ -102,4 +102,4 @@ class PodGroups:
     def _serves(self, backend: Backend) -> bool:
         if backend.group:
             return self.caches[backend.group.child].synced
-        return not backend.needs or self.defined(backend.needs)
+        return not backend.needs or self.is_crd_installed(backend.needs)

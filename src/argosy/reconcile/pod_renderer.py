@@ -1,4 +1,4 @@
-"""From an action to the body of its pod: asks the framework what this place needs and renders it."""
+"""Renders the pods of jobs: asks the framework what each replica needs, and puts it into the template."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -15,7 +15,7 @@ from argosy.workload.model import Role, Workload
 from argosy.workload.plan import CreatePod
 
 Inject = Callable[[Workload, Role, int], Injection | None]
-"""What a place needs from its framework, as the job's dialect has it; None if that is not installed."""
+"""Returns what a replica needs from its framework; None if the framework is not installed."""
 
 
 class UnrenderableError(Exception):
@@ -24,24 +24,26 @@ class UnrenderableError(Exception):
 
 class PodRenderer:
     def __init__(self, site: RenderContext, token: Callable[[str], str]) -> None:
-        self.site = site
+        self.context = site
         self.token = token
         self.bodies = ByteBudget()
-        """For the pods of all jobs."""
+        """Shared by the pods of all jobs."""
 
-    def use_authority(self, authority: str) -> None:
-        """Give pods that are made from now on this certificate authority."""
-        self.site = replace(self.site, ca_pem=authority)
+    def use_ca(self, authority: str) -> None:
+        """Use this certificate authority in pods that are rendered from now on."""
+        self.context = replace(self.context, ca_pem=authority)
 
     def for_job(self, workload: Workload, inject: Inject, gang_backend: str = "") -> "JobPodRenderer":
         return JobPodRenderer(self, workload, inject, gang_backend)
 
-    def mould(self, workload: Workload, role: Role, injection: Injection, gang_backend: str) -> RoleTemplate:
+    def render_role(
+        self, workload: Workload, role: Role, injection: Injection, gang_backend: str
+    ) -> RoleTemplate:
         if injection.initializer:
-            _check_volumes(workload, role, self.site.initializers.volumes)
+            _check_volumes(workload, role, self.context.initializers.volumes)
         backend = BACKENDS.get(gang_backend) if workload.gang else None
         return render_role(
-            self.site,
+            self.context,
             workload,
             role,
             injection,
@@ -82,17 +84,17 @@ def _object(value: object) -> Mapping[str, object]:
 
 
 class JobPodRenderer:
-    """The pods of one job, for one pass: what the framework asks for alike in a role is rendered once."""
+    """Renders the pods of one job during one reconcile; what the pods of a role share is rendered once."""
 
     def __init__(self, maker: PodRenderer, workload: Workload, inject: Inject, gang_backend: str) -> None:
         self._maker = maker
         self._gang_backend = gang_backend
         self._workload = workload
         self._inject = inject
-        self._moulds: dict[str, tuple[Injection, RoleTemplate]] = {}
+        self._role_templates: dict[str, tuple[Injection, RoleTemplate]] = {}
 
     def render(self, action: CreatePod, name: str) -> Json:
-        place = PodIdentity(
+        identity = PodIdentity(
             name=name,
             index=action.index,
             attempt=action.attempt,
@@ -100,22 +102,22 @@ class JobPodRenderer:
         )
         role = self._workload.roles[action.role]
         injection = self._injection(role, action.index)
-        return self._mould(role, injection).pod(place, injection.env)
+        return self._role_template(role, injection).render_pod(identity, injection.env)
 
-    def _mould(self, role: Role, injection: Injection) -> RoleTemplate:
-        """The one that served the pod before, unless this one differs in more than values of variables."""
+    def _role_template(self, role: Role, injection: Injection) -> RoleTemplate:
+        """Return the template of the role's last pod, unless this one differs in more than variables."""
         alike = replace(injection, env={})
-        known = self._moulds.get(role.name)
+        known = self._role_templates.get(role.name)
         if known is None or known[0] != alike:
-            made = self._maker.mould(self._workload, role, injection, self._gang_backend)
-            known = self._moulds[role.name] = (alike, made)
+            made = self._maker.render_role(self._workload, role, injection, self._gang_backend)
+            known = self._role_templates[role.name] = (alike, made)
         return known[1]
 
     def _injection(self, role: Role, index: int) -> Injection:
         workload = self._workload
         try:
             injection = self._inject(workload, role, index)
-        except Exception as error:  # an adapter may come from anywhere; its faults are told, not fatal
+        except Exception as error:  # adapters are plug-ins: their errors are reported, not fatal
             raise UnrenderableError(f"framework {workload.framework} failed: {error!r}") from error
         if injection is None:
             raise UnrenderableError(f"framework {workload.framework} is not installed in the operator")

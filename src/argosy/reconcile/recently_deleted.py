@@ -1,7 +1,7 @@
-"""Pods that have gone, as they were last seen: who took them, and from where, cannot be asked any more.
+"""Keeps pods that were deleted as they were last observed, to report why they were lost.
 
-Kept until another pod has the place, for a minute at most: a replica that only stands by never has a use for
-it. What is lost with a restart of the operator is a line for people, and nothing else.
+A pod is kept until the replica has another one, and for a minute at most. A restart of the operator loses
+them: then the restart history lacks an entry, and nothing else changes.
 """
 
 from collections import deque
@@ -12,16 +12,16 @@ from argosy.engine.clock import Clock
 from argosy.workload.observed import ObservedPod
 
 KEEP_SECONDS = 60.0
-"""Seconds that a pod is remembered whose place stays empty."""
+"""How long a deleted pod is kept if it is not replaced."""
 
-Place = tuple[str, int]
+ReplicaKey = tuple[str, int]
 
 
 class RecentlyDeleted:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._pods: dict[str, dict[Place, ObservedPod]] = {}
-        """By the owner key of the job, then by place."""
+        self._pods: dict[str, dict[ReplicaKey, ObservedPod]] = {}
+        """By the owner key of the job, then by replica."""
         self._order: deque[tuple[float, str, ObservedPod]] = deque()
 
     def add(self, job: str, pod: ObservedPod) -> None:
@@ -42,7 +42,7 @@ class RecentlyDeleted:
         return tuple(self._pods[job].values()) if job in self._pods else ()
 
     def _drop(self, job: str, pod: ObservedPod) -> None:
-        places = self._pods[job]
-        places.pop((pod.role, pod.index), None)
-        if not places:
+        pods = self._pods[job]
+        pods.pop((pod.role, pod.index), None)
+        if not pods:
             del self._pods[job]

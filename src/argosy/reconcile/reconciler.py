@@ -224,7 +224,7 @@ class Reconciler(Generic[T]):
             self.pods.for_job(workload, self.api.inject, plan.record.gang_scheduler).render,
             lambda *replica: self.api.pod_name(workload, *replica),
             self.pods.bodies,
-            self.pods.site.features,
+            self.pods.context.features,
         )
         results = await executor.execute(plan.actions)
         for event in self.api.action_events(job, results):

@@ -1,12 +1,12 @@
-"""The pod of one place: the role's template with what the framework asked for put in.
+"""Renders pods: the role's template with everything added that the framework and the operator need.
 
 Pure. The template is never changed in place and is copied only along the paths that change, since one
-template serves thousands of pods. What all pods of a role have in common is put together once, in a `Mould`;
-from pod to pod only names, labels and variables differ.
+template serves thousands of pods. What all pods of a role have in common is rendered once, as a
+`RoleTemplate`; from pod to pod only names, labels and environment variables differ.
 
-What the user wrote wins over what the framework would like, except for variables that it declares `forced`.
-Files travel as annotations through a downward-API volume: they are there before the first container starts
-and need neither a further object nor a shell in the image.
+What the user wrote wins over what the framework sets, except for variables that it declares `forced`. Files
+are passed as annotations through a downward-API volume: they exist before the first container starts, and
+need neither another object nor a shell in the image.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ _SSH_VOLUME = "argosy-ssh"
 
 
 class PodIdentity(Struct, frozen=True):
-    """Which pod: the `index`-th of its role, in which attempt of the job, replaced how often in it."""
+    """Identifies a pod: its replica, the attempt of the job, and its replacements in that attempt."""
 
     name: str
     index: int
@@ -41,36 +41,41 @@ class PodIdentity(Struct, frozen=True):
 
 
 class RoleTemplate(Struct, frozen=True):
-    """A role's pod but for its place: `pod` puts that in."""
+    """What all pods of a role have in common."""
 
     workload: Workload
     role: str
     metadata: Json
     spec: Json
-    """Its containers stand below."""
+    """Without containers, which follow."""
     helpers: tuple[Json, ...]
     init_containers: tuple["_Container", ...]
     containers: tuple["_Container", ...]
-    identity: bool = True
+    with_identity: bool = True
 
-    def pod(self, place: PodIdentity, env: Mapping[str, str]) -> Json:
-        """The body to POST; `env` is what the framework tells the pod in this place."""
-        identity = _identity(self.workload, self.role, place) if self.identity else {}
-        told = {**identity, **env}
+    def render_pod(self, pod: PodIdentity, env: Mapping[str, str]) -> Json:
+        """Return the body to POST; `env` are the variables that the framework sets in this pod."""
+        identity = _identity(self.workload, self.role, pod) if self.with_identity else {}
+        all_env = {**identity, **env}
         spec = {
             **self.spec,
-            "hostname": self.workload.hostname(self.role, place.index),
-            "containers": [one.with_env(told if one.framework else identity) for one in self.containers],
+            "hostname": self.workload.hostname(self.role, pod.index),
+            "containers": [
+                container.with_env(all_env if container.framework else identity)
+                for container in self.containers
+            ],
         }
         if self.helpers or self.init_containers:
-            users = (one.with_env(told if one.framework else identity) for one in self.init_containers)
-            spec["initContainers"] = [*self.helpers, *users]
-        common = self.metadata["labels"]
+            user_containers = (
+                container.with_env(all_env if container.framework else identity)
+                for container in self.init_containers
+            )
+            spec["initContainers"] = [*self.helpers, *user_containers]
         metadata = {
-            "name": place.name,
-            **({"generateName": f"{spec['hostname']}-"} if place.name != spec["hostname"] else {}),
+            "name": pod.name,
+            **({"generateName": f"{spec['hostname']}-"} if pod.name != spec["hostname"] else {}),
             **self.metadata,
-            "labels": {**_object(common), **place_labels(self.workload, place)},
+            "labels": {**_object(self.metadata["labels"]), **replica_labels(self.workload, pod)},
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -85,19 +90,19 @@ def render_role(
     membership: Membership | None = None,
     service_account: str = "",
 ) -> RoleTemplate:
-    """What pods of a role share, for which the framework asks alike except for the values of variables.
+    """Render what pods of a role share if the framework injects the same but for values of variables.
 
-    `membership` is what its gang's back end asks for, `service_account` that of remote exec.
+    `membership` is what the gang scheduler needs in pods, `service_account` the account for remote exec.
     """
     spec = dict(_object(role.template.get("spec")))
     files = _Files(injection.files)
     if role.name in workload.rules.services or workload.role_label:
         spec["subdomain"] = workload.service(role.name)
     spec["restartPolicy"] = _RESTART_POLICIES[role.container_restart_policy]
-    reached = role.name in workload.rules.ssh_roles
-    init_containers, containers = _containers(spec, injection, files, [_SSH_MOUNT] if reached else [])
+    uses_ssh = role.name in workload.rules.ssh_roles
+    init_containers, containers = _containers(spec, injection, files, [_SSH_MOUNT] if uses_ssh else [])
     helpers = _helpers(spec, site, workload, role, injection, token)
-    _add_volumes(spec, [*files.volumes, *([_ssh_volume(workload)] if reached else [])])
+    _add_volumes(spec, [*files.volumes, *([_ssh_volume(workload)] if uses_ssh else [])])
     if injection.searches:
         dns = dict(_object(spec.get("dnsConfig")))
         dns["searches"] = [*_list(dns.get("searches")), *injection.searches]
@@ -114,7 +119,7 @@ def render_role(
 
 
 def _join(spec: Json, workload: Workload, membership: Membership) -> None:
-    """Makes a pod one of its gang; a scheduler or a priority that the user named stay."""
+    """Make a pod a member of its gang; a scheduler or a priority class that the user named is kept."""
     if membership.scheduler:
         spec.setdefault("schedulerName", membership.scheduler)
     if workload.gang and workload.gang.priority_class:
@@ -134,36 +139,36 @@ def owner_reference(workload: Workload) -> Json:
 
 
 def job_labels(workload: Workload) -> dict[str, str]:
-    """What everything made for a job carries."""
+    """Return the labels of everything that is created for a job."""
     return {labels.MANAGED_BY: labels.MANAGER, labels.JOB: workload.name, **workload.labels}
 
 
 def role_labels(workload: Workload, role: str) -> dict[str, str]:
-    """What pods and the service of a role carry."""
-    theirs = {workload.role_label: role} if workload.role_label else {}
-    return {**job_labels(workload), labels.ROLE: role, **theirs}
+    """Return the labels of the pods and the service of a role."""
+    api_labels = {workload.role_label: role} if workload.role_label else {}
+    return {**job_labels(workload), labels.ROLE: role, **api_labels}
 
 
-def place_labels(workload: Workload, place: PodIdentity) -> dict[str, str]:
-    """What a pod carries beside what all pods of its role do."""
-    theirs = {workload.index_label: str(place.index)} if workload.index_label else {}
+def replica_labels(workload: Workload, pod: PodIdentity) -> dict[str, str]:
+    """Return the labels of one pod, in addition to those of its role."""
+    api_labels = {workload.index_label: str(pod.index)} if workload.index_label else {}
     return {
-        labels.INDEX: str(place.index),
-        labels.ATTEMPT: str(place.attempt),
-        labels.REPLACEMENT: str(place.replacement),
-        **theirs,
+        labels.INDEX: str(pod.index),
+        labels.ATTEMPT: str(pod.attempt),
+        labels.REPLACEMENT: str(pod.replacement),
+        **api_labels,
     }
 
 
 def role_selector(workload: Workload, role: str) -> dict[str, str]:
-    """By which a role's service finds its pods: a dialect that has labels of its own is known by these."""
+    """Return the selector of a role's service; an API with labels of its own selects by those."""
     if workload.role_label:
         return {**workload.labels, workload.role_label: role}
     return role_labels(workload, role)
 
 
-def waits_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
-    """What a pod waits for before its own containers start: the user's dependencies and the framework's."""
+def dependencies_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
+    """Return what a pod waits for before its containers start, for the user and for the framework."""
     return tuple(dict.fromkeys((*(role.depends_on or ()), *injection.waits)))
 
 
@@ -176,7 +181,7 @@ _RESTART_POLICIES: Mapping[RestartPolicy, str] = {
 
 
 class _Files:
-    """Files of an injection as annotations, volumes (one per folder) and mounts."""
+    """Files of an injection, as annotations, volumes (one per folder) and mounts."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.annotations: dict[str, str] = {}
@@ -205,8 +210,8 @@ _SSH_MOUNT: Json = {"name": _SSH_VOLUME, "mountPath": SSH_FOLDER, "subPath": "ss
 
 
 def _ssh_volume(workload: Workload) -> Json:
-    """The keys in a folder inside of the volume: the volume's own can be written by all, and sshd takes no
-    keys from such a one."""
+    """Return a volume with the keys in a folder of it: the volume's root is writable by all users, and sshd
+    accepts no keys from such a folder."""
     items = [{"key": name, "path": f"ssh/{name}"} for name in KEY_FILES]
     return {
         "name": _SSH_VOLUME,
@@ -215,16 +220,16 @@ def _ssh_volume(workload: Workload) -> Json:
 
 
 class _Container(Struct, frozen=True):
-    """A container of the template, ready for its variables."""
+    """A container of the template, complete but for its environment variables."""
 
     written: Json
     user_env: tuple[Mapping[str, object], ...]
-    """The user's variables. Ours come first, so that these may refer to them as $(NAME)."""
+    """Variables from the template. They come last, so that they may refer to ours as $(NAME)."""
     env_names: frozenset[object]
     fields: Mapping[str, str]
     """Variables whose values are fields of the pod."""
     framework: bool = True
-    """Whether the framework's variables are for this container."""
+    """True if the framework's variables are for this container."""
 
     def with_env(self, variables: Mapping[str, str]) -> Json:
         added = [
@@ -237,62 +242,65 @@ class _Container(Struct, frozen=True):
 
 def _metadata(workload: Workload, role: Role, membership: Membership, annotations: Mapping[str, str]) -> Json:
     written = _object(role.template.get("metadata"))
-    handed = workload.propagated
-    own = {
-        key: value for key, value in _object(written.get("labels")).items() if key not in handed.annotations
+    propagated = workload.propagated
+    user_labels = {
+        key: value
+        for key, value in _object(written.get("labels")).items()
+        if key not in propagated.annotations
     }
-    ours = {**handed.labels, **membership.labels, **role_labels(workload, role.name)}
+    our_labels = {**propagated.labels, **membership.labels, **role_labels(workload, role.name)}
     metadata: Json = {
         "namespace": workload.namespace,
-        "labels": {**own, **ours},
+        "labels": {**user_labels, **our_labels},
         "ownerReferences": [owner_reference(workload)],
     }
-    theirs = {**_object(written.get("annotations")), **handed.annotations}
-    if together := {**theirs, **membership.annotations, **annotations}:
-        metadata["annotations"] = together
+    user_annotations = {**_object(written.get("annotations")), **propagated.annotations}
+    if all_annotations := {**user_annotations, **membership.annotations, **annotations}:
+        metadata["annotations"] = all_annotations
     return metadata
 
 
-def _identity(workload: Workload, role: str, place: PodIdentity) -> dict[str, str]:
+def _identity(workload: Workload, role: str, pod: PodIdentity) -> dict[str, str]:
     return {
         "ARGOSY_JOB": workload.name,
         "ARGOSY_NAMESPACE": workload.namespace,
         "ARGOSY_ROLE": role,
-        "ARGOSY_INDEX": str(place.index),
-        "ARGOSY_ATTEMPT": str(place.attempt),
+        "ARGOSY_INDEX": str(pod.index),
+        "ARGOSY_ATTEMPT": str(pod.attempt),
     }
 
 
 def _containers(
     spec: Json, injection: Injection, files: _Files, main_only: list[Json]
 ) -> tuple[tuple[_Container, ...], tuple[_Container, ...]]:
-    """The template's init containers and containers, with mounts, command and ports."""
+    """Return the template's init containers and containers, with mounts, command and ports."""
     mounts = list(files.mounts)
     if injection.remote_exec:
         mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER, "readOnly": True})
     if injection.initializer:
         mounts += _shared(injection.initializer)
     init_containers, containers = (
-        [_with_mounts(_object(one), given) for one in _list(spec.get(part))]
-        for part, given in (("initContainers", mounts), ("containers", [*mounts, *main_only]))
+        [_with_mounts(_object(container), part_mounts) for container in _list(spec.get(part))]
+        for part, part_mounts in (("initContainers", mounts), ("containers", [*mounts, *main_only]))
     )
-    names = [one.get("name") for one in containers]
-    entry = names.index(injection.ports_in) if injection.ports_in in names else 0
+    names = [container.get("name") for container in containers]
+    port_index = names.index(injection.ports_in) if injection.ports_in in names else 0
     if containers:
         containers[0] = _with_command(containers[0], injection)
-        containers[entry] = _with_ports(containers[entry], injection)
+        containers[port_index] = _with_ports(containers[port_index], injection)
     return _ready(init_containers, injection), _ready(containers, injection)
 
 
 def _ready(containers: Iterable[Json], injection: Injection) -> tuple[_Container, ...]:
     ready: list[_Container] = []
     for container in containers:
-        told = not injection.only_in or container.get("name") == injection.only_in
-        forced = injection.forced if told else ()
-        written = [_object(one) for one in _list(container.get("env"))]
-        kept = tuple(one for one in written if one.get("name") not in forced)
-        names = frozenset(one.get("name") for one in kept)
-        ready.append(_Container(container, kept, names, injection.fields if told else {}, told))
+        is_target = not injection.only_in or container.get("name") == injection.only_in
+        forced = injection.forced if is_target else ()
+        written = [_object(variable) for variable in _list(container.get("env"))]
+        user_env = tuple(variable for variable in written if variable.get("name") not in forced)
+        names = frozenset(variable.get("name") for variable in user_env)
+        fields = injection.fields if is_target else {}
+        ready.append(_Container(container, user_env, names, fields, is_target))
     return tuple(ready)
 
 
@@ -306,8 +314,8 @@ def _shared(initializer: Initializer) -> list[Json]:
 
 def _with_mounts(container: Mapping[str, object], mounts: Iterable[Json]) -> Json:
     written = _list(container.get("volumeMounts"))
-    taken = {_object(one).get("mountPath") for one in written}
-    added = [mount for mount in mounts if mount["mountPath"] not in taken]
+    used_paths = {_object(mount).get("mountPath") for mount in written}
+    added = [mount for mount in mounts if mount["mountPath"] not in used_paths]
     return {**container, "volumeMounts": [*written, *added]} if added else dict(container)
 
 
@@ -318,12 +326,12 @@ def _with_command(container: Json, injection: Injection) -> Json:
 
 
 def _with_ports(container: Json, injection: Injection) -> Json:
-    ports = [_object(one) for one in _list(container.get("ports"))]
-    taken = {one.get("name") for one in ports} | {one.get("containerPort") for one in ports}
+    ports = [_object(port) for port in _list(container.get("ports"))]
+    used = {port.get("name") for port in ports} | {port.get("containerPort") for port in ports}
     added = [
         {"name": port.name, "containerPort": port.number}
         for port in injection.ports
-        if port.name not in taken and port.number not in taken
+        if port.name not in used and port.number not in used
     ]
     return {**container, "ports": [*ports, *added]} if added else container
 
@@ -331,7 +339,7 @@ def _with_ports(container: Json, injection: Injection) -> Json:
 def _helpers(
     spec: Json, site: RenderContext, workload: Workload, role: Role, injection: Injection, token: str
 ) -> tuple[Json, ...]:
-    """One init container, before the user's own, does everything the pod needs from the helper."""
+    """Return the init container, before the user's own, that does all that the pod needs of the helper."""
     steps: list[list[str]] = []
     mounts: list[Json] = []
     if injection.remote_exec:
@@ -341,7 +349,7 @@ def _helpers(
         _add_volumes(spec, [{"name": _REMOTE_VOLUME, "emptyDir": {}}])
     if injection.initializer:
         return (_initializer(spec, site, workload, injection.initializer, token),)
-    if waits := waits_of(role, injection):
+    if waits := dependencies_of(role, injection):
         steps.append(["wait", *(f"{wait.role}={wait.phase}" for wait in waits)])
     if not steps:
         return ()
@@ -364,25 +372,33 @@ def _endpoint(site: RenderContext, workload: Workload, token: str) -> dict[str, 
 def _initializer(
     spec: Json, site: RenderContext, workload: Workload, wanted: Initializer, token: str
 ) -> Json:
-    """The helper under another name. The folders that it fills are the user's own where he has some there."""
+    """Return the helper under the name that the API gives it.
+
+    It fills the volumes that the first container mounts under the same paths, if there are any.
+    """
     first = _list(spec.get("containers"))[:1]
-    written = [_object(one) for one in _list(_object(first[0] if first else None).get("volumeMounts"))]
-    own = {one.get("mountPath"): one for one in written}
-    mounts = [own.get(mount["mountPath"], mount) for mount in _shared(wanted)]
-    made = [volume for path, volume in wanted.folders.items() if path not in own]
-    empty: list[Json] = [{"name": name, "emptyDir": {}} for name in made]
-    chosen, asked = site.initializers, site.observer_address(bool(spec.get("hostNetwork")))
-    folders: list[Json] = [{"name": name, "hostPath": {"path": at}} for name, at in chosen.volumes.items()]
+    user_mounts = {
+        mount.get("mountPath"): mount
+        for mount in map(_object, _list(_object(first[0] if first else None).get("volumeMounts")))
+    }
+    mounts = [user_mounts.get(mount["mountPath"], mount) for mount in _shared(wanted)]
+    empty: list[Json] = [
+        {"name": volume, "emptyDir": {}} for path, volume in wanted.folders.items() if path not in user_mounts
+    ]
+    configured, observer = site.initializers, site.observer_address(bool(spec.get("hostNetwork")))
+    folders: list[Json] = [
+        {"name": name, "hostPath": {"path": path}} for name, path in configured.volumes.items()
+    ]
     _add_volumes(spec, [*empty, *folders, *helper_volumes(site)])
-    told = {"ARGOSY_URL": asked.uri, "ARGOSY_CA": site.ca_pem if asked.tls else ""}
-    environment = {**_endpoint(site, workload, token), **told, **wanted.env, **chosen.env}
-    seen: list[Json] = [{"name": name, "mountPath": at} for name, at in chosen.volumes.items()]
-    given = [*(dict(one) for one in mounts), *seen]
-    container = helper_container(site, wanted.name, wanted.arguments, environment, given)
+    address = {"ARGOSY_URL": observer.uri, "ARGOSY_CA": site.ca_pem if observer.tls else ""}
+    environment = {**_endpoint(site, workload, token), **address, **wanted.env, **configured.env}
+    node_mounts: list[Json] = [{"name": name, "mountPath": path} for name, path in configured.volumes.items()]
+    all_mounts = [*(dict(mount) for mount in mounts), *node_mounts]
+    container = helper_container(site, wanted.name, wanted.arguments, environment, all_mounts)
     container["imagePullPolicy"] = "IfNotPresent"
-    container["image"] = chosen.image or container["image"]
-    if chosen.command:
-        container["command"] = chosen.command.vector({**wanted.words, CACHE_URI: asked.uri})
+    container["image"] = configured.image or container["image"]
+    if configured.command:
+        container["command"] = configured.command.argv({**wanted.words, CACHE_URI: observer.uri})
     container["env"] = [*_from_fields(wanted.fields), *_list(container["env"])]
     return container
 

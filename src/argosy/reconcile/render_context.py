@@ -1,4 +1,4 @@
-"""What rendering must know of the installation: where the endpoint is, and how the helper's container runs.
+"""Describes the installation to the renderer: where the endpoint is, and how the helper's container runs.
 
 The helper's container satisfies the *restricted* pod security standard, so that a namespace which enforces it
 can run every framework; it has requests and limits, so that a namespace with a quota can too.
@@ -26,7 +26,7 @@ class Helper(Struct, frozen=True):
 
 
 class Features(Struct, frozen=True):
-    """What this installation may do for jobs that few need; the chart gives rights accordingly."""
+    """Features that few jobs need and administrators turn on; the chart grants rights accordingly."""
 
     remote_exec: bool = True
     """Accounts and roles by which launchers start processes in other pods of their job."""
@@ -35,7 +35,7 @@ class Features(Struct, frozen=True):
 
 
 class ObserverAddress(Struct, frozen=True):
-    """Where an initializer asks."""
+    """Where an init container of an AresJob asks for the phases of roles."""
 
     uri: str
     tls: bool = True
@@ -49,11 +49,12 @@ class RenderContext(Struct, frozen=True):
     cluster_domain: str = "cluster.local"
     features: Features = Features()
     initializers: Initializers = Initializers()
-    whereabouts: Callable[[bool], ObserverAddress] | None = None
-    """Where initializers ask, by whether their pod is in the network of its node; at `url` if None."""
+    observer_locator: Callable[[bool], ObserverAddress] | None = None
+    """Returns where init containers of AresJobs ask, by whether their pod uses the host network; if None, at
+    `url`."""
 
     def observer_address(self, host_network: bool) -> ObserverAddress:
-        return self.whereabouts(host_network) if self.whereabouts else ObserverAddress(self.url)
+        return self.observer_locator(host_network) if self.observer_locator else ObserverAddress(self.url)
 
 
 def helper_container(

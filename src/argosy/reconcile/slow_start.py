@@ -7,7 +7,7 @@ the job. After a back-off of 0.5 to 30 s a single pod is tried as a probe; if it
 again from there. So a job that cannot have its pods costs one request now and then, however large it is.
 
 An answer that says nothing about the pod (a timeout, a server error) halves the window instead: on a bad
-connection a job goes on, more carefully, and stops once nothing gets through at all.
+connection creation continues more slowly, and stops when no request succeeds.
 
 A reconcile creates pods for a minute at most and leaves the rest to the next one, so that reconciles of the
 largest jobs end, however slow the API server is, and others have their turn.
@@ -26,16 +26,16 @@ from argosy.workload.plan import CreatePod
 MAX_WINDOW = 128
 """Pod creations of one job in flight at most."""
 MAX_SECONDS = 60.0
-"""For how long one reconcile begins new creations."""
+"""How long one reconcile starts new creations."""
 FIRST_PROBE_SECONDS = 0.5
 MAX_PROBE_SECONDS = 30.0
 
-REFUSALS = frozenset({Result.REFUSED, Result.INVALID, Result.MISTAKE})
-"""Answers that would most likely be given to the next pod as well."""
+REJECTIONS = frozenset({Result.REFUSED, Result.INVALID, Result.MISTAKE})
+"""Answers that the next pod would most likely get too."""
 
 
-Place = tuple[str, int | None]
-"""Role and index of a pod."""
+ReplicaKey = tuple[str, int | None]
+"""Role and index."""
 
 
 class SlowStart(Struct):
@@ -43,49 +43,49 @@ class SlowStart(Struct):
 
     window: int = 1
     probe_at: float | None = None
-    """When one pod may be tried, on the monotonic clock, after a refusal; None while there was none."""
-    refusals: int = 0
-    """Refusals in a row, each of which doubles the back-off."""
+    """When one pod may be tried after a rejection, on the monotonic clock; None if there was none."""
+    rejections: int = 0
+    """Rejections in a row, each of which doubles the back-off."""
     unfinished: bool = False
     """The last reconcile had no time for all creations."""
-    refused_roles: dict[str, int] = field(default_factory=dict)
-    """Roles of refused pods, numbered by when that was: the probe is of another role, if there is one."""
+    rejected_roles: dict[str, int] = field(default_factory=dict)
+    """Roles of rejected pods, numbered in order: the probe is of another role, if there is one."""
 
     def is_held(self, now: float) -> bool:
         """Return True while no pod of the job may be tried."""
         return self.probe_at is not None and now < self.probe_at
 
-    def in_order(self, creations: Iterable[CreatePod], failed: Container[Place]) -> list[CreatePod]:
-        """Return the creations in the order of trying: what was refused or failed last comes at the end.
+    def in_order(self, creations: Iterable[CreatePod], failed: Container[ReplicaKey]) -> list[CreatePod]:
+        """Return the creations in the order to try: what was rejected or failed last comes at the end.
 
-        `failed` are pods whose creation failed for another reason than a refusal.
+        `failed` are replicas whose creation failed for another reason than a rejection.
         """
         return sorted(
             creations,
-            key=lambda one: (self.refused_roles.get(one.role, 0), (one.role, one.index) in failed),
+            key=lambda pod: (self.rejected_roles.get(pod.role, 0), (pod.role, pod.index) in failed),
         )
 
-    def note(self, role: str, result: Result, now: float) -> None:
-        """Take an answer into account."""
-        if result in REFUSALS:
-            self.refused_roles[role] = max(self.refused_roles.values(), default=0) + 1
+    def record(self, role: str, result: Result, now: float) -> None:
+        """Adjust the window to the answer that a creation got."""
+        if result in REJECTIONS:
+            self.rejected_roles[role] = max(self.rejected_roles.values(), default=0) + 1
             self._close(now)
         elif result is Result.FAILED:
             self.window //= 2
             if self.window == 0:
                 self._close(now)
         elif result is Result.DONE:
-            self.refused_roles.pop(role, None)
+            self.rejected_roles.pop(role, None)
             if not self.is_held(now):
-                self.probe_at, self.refusals = None, 0
+                self.probe_at, self.rejections = None, 0
                 self.window = min(self.window + 1, MAX_WINDOW)
 
     def _close(self, now: float) -> None:
         self.window = 1
         if self.is_held(now):
-            return  # the rest of what was in flight is refused together and counts once
-        self.refusals += 1
-        delay = min(FIRST_PROBE_SECONDS * 2.0 ** (self.refusals - 1), MAX_PROBE_SECONDS)
+            return  # creations that were in flight together are rejected together and count once
+        self.rejections += 1
+        delay = min(FIRST_PROBE_SECONDS * 2.0 ** (self.rejections - 1), MAX_PROBE_SECONDS)
         self.probe_at = now + delay
 
 
@@ -98,14 +98,14 @@ class PodCreations:
         self._slow_start = slow_start
         self._clock = clock
         self._create = create
-        """Returns the answer; None if the pod was not tried, because of an earlier answer about itself."""
+        """Returns the answer; None if the pod itself is still in back-off and was not tried."""
         self._waiting: deque[CreatePod] = deque()
         self._until = clock.monotonic() + MAX_SECONDS
         self._runners = 0
         self._error: Exception | None = None
 
     async def run(self, creations: Sequence[CreatePod]) -> bool:
-        """Create what may be created now, in this order; return True if all were tried. An error ends it."""
+        """Create what may be created now, in this order; return True if all were tried. Stops at an error."""
         self._slow_start.unfinished = False
         self._waiting.extend(creations)
         if not self._waiting:
@@ -132,7 +132,7 @@ class PodCreations:
                 self._error = error
                 break
             if result is not None:
-                self._slow_start.note(creation.role, result, self._clock.monotonic())
+                self._slow_start.record(creation.role, result, self._clock.monotonic())
             self._open(group)
         self._runners -= 1
 
@@ -143,7 +143,7 @@ class PodCreations:
         return now < self._until and not self._slow_start.is_held(now)
 
     def _open(self, group: asyncio.TaskGroup) -> None:
-        """Start as many more runners as the window has room for and the caller leaves work to."""
+        """Start as many more runners as the window allows; the caller takes one creation itself."""
         if self._slow_start.is_held(self._clock.monotonic()):
             return
         for _ in range(min(self._slow_start.window - self._runners, len(self._waiting) - 1)):

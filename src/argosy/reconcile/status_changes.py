@@ -1,10 +1,10 @@
-"""When a changed status is worth a write.
+"""Decides how soon a changed status is written.
 
 | what changed | written |
 |---|---|
-| phases, conditions, reasons, the Record | at once: people and decisions depend on them |
-| numbers of pods, which change with every pod event of a large job | a second after the last write |
-| only the text of messages, such as a scheduler's that counts nodes | ten seconds after the last write |
+| phases, conditions, reasons, the Record | at once |
+| counts of pods, which change with every pod event of a large job | one second after the last write |
+| messages only, such as a scheduler's that counts nodes | ten seconds after the last write |
 """
 
 from enum import IntEnum
@@ -15,9 +15,9 @@ from argosy.engine.dynamic import Json
 from argosy.kinds.meta import ObjectMeta
 
 COUNTS_SECONDS = 1.0
-"""From one write to the next that tells no more than numbers."""
+"""Minimum time between a write and one that changes only counts."""
 MESSAGES_SECONDS = 10.0
-"""From one write to the next that tells no more than other words for the same."""
+"""Minimum time between a write and one that changes only messages."""
 RECORD = "argosy"
 _NUMBERS_THAT_MATTER = frozenset({"observed_generation"})
 _COUNTS_IN_WORDS = frozenset({"workers"})
@@ -45,14 +45,14 @@ def write_interval(old: Struct, new: Struct) -> float:
 
 
 def status_body(meta: ObjectMeta, status: Struct) -> Json:
-    """What to PUT: refused if anybody has written the object since it was seen."""
-    seen = {
+    """Return the body to PUT; its resourceVersion makes the API server refuse it if the job has changed."""
+    precondition = {
         "name": meta.name,
         "namespace": meta.namespace,
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
     }
-    return {"metadata": seen, "status": status}
+    return {"metadata": precondition, "status": status}
 
 
 def _weigh(name: str, old: object, new: object, *, numbers: bool) -> _Weight:

@@ -1,9 +1,9 @@
-"""Tells whether a cached job is recent enough to be acted upon without writing its Record first.
+"""Checks that a cached job is recent enough to be acted upon without writing its Record first.
 
-Safety comes from writing the Record first, at the resourceVersion that was seen: if the cache lags behind an
-earlier leader, that write is refused. A deferred Record has no such guard. So Records are deferred only for
-jobs of which the cache shows all that was written before this term of leadership began: they are of a later
-version, or the watch has come that far. One consistent read at the beginning tells which version that is.
+Safety comes from writing the Record first, at the resourceVersion that was observed: if the cache lags behind
+an earlier leader, that write is refused. A deferred Record has no such precondition. So Records are deferred
+only for jobs of which the cache shows everything that was written before this term of leadership: their
+version, or that of the watch, is not below the one that a consistent read returned when the term began.
 """
 
 import asyncio
@@ -24,32 +24,33 @@ class Term(Generic[T]):
     def __init__(self, client: Client, jobs: Cache[T]) -> None:
         self._client = client
         self._jobs = jobs
-        self._began_at: int | None = None
-        """The API server's version at a moment after this term began; None until it was asked."""
-        self._asking = asyncio.Lock()
+        self._start_version: int | None = None
+        """The API server's version at some time after this term began; None until it was read."""
+        self._lock = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Ask for the version now: jobs that are created from here on are written in this term."""
-        self._began_at = await self._ask()
+        """Read the version: whatever is written later is written in this term."""
+        self._start_version = await self._latest_version()
 
     def end(self) -> None:
         """Forget the version: the next term begins at a later one."""
-        self._began_at = None
+        self._start_version = None
 
     async def shows_earlier_writes(self, job: T) -> bool:
         """Return True if the cached job includes all that was written to it before this term."""
-        async with self._asking:
-            if self._began_at is None:
-                self._began_at = await self._ask()
+        async with self._lock:
+            if self._start_version is None:
+                self._start_version = await self._latest_version()
         return (
-            self._began_at is not None and max(version_of(job), self._jobs.observed_version) >= self._began_at
+            self._start_version is not None
+            and max(version_of(job), self._jobs.observed_version) >= self._start_version
         )
 
     async def confirm(self, job: T) -> bool:
         """Return True if the cached job includes all earlier writes, or is what the API server has now.
 
-        For a reconcile that acts without a write before it: its Record needs no change, so no refusal would
-        keep it from repeating what an earlier leader has done.
+        Needed by a reconcile whose Record is unchanged: no refused write would keep it from repeating what an
+        earlier leader has done.
         """
         if await self.shows_earlier_writes(job):
             return True
@@ -61,7 +62,7 @@ class Term(Generic[T]):
         self._jobs.put(found)
         return version_of(found) == version_of(job)
 
-    async def _ask(self) -> int | None:
+    async def _latest_version(self) -> int | None:
         try:
             return await self._client.latest_version(self._jobs.kind, self._jobs.namespace)
         except NotFound:

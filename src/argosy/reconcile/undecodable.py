@@ -1,8 +1,7 @@
-"""Jobs whose stored object does not fit its type: stored under a weaker definition, or past any.
+"""Reports jobs whose stored object cannot be decoded, because it was stored under a weaker CRD.
 
-Such an object cannot be lowered, so it is refused like one with problems: told in its status and by one
-event, its pods left as they are, and cured by editing. What is wrong with its status alone is cured here, for
-a status that was lost is rebuilt.
+Such an object is treated like one with an invalid spec: reported in its status and by one event, its pods
+left as they are, and cured by an edit. A status that cannot be decoded is replaced, since it can be rebuilt.
 """
 
 from typing import Generic
@@ -55,14 +54,14 @@ class UndecodableJobs(Generic[T]):
         self._found.pop(key, None)
 
     async def report(self, key: Key) -> Requeue | None:
-        """Say in the object's status what is wrong with it, unless it says so already."""
+        """Write into the object's status what is wrong with it, unless that was written already."""
         found = self._found[key]
         bad, meta = found.bad, found.bad.metadata
         job = self._api.placeholder(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
         try:
             before = read_record(job)
         except UnsupportedVersionError:
-            return None  # a later operator has told, or will
+            return None  # a later version of the operator reports it
         problems = Problems((Problem(bad.path, bad.problem),))
         plan = refuse(before, problems, meta.generation, self._clock.now())
         status = self._api.dialect.to_status(job, JobView(None, plan.record, Observed()))
@@ -73,13 +72,13 @@ class UndecodableJobs(Generic[T]):
                 self._kind, status_body(meta, status), meta.namespace, subresource="status"
             )
         except (Conflict, NotFound):
-            return Requeue(1.0)  # the watch brings what was written in between, or that it is gone
-        except Invalid as error:  # a server that checks all of an object whatever is written of it
+            return Requeue(1.0)  # the watch brings what was written in between, or the deletion
+        except Invalid as error:  # some servers validate the whole object
             log.warning("status cannot be written", object=f"{key.namespace}/{key.name}", error=str(error))
         except ApiError as error:
             if error.reason != UNDECODABLE:
-                raise  # else it was written, and came back as unreadable as it was
-        found.reported = True  # also where the definition drops the Record: then it would be told for ever
+                raise  # otherwise it was written, and the response cannot be decoded either
+        found.reported = True  # also if the CRD drops the Record: it would be reported for ever
         for action in plan.actions:
             if isinstance(action, Emit):
                 self._recorder.event(job, action.type, action.reason, action.message)
@@ -96,7 +95,7 @@ class _OnlyStatus(Struct):
 
 
 def _same(one: Undecodable, other: Undecodable) -> bool:
-    """Whether there is nothing to tell that was not told: the same object, definition and problem."""
+    """Return True if both are the same problem in the same generation of the same object."""
     return (one.metadata.uid, one.metadata.generation, one.path, one.problem) == (
         other.metadata.uid,
         other.metadata.generation,
