@@ -3,7 +3,7 @@
 import pytest
 from msgspec import Struct
 
-from argosy.plan.record import LaterRecordError, decode_record
+from argosy.plan.record import UnsupportedVersionError, decode_record
 
 
 class Record(Struct, frozen=True):
@@ -32,7 +32,7 @@ def test_a_record_is_decoded(raw: object, want: Record | None) -> None:
 
 
 def test_a_record_of_a_later_version_is_refused() -> None:
-    with pytest.raises(LaterRecordError, match="version 3; version 2 is the newest known"):
+    with pytest.raises(UnsupportedVersionError, match="version 3; version 2 is the newest known"):
         decode_record({"version": 3, "zone": "a"}, Record)
 
 

@@ -5,6 +5,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from argosy.plan.record import UnsupportedVersionError
 from argosy.workload import index_ranges, restart_causes
 from argosy.workload.model import Phase
 from argosy.workload.record import (
@@ -12,7 +13,6 @@ from argosy.workload.record import (
     MAX_RESTART_HISTORY,
     Record,
     RoleRecord,
-    UnsupportedVersionError,
     WaitReason,
     decode,
     encode,

@@ -13,10 +13,11 @@ from argosy.engine.cache import Cache, Change
 from argosy.frameworks.common import slots
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
+from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.owners import OWNER, owner_key
 from argosy.workload.model import Phase, Problems
-from argosy.workload.record import Record, UnsupportedVersionError
+from argosy.workload.record import Record
 
 R = TypeVar("R")
 

@@ -72,7 +72,8 @@ class Decision(Struct, frozen=True):
     events: tuple[EmitEvent, ...] = ()
     requeue_at: datetime | None = None
     released: bool = False
-    """Of an object that is being deleted: nothing outside is left, so the finalizer may be removed."""
+    """Of an object that is being deleted: once the actions are done, nothing outside is left and the
+    finalizer is removed."""
 
 
 class Reconciler(Protocol[T_contra, R]):

@@ -9,7 +9,7 @@ from msgspec import Struct
 R = TypeVar("R", bound=Struct)
 
 
-class LaterRecordError(Exception):
+class UnsupportedVersionError(Exception):
     """A later version of the operator wrote the Record, and this one must not overwrite it."""
 
 
@@ -17,13 +17,13 @@ def decode_record(raw: object, kind: type[R]) -> R | None:
     """Return the Record in a stored status; None if there is none, or if it is garbled and must be rebuilt.
 
     The default of the field `version` of `kind` is the newest version that can be read. A Record of a later
-    one raises `LaterRecordError`: the operator that wrote it will be back.
+    one raises `UnsupportedVersionError`: the operator that wrote it will be back.
     """
     if not isinstance(raw, Mapping) or not raw:
         return None
-    version = raw.get("version")
-    if isinstance(version, int) and version > _newest_version(kind):
-        raise LaterRecordError(f"version {version}; version {_newest_version(kind)} is the newest known")
+    version, newest = raw.get("version"), _newest_version(kind)
+    if isinstance(version, int) and version > newest:
+        raise UnsupportedVersionError(f"version {version}; version {newest} is the newest known")
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError:

@@ -10,16 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from argosy.engine.client import Client
-from argosy.engine.errors import (
-    AlreadyExists,
-    ApiError,
-    BadRequest,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    TooLarge,
-)
+from argosy.engine.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from argosy.engine.managed_fields import claim_created_fields
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
@@ -179,12 +170,3 @@ def is_other_object(error: ApiError) -> bool:
         causes = (error.details.causes if error.details else None) or ()
         return any(cause.field == "metadata.uid" for cause in causes)
     return isinstance(error, Conflict | NotFound)
-
-
-def status_of_error(error: ApiError) -> ActionStatus:
-    """Tell what a refusal by the API means for an action."""
-    if isinstance(error, Invalid | BadRequest | TooLarge):
-        return ActionStatus.INVALID
-    if isinstance(error, Forbidden | NotFound):
-        return ActionStatus.FORBIDDEN
-    return ActionStatus.RETRY

@@ -94,6 +94,11 @@ class Compatibility:
         self._recorder.event(job, "Warning", "RecordTooNew", message)
         return self.block(block)
 
+    def record_is_pruned(self, obj: ApiObject, block: CrdBlock) -> Requeue:
+        """Report by an event that the CRD dropped the Record that was written."""
+        self._recorder.event(obj, "Warning", "RecordPruned", self.crd_message("drops status.argosy"))
+        return self.block(block)
+
     def crd_message(self, problem: str) -> str:
         """Return what to say about a CRD that does not fit."""
         name = f"{self._resource.plural}.{self._resource.group}"

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from argosy.plan.record import UnsupportedVersionError
 from argosy.workload import index_ranges
 from argosy.workload.model import Json, Phase
 
@@ -188,10 +189,6 @@ def encode(record: Record) -> dict[str, object]:
         built["restartHistory"] = msgspec.to_builtins(list(record.restart_history))
     built["version"] = record.version
     return {**extra, **built} if isinstance(extra, dict) else built
-
-
-class UnsupportedVersionError(Exception):
-    """A later version of the operator wrote the Record, and this one cannot make sense of it."""
 
 
 def decode(raw: object) -> Record | None:

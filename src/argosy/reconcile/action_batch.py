@@ -1,0 +1,87 @@
+"""Executes the actions of one decision, and remembers those that failed.
+
+Children come first, stage by stage: a stage whose predecessor is incomplete waits. Then come patches, then
+removals. An action that failed a moment ago is held back; the others are executed all the same.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from argosy.engine.clock import Clock
+from argosy.engine.errors import ApiError, BadRequest, Forbidden, Invalid, LeaseExpired, NotFound, TooLarge
+from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
+from argosy.plan.actions import Action, ActionFailure, ActionStatus, Apply, Patch, Remove
+from argosy.reconcile.child_executor import ChildExecutor
+from argosy.reconcile.object_state import ActionKey, ActionRetries
+
+
+class ActionBatch:
+    def __init__(self, executor: ChildExecutor, retries: ActionRetries, clock: Clock) -> None:
+        self._executor = executor
+        self._retries = retries
+        self._clock = clock
+
+    async def execute(self, actions: Sequence[Action]) -> bool:
+        """Return True if all were done.
+
+        Failures are remembered; only `LeaseExpired` is raised, when this process may write no longer.
+        """
+        self._retries.keep_only({_key(action) for action in actions})
+        applies = [action for action in actions if isinstance(action, Apply)]
+        applied = True
+        for stage in sorted({action.child.stage for action in applies}):
+            applied = await self._execute_together([one for one in applies if one.child.stage == stage])
+            if not applied:
+                break
+        patched = await self._execute_together([action for action in actions if isinstance(action, Patch)])
+        removed = await self._execute_together([action for action in actions if isinstance(action, Remove)])
+        return applied and patched and removed
+
+    async def _execute_together(self, actions: Sequence[Action]) -> bool:
+        """Return True if all were done."""
+        results = await asyncio.gather(*map(self._attempt, actions), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return all(results)
+
+    async def _attempt(self, action: Action) -> bool:
+        """Return True if the action was done."""
+        key = kind, name = _key(action)
+        if self._retries.is_in_backoff(key, self._clock.monotonic()):
+            return False
+        try:
+            status, message = await self._executor.execute(action), ""
+        except LeaseExpired:
+            raise
+        except ApiError as error:
+            status, message = status_of_error(error), error.message or error.reason
+        if status is ActionStatus.DONE:
+            self._retries.clear(key)
+            return True
+        message = message or _MESSAGES[status].format(kind=kind, name=name)
+        failure = ActionFailure(kind, name, status, truncate(message, MAX_MESSAGE_CHARS))
+        self._retries.record(failure, self._clock.monotonic())
+        return False
+
+
+_MESSAGES = {
+    ActionStatus.NAME_CONFLICT: "{kind} {name} exists and does not belong to this object",
+    ActionStatus.TERMINATING: "an earlier {kind} {name} is still being deleted",
+    ActionStatus.RETRY: "{kind} {name} has changed since it was observed",
+}
+
+
+def status_of_error(error: ApiError) -> ActionStatus:
+    """Tell what a refusal by the API means for an action."""
+    if isinstance(error, Invalid | BadRequest | TooLarge):
+        return ActionStatus.INVALID
+    if isinstance(error, Forbidden | NotFound):
+        return ActionStatus.FORBIDDEN
+    return ActionStatus.RETRY
+
+
+def _key(action: Action) -> ActionKey:
+    if isinstance(action, Apply):
+        return action.child.kind.resource.kind, action.child.name
+    return action.kind.resource.kind, action.name

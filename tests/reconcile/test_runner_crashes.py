@@ -1,0 +1,125 @@
+"""Tests that an operator killed at any of its requests leaves nothing that the next one cannot finish."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from argosy.engine.transport import Transport
+from argosy.kinds.kubernetes import ConfigMap
+from tests.conftest import fresh_name, make_namespace
+from tests.support.captured_logs import captured_lines
+from tests.support.toy_kind import FINALIZER, Toy
+from tests.support.toy_operator import KillingTransport, ToyScene
+
+NEVER = 1_000_000
+AT_ONCE = 8
+"""Lives that are lived side by side."""
+
+
+class Killing:
+    """How an operator is killed, and whether it was."""
+
+    def __init__(self, at: int, *, answered: bool) -> None:
+        self._at = at
+        self._answered = answered
+        self.transport: KillingTransport | None = None
+
+    def wrap(self, inner: Transport) -> Transport:
+        self.transport = KillingTransport(inner, self._at, answered=self._answered)
+        return self.transport
+
+    @property
+    def requests(self) -> int:
+        assert self.transport
+        return self.transport.sent
+
+    @property
+    def killed(self) -> asyncio.Event:
+        assert self.transport
+        return self.transport.killed
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("answered", [False, True], ids=["before it is sent", "before its answer arrives"])
+async def test_a_kill_at_every_request_changes_nothing(scene: ToyScene, answered: bool) -> None:
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def live(at: int) -> Killing:
+        killing, namespace = Killing(at, answered=answered), fresh_name()
+        async with limit:
+            make_namespace(scene.server, namespace)
+            await _with_operators(replace(scene, namespace=namespace), killing)
+        return killing
+
+    with captured_lines():
+        undisturbed = (await live(NEVER)).requests
+        assert undisturbed > 15, "fewer requests than a life takes"
+        lives = await asyncio.gather(*(live(at) for at in range(1, undisturbed + 1)))
+    killed = [one for one in lives if one.killed.is_set()]
+    assert len(killed) >= undisturbed - 3, "the number of requests differs a little from life to life"
+
+
+async def _with_operators(scene: ToyScene, killing: Killing) -> None:
+    """Live through everything with an operator that is killed, and its successor."""
+
+    async def operate() -> None:
+        async with scene.operator(killing.wrap):
+            await killing.killed.wait()
+        await _check_what_was_left(scene)
+        async with scene.operator():
+            await asyncio.Event().wait()
+
+    operators, life = asyncio.create_task(operate()), asyncio.create_task(_live(scene))
+    try:
+        await asyncio.wait((operators, life), return_when=asyncio.FIRST_COMPLETED)
+        for task in (operators, life):
+            if task.done():
+                task.result()
+    finally:
+        operators.cancel()
+        life.cancel()
+        await asyncio.gather(operators, life, return_exceptions=True)
+
+
+async def _live(scene: ToyScene) -> None:
+    """The life of one object: created, edited, interfered with, deleted."""
+    await scene.create_config_map("registry")
+    await scene.create_config_map("second")
+    await scene.create(message="hello")
+    first = await scene.until_ready()
+    await scene.until_data("toy-settings", {"message": "hello"})
+    await scene.until_data("registry", {"toy": first.metadata.uid})
+    secret = await scene.secret()
+    assert secret is not None
+
+    await scene.edit(message="bye", registry="second")
+    toy = await scene.until_ready()
+    await scene.until_data("toy-settings", {"message": "bye"})
+    await scene.until_data("registry", {})
+    await scene.until_data("second", {"toy": toy.metadata.uid})
+
+    patch = {"data": {"message": "drifted"}, "metadata": {"annotations": {"note": "theirs"}}}
+    await scene.client.patch(ConfigMap, "toy-settings", patch, scene.namespace)
+    settings = await scene.until_data("toy-settings", {"message": "bye"})
+    assert settings.metadata.annotations["note"] == "theirs"
+    toy = await scene.until_ready()
+    assert toy.status.argosy == {"registry": "second", "message": "bye", "messages": 2}
+    assert await scene.secret() == secret
+
+    await scene.client.delete(Toy, "toy", scene.namespace)
+    await scene.until_deleted()
+    await scene.until_data("second", {})
+
+
+async def _check_what_was_left(scene: ToyScene) -> None:
+    """Whatever exists was recorded before, and what outlives the Toy has its finalizer."""
+    toy = await scene.toy()
+    recorded = toy.status.argosy.get("registry") if toy is not None else None
+    for name in ("registry", "second"):
+        registry = await scene.config_map(name)
+        if registry is not None and "toy" in registry.data:
+            assert toy is not None
+            assert (toy.metadata.finalizers, recorded) == ([FINALIZER], name)
+    if toy is not None and await scene.secret() is not None:
+        assert recorded

@@ -1,0 +1,145 @@
+"""A small kind that is not a job, with its reconciler, to prove what every reconciler gets from the runner.
+
+A Toy owns a ConfigMap with its message and a Secret with a generated key, both put back when somebody changes
+them. It enters itself in a registry, a ConfigMap that it does not own, and a finalizer makes sure that the
+entry is removed again. Its Record remembers the registry, and counts how often the message has changed.
+"""
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions
+from argosy.kinds.kubernetes import ConfigMap, SecretMetadata
+from argosy.kinds.meta import Json, ObjectMeta
+from argosy.kinds.resource import Resource
+from argosy.plan.actions import Action, EmitEvent, Patch
+from argosy.plan.children import Child, KubernetesObject
+from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref
+from argosy.plan.diff import changes
+
+FINALIZER = "example.com/registry"
+PART_OF = "example.com/toy"
+"""Label of ConfigMaps, not owned, whose names a Toy lists in its settings."""
+
+
+class ToySpec(Struct, frozen=True):
+    message: str = ""
+    registry: str = "registry"
+
+
+class ToyStatus(Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    argosy: Annotated[Json, Meta(extra_json_schema={PRESERVE_UNKNOWN_FIELDS: True})] = field(
+        default_factory=dict
+    )
+
+
+class Toy(Struct):
+    resource: ClassVar[Resource] = Resource("example.com", "v1", "Toy", "toys")
+    crd_options: ClassVar[CrdOptions] = CrdOptions()
+
+    metadata: ObjectMeta
+    spec: ToySpec = field(default_factory=ToySpec)
+    status: ToyStatus = field(default_factory=ToyStatus)
+
+
+class ToyRecord(Struct, frozen=True, omit_defaults=True):
+    registry: str = ""
+    """Where the Toy may be entered; recorded before it is entered there."""
+    message: str = ""
+    messages: int = 0
+    """How many different messages in a row were seen."""
+    version: int = 1
+
+
+class ToyReconciler:
+    record = ToyRecord
+    owns: tuple[type[KubernetesObject], ...] = (ConfigMap, SecretMetadata)
+    finalizer = FINALIZER
+
+    def needs(self, obj: Toy, record: ToyRecord | None) -> Iterable[Need]:
+        namespace = obj.metadata.namespace
+        yield Ref(ConfigMap, obj.spec.registry, namespace)
+        if record is not None and record.registry:
+            yield Ref(ConfigMap, record.registry, namespace)
+        yield _parts(obj)
+
+    def decide(self, obj: Toy, record: ToyRecord | None, inputs: Inputs, now: datetime) -> Decision:
+        del now
+        meta, record = obj.metadata, record or ToyRecord()
+        if meta.deletion_timestamp is not None:
+            status = _status(obj, "Releasing", "", record)
+            return Decision(status, _leave(obj, record, inputs), released=True)
+        leave = _leave(obj, record, inputs) if record.registry != obj.spec.registry else ()
+        if leave:
+            return Decision(_status(obj, "Pending", "leaving the old registry", record), leave)
+        if record.messages == 0 or record.message != obj.spec.message:
+            record = replace(record, message=obj.spec.message, messages=record.messages + 1)
+        record = replace(record, registry=obj.spec.registry)
+        wanted = changes(_children(obj, inputs), inputs, prune=True, drift=True)
+        registry = inputs.one(Ref(ConfigMap, obj.spec.registry, meta.namespace))
+        if registry is None:
+            status = _status(obj, "Pending", f"no ConfigMap {obj.spec.registry}", record)
+            return Decision(status, wanted)
+        entered = registry.data.get(meta.name) == meta.uid
+        enter = () if entered else (_patch(registry, {meta.name: meta.uid}),)
+        complete = entered and not wanted and len(inputs.children) == len(self.owns)
+        phase = "Ready" if complete else "Pending"
+        problem = "; ".join(failure.message for failure in inputs.failures)
+        became_ready = phase == "Ready" != obj.status.phase
+        events = (EmitEvent("Normal", "Ready", "everything exists"),) if became_ready else ()
+        return Decision(_status(obj, phase, problem, record), (*wanted, *enter), events)
+
+
+def toys_by_part(obj: KubernetesObject) -> Iterable[str]:
+    """The index by which a Toy finds its parts."""
+    meta = obj.metadata
+    return (f"{meta.namespace}/{meta.labels[PART_OF]}",) if PART_OF in meta.labels else ()
+
+
+def random_key() -> Json:
+    """The generator of the Secret."""
+    return {"stringData": {"key": secrets.token_hex(16)}}
+
+
+def _parts(obj: Toy) -> Matching[ConfigMap]:
+    return Matching(ConfigMap, "toy", f"{obj.metadata.namespace}/{obj.metadata.name}")
+
+
+def _children(obj: Toy, inputs: Inputs) -> tuple[Child, ...]:
+    name = obj.metadata.name
+    data = {"message": obj.spec.message} if obj.spec.message else {}
+    if parts := sorted(part.metadata.name for part in inputs.all(_parts(obj))):
+        data["parts"] = ",".join(parts)
+    return (
+        Child(SecretMetadata, f"{name}-key", {"immutable": True}, generator="random"),
+        Child(ConfigMap, f"{name}-settings", {"data": data}, stage=1),
+    )
+
+
+def _leave(obj: Toy, record: ToyRecord, inputs: Inputs) -> tuple[Action, ...]:
+    """Remove the entry from the recorded registry, if that still exists."""
+    if not record.registry:
+        return ()
+    registry = inputs.one(Ref(ConfigMap, record.registry, obj.metadata.namespace))
+    name = obj.metadata.name
+    if registry is None or (name not in registry.data and obj.metadata.deletion_timestamp is None):
+        return ()
+    return (_patch(registry, {name: None}),)
+
+
+def _patch(registry: ConfigMap, data: dict[str, str | None]) -> Patch:
+    meta = registry.metadata
+    return Patch(ConfigMap, meta.name, meta.namespace, meta.uid, {"data": data})
+
+
+def _status(obj: Toy, phase: str, message: str, record: ToyRecord) -> ToyStatus:
+    return ToyStatus(phase, message, obj.metadata.generation, msgspec.to_builtins(record))
