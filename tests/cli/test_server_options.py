@@ -13,7 +13,7 @@ from msgspec import Struct
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
 from argosy.cli.server_options import run_operator
-from argosy.operator.observer_locator import ObserverService
+from argosy.operator.apis.ares.observer_locator import ObserverService
 from argosy.operator.settings import Settings
 
 FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file, gang: {backend: auto}}}"

@@ -12,7 +12,7 @@ FOUND = {
     "dialects/test_ares_definitions.py": (*range(24, 39), 44, 49),
     "dialects/test_ares_life.py": (39, 40, 41, 42, 43, 45, 46, 50),
     "conformance/test_ares.py": (14, 15, 26, 37, 38, 41, 44, 46, 52),
-    "operator/test_observer.py": (47,),
+    "operator/apis/ares/test_observer.py": (47,),
     "helper/test_initializer.py": (48, 49),
 }
 

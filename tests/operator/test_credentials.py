@@ -18,7 +18,9 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import NotFound
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod, Secret
-from argosy.operator import credentials, endpoint, endpoint_credentials, observer
+from argosy.operator import credentials, endpoint, endpoint_credentials
+from argosy.operator.apis.ares import observer
+from argosy.operator.apis.ares.observer_locator import ObserverService
 from argosy.operator.credentials import (
     CredentialMaintainer,
     Credentials,
@@ -28,7 +30,6 @@ from argosy.operator.credentials import (
     wait_for_credentials,
 )
 from argosy.operator.endpoint_credentials import SECRET, EndpointCredentials, read_secret
-from argosy.operator.observer_locator import ObserverService
 from argosy.wire.client import Client as HttpClient
 from argosy.wire.origin import Origin
 from tests.support.aresjobs import template

@@ -7,7 +7,7 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
-from argosy.operator.observer_locator import ObserverService
+from argosy.operator.apis.ares.observer_locator import ObserverService
 from argosy.wire.client import Client, Response
 from argosy.wire.origin import Origin
 from tests.support.aresjobs import job

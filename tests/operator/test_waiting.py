@@ -17,7 +17,7 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
-from argosy.operator.observer_locator import ObserverService
+from argosy.operator.apis.ares.observer_locator import ObserverService
 from argosy.reconcile import status_writer
 from tests.support.aresjobs import template
 from tests.support.operator_harness import Scene

@@ -109,7 +109,7 @@ def server_options(command: Command) -> Command:
 
 def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
     """Return the settings with those of the configuration file; an invalid file is an error."""
-    from argosy.operator.ares_config import ConfigError, apply_config, read
+    from argosy.operator.apis.ares.config import ConfigError, apply_config, read
 
     if file is None:
         return settings

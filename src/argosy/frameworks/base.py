@@ -19,18 +19,26 @@ class Port(Struct, frozen=True):
 
 
 class Initializer(Struct, frozen=True):
-    """An init container of the helper's, under a name and with words that others know."""
+    """An init container that takes the place of the helper's own, with a name and arguments of the API's."""
 
     name: str
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     """Variables whose values are fields of the pod."""
-    words: Mapping[str, str] = field(default_factory=dict)
-    """What the arguments say, by the names under which a command of the administrator's may ask for it."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """Volume by path: empty folders that it shares with all containers, unless the user has a volume of his
-    own there."""
+    """Volume by path: empty folders that it shares with all containers, unless the first container mounts a
+    volume there."""
+    image: str = ""
+    """The helper's image if empty."""
+    command: tuple[str, ...] = ()
+    """Runs in place of the helper and `arguments`, if set."""
+    host_folders: Mapping[str, str] = field(default_factory=dict)
+    """Path by volume: folders of the node, mounted under the same path in this container alone."""
+    url: str = ""
+    """The endpoint that it asks; the operator's if empty."""
+    tls: bool = True
+    """False if that endpoint has no certificate."""
 
 
 class Injection(Struct, frozen=True):

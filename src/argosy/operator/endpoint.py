@@ -15,6 +15,7 @@ import msgspec
 
 from argosy.kinds.quantity import parse_duration
 from argosy.operator import webhooks
+from argosy.operator.apis.ares.observer import Observer
 from argosy.operator.bounds import OnRefused
 from argosy.operator.endpoint_credentials import EndpointCredentials, TokenVerifier
 from argosy.operator.job_views import (
@@ -26,7 +27,6 @@ from argosy.operator.job_views import (
     RoleView,
     TooManyWaitsError,
 )
-from argosy.operator.observer import Observer
 from argosy.wire.messages import HttpError, Request, Response, text_response
 from argosy.workload.model import Phase
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from argosy.dialects.ares.api import ares_job_api
+from argosy.dialects.ares.initializers import operator_endpoint
 from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.backoff import Backoff
 from argosy.engine.client import Client
@@ -25,6 +26,7 @@ from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, Service
 from argosy.kinds.labels import DOMAIN, MANAGED_BY, MANAGER
 from argosy.operator import webhooks
+from argosy.operator.apis.ares.observer_locator import ObserverLocator
 from argosy.operator.bounds import (
     PROBE_CONNECTIONS,
     REQUEST_LIMITS,
@@ -45,7 +47,6 @@ from argosy.operator.health import HealthPaths, health_handler
 from argosy.operator.health_checks import live_checks, ready_checks
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Manager
-from argosy.operator.observer_locator import ObserverLocator
 from argosy.operator.settings import NAME, Settings
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Features, RenderContext
@@ -99,7 +100,7 @@ async def run_operator(settings: Settings) -> None:
         )
         credentials = await _load_credentials(own, settings, clock)
         whereabouts = await stack.enter_async_context(_observer_locator(connection, settings))
-        pods = PodRenderer(_render_context(settings, credentials, whereabouts), credentials.token)
+        pods = PodRenderer(_render_context(settings, credentials), credentials.token)
         credentials.subscribe(lambda trust: pods.use_ca(trust.ca))
         recorder = Recorder(client, "argosy-operator")
         stack.push_async_callback(recorder.close)
@@ -120,7 +121,12 @@ async def run_operator(settings: Settings) -> None:
         if "argosy" in settings.apis:
             serving.add(training_run_api(cluster_domain=settings.cluster_domain))
         if "ares" in settings.apis:
-            serving.add(ares_job_api(settings.ares_ttl_after_succeeded, settings.cluster_domain))
+            locate = whereabouts.observer_address if whereabouts else operator_endpoint
+            serving.add(
+                ares_job_api(
+                    settings.ares_ttl_after_succeeded, settings.cluster_domain, settings.initializers, locate
+                )
+            )
         elected = leader if settings.leader_elect else None
         await stack.enter_async_context(_serve_http(settings, serving, elected, credentials, metrics))
         if settings.publish_service:
@@ -238,17 +244,13 @@ async def _observer_locator(
         yield ObserverLocator(client, settings.url, service, settings.observer_service)
 
 
-def _render_context(
-    settings: Settings, credentials: Credentials, whereabouts: ObserverLocator | None
-) -> RenderContext:
+def _render_context(settings: Settings, credentials: Credentials) -> RenderContext:
     return RenderContext(
         helper=settings.helper,
         url=settings.url,
         ca_pem=credentials.current.ca,
         cluster_domain=settings.cluster_domain,
         features=Features(settings.remote_exec, settings.ssh_keys),
-        initializers=settings.initializers,
-        observer_locator=whereabouts.observer_address if whereabouts else None,
     )
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import argosy.helper
 from argosy import __version__
 from argosy.dialects.apis import APIS
+from argosy.dialects.ares.initializers import Initializers
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.logs import LogFormat
 from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.operator.observer_locator import ObserverService
-from argosy.reconcile.initializers import Initializers
+from argosy.operator.apis.ares.observer_locator import ObserverService
 from argosy.reconcile.render_context import Helper
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 

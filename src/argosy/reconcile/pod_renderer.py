@@ -40,7 +40,7 @@ class PodRenderer:
         self, workload: Workload, role: Role, injection: Injection, gang_backend: str
     ) -> RoleTemplate:
         if injection.initializer:
-            _check_volumes(workload, role, self.context.initializers.volumes)
+            _check_volumes(workload, role, injection.initializer.host_folders)
         backend = BACKENDS.get(gang_backend) if workload.gang else None
         return render_role(
             self.context,

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Initializer, Injection
 from argosy.kinds import labels
-from argosy.reconcile.initializers import CACHE_URI
 from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
 from argosy.workload.children import keys
@@ -372,33 +371,27 @@ def _endpoint(site: RenderContext, workload: Workload, token: str) -> dict[str, 
 def _initializer(
     spec: Json, site: RenderContext, workload: Workload, wanted: Initializer, token: str
 ) -> Json:
-    """Return the helper under the name that the API gives it.
-
-    It fills the volumes that the first container mounts under the same paths, if there are any.
-    """
+    """Return the init container of the API's own. Where the user mounts a volume, it fills that one."""
     first = _list(spec.get("containers"))[:1]
-    user_mounts = {
-        mount.get("mountPath"): mount
-        for mount in map(_object, _list(_object(first[0] if first else None).get("volumeMounts")))
-    }
-    mounts = [user_mounts.get(mount["mountPath"], mount) for mount in _shared(wanted)]
+    user_mounts = _list(_object(first[0] if first else None).get("volumeMounts"))
+    by_path = {_object(mount).get("mountPath"): _object(mount) for mount in user_mounts}
+    mounts: list[Json] = [dict(by_path.get(mount["mountPath"], mount)) for mount in _shared(wanted)]
+    mounts += [{"name": name, "mountPath": path} for name, path in wanted.host_folders.items()]
     empty: list[Json] = [
-        {"name": volume, "emptyDir": {}} for path, volume in wanted.folders.items() if path not in user_mounts
+        {"name": volume, "emptyDir": {}} for path, volume in wanted.folders.items() if path not in by_path
     ]
-    configured, observer = site.initializers, site.observer_address(bool(spec.get("hostNetwork")))
-    folders: list[Json] = [
-        {"name": name, "hostPath": {"path": path}} for name, path in configured.volumes.items()
+    host: list[Json] = [
+        {"name": name, "hostPath": {"path": path}} for name, path in wanted.host_folders.items()
     ]
-    _add_volumes(spec, [*empty, *folders, *helper_volumes(site)])
-    address = {"ARGOSY_URL": observer.uri, "ARGOSY_CA": site.ca_pem if observer.tls else ""}
-    environment = {**_endpoint(site, workload, token), **address, **wanted.env, **configured.env}
-    node_mounts: list[Json] = [{"name": name, "mountPath": path} for name, path in configured.volumes.items()]
-    all_mounts = [*(dict(mount) for mount in mounts), *node_mounts]
-    container = helper_container(site, wanted.name, wanted.arguments, environment, all_mounts)
+    _add_volumes(spec, [*empty, *host, *helper_volumes(site)])
+    environment = {**_endpoint(site, workload, token), **wanted.env}
+    environment["ARGOSY_URL"] = wanted.url or site.url
+    environment["ARGOSY_CA"] = site.ca_pem if wanted.tls else ""
+    container = helper_container(site, wanted.name, wanted.arguments, environment, mounts)
     container["imagePullPolicy"] = "IfNotPresent"
-    container["image"] = configured.image or container["image"]
-    if configured.command:
-        container["command"] = configured.command.argv({**wanted.words, CACHE_URI: observer.uri})
+    container["image"] = wanted.image or container["image"]
+    if wanted.command:
+        container["command"] = list(wanted.command)
     container["env"] = [*_from_fields(wanted.fields), *_list(container["env"])]
     return container
 

@@ -4,11 +4,9 @@ The helper's container satisfies the *restricted* pod security standard, so that
 can run every framework; it has requests and limits, so that a namespace with a quota can too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
-
-from argosy.reconcile.initializers import Initializers
 
 HELPER_CPU = {"requests": "10m", "limits": "500m"}
 HELPER_MEMORY = {"requests": "32Mi", "limits": "128Mi"}
@@ -34,13 +32,6 @@ class Features(Struct, frozen=True):
     """A Secret with a key pair for each job that starts processes by ssh."""
 
 
-class ObserverAddress(Struct, frozen=True):
-    """Where an init container of an AresJob asks for the phases of roles."""
-
-    uri: str
-    tls: bool = True
-
-
 class RenderContext(Struct, frozen=True):
     helper: Helper
     url: str
@@ -48,13 +39,6 @@ class RenderContext(Struct, frozen=True):
     """The CA of the endpoint, in PEM."""
     cluster_domain: str = "cluster.local"
     features: Features = Features()
-    initializers: Initializers = Initializers()
-    observer_locator: Callable[[bool], ObserverAddress] | None = None
-    """Returns where init containers of AresJobs ask, by whether their pod uses the host network; if None, at
-    `url`."""
-
-    def observer_address(self, host_network: bool) -> ObserverAddress:
-        return self.observer_locator(host_network) if self.observer_locator else ObserverAddress(self.url)
 
 
 def helper_container(

@@ -11,20 +11,29 @@ from msgspec.structs import replace
 
 from argosy.dialects.ares import adoption, events, injection
 from argosy.dialects.ares.dialect import AresJobDialect
+from argosy.dialects.ares.initializers import Initializers, LocateObserver, operator_endpoint
 from argosy.dialects.ares.spec_patch import propagated, spec_patch
 from argosy.dialects.ares.templates import bare
 from argosy.dialects.base import Adoption, JobApi, bare_workload
+from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import PROPAGATED_ANNOTATIONS, AresJob
-from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, CleanupPolicy, Limits, Ttl, Workload
+from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, CleanupPolicy, Limits, Role, Ttl, Workload
 
 
 def ares_job_api(
-    ttl_after_succeeded: float | None = None, cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
+    ttl_after_succeeded: float | None = None,
+    cluster_domain: str = DEFAULT_CLUSTER_DOMAIN,
+    initializers: Initializers = Initializers(),
+    locate: LocateObserver = operator_endpoint,
 ) -> JobApi[AresJob]:
     """Return what is registered for AresJobs."""
+
+    def inject(workload: Workload, role: Role, index: int) -> Injection:
+        return injection.inject(workload, role, index, initializers, locate)
+
     return JobApi(
         dialect=AresJobDialect(ttl_after_succeeded, cluster_domain),
-        inject=injection.inject,
+        inject=inject,
         pod_name=pod_name,
         status_events=events.status_events,
         action_events=events.action_events,

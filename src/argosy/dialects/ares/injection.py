@@ -12,8 +12,15 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from argosy.dialects.ares.initializers import CACHE_URI, Initializers, LocateObserver, operator_endpoint
 from argosy.dialects.ares.profiles import ETCD, LAUNCHER, LEADWORKER, MASTER, SCHEDULER, WORKER
-from argosy.dialects.ares.templates import container_named, default_container, port_named, port_numbers
+from argosy.dialects.ares.templates import (
+    container_named,
+    default_container,
+    port_named,
+    port_numbers,
+    uses_host_network,
+)
 from argosy.frameworks import bagua, tensorflow
 from argosy.frameworks.base import Initializer, Injection, Port
 from argosy.frameworks.common import variable_bytes
@@ -50,13 +57,21 @@ def options_of(workload: Workload) -> Options:
     return msgspec.convert(dict(workload.options), Options)
 
 
-def inject(workload: Workload, role: Role, index: int) -> Injection:
-    """Variables, ports and the initializer of the pod in this place."""
+def inject(
+    workload: Workload,
+    role: Role,
+    index: int,
+    initializers: Initializers = Initializers(),
+    locate: LocateObserver = operator_endpoint,
+) -> Injection:
+    """Return the variables, ports and initializer of one pod."""
     told = _TOLD.get(workload.framework, _nothing)(workload, role, index)
-    return msgspec.structs.replace(told, initializer=_initializer(workload, role))
+    return msgspec.structs.replace(told, initializer=_initializer(workload, role, initializers, locate))
 
 
-def _initializer(workload: Workload, role: Role) -> Initializer | None:
+def _initializer(
+    workload: Workload, role: Role, initializers: Initializers, locate: LocateObserver
+) -> Initializer | None:
     options = options_of(workload)
     files = options.host_files.get(role.name, "")
     wants = role.depends_on or ()
@@ -73,18 +88,24 @@ def _initializer(workload: Workload, role: Role) -> Initializer | None:
     folders = list(dict.fromkeys(str(PurePosixPath(path).parent) for path in files.split(",") if path))
     if folders:  # the only place of its own in which the container may write
         arguments += ["--hack-file", f"{folders[0]}/{RELEASED}"]
+    address = locate(uses_host_network(role.template))
+    values = {**_template_values(workload, role, options), CACHE_URI: address.uri}
     return Initializer(
         labels.INITIALIZER_CONTAINER,
         tuple(arguments),
-        {"ARES_TOKEN": "$(ARGOSY_TOKEN)"},
-        {"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},
-        _words(workload, role, options),
-        {path: f"{_HOST_FOLDER}-{n}" if n else _HOST_FOLDER for n, path in enumerate(folders)},
+        env={"ARES_TOKEN": "$(ARGOSY_TOKEN)", **initializers.env},
+        fields={"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},
+        folders={path: f"{_HOST_FOLDER}-{n}" if n else _HOST_FOLDER for n, path in enumerate(folders)},
+        image=initializers.image,
+        command=initializers.command.argv(values) if initializers.command else (),
+        host_folders=initializers.volumes,
+        url=address.uri,
+        tls=address.tls,
     )
 
 
-def _words(workload: Workload, role: Role, options: Options) -> dict[str, str]:
-    """The variables of the original's command; who only waits has no host file, and no slots."""
+def _template_values(workload: Workload, role: Role, options: Options) -> dict[str, str]:
+    """Return the variables of an administrator's command. Without a host file there are no slots."""
     wants, files = role.depends_on or (), options.host_files.get(role.name, "")
     return {
         "Name": workload.name,

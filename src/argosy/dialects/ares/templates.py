@@ -47,6 +47,10 @@ def pod_spec(template: Json | None) -> Json:
     return spec if isinstance(spec, Mapping) else {}
 
 
+def uses_host_network(template: Json | None) -> bool:
+    return bool(pod_spec(template).get("hostNetwork"))
+
+
 def bare(template: object) -> Json:
     """What a definition needs of a template to stay valid, and pods to keep their labels: the names and ports
     of containers, and metadata."""

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from argosy.dialects.ares.initializers import ObserverAddress
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.kinds.kubernetes import Pod, ServiceWithIP
-from argosy.reconcile.render_context import ObserverAddress
 
 SERVICE, NAMESPACE = "ares-observer", "ares"
 """Where observers are that nothing else is said of."""

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec import Struct
 
+from argosy.dialects.ares.initializers import ObserverAddress
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Pod, PodStatus, ServiceSpec, ServiceWithIP
 from argosy.kinds.meta import ObjectMeta
-from argosy.operator.observer_locator import ObserverLocator, ObserverService
-from argosy.reconcile.render_context import ObserverAddress
+from argosy.operator.apis.ares.observer_locator import ObserverLocator, ObserverService
 
 OPERATOR = "https://argosy-operator.argosy-system.svc"
 NODE_PORT = ObserverService(node_port=30037)

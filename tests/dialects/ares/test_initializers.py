@@ -5,21 +5,27 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from msgspec.structs import replace
 
 from argosy.dialects.ares.api import ares_job_api
+from argosy.dialects.ares.initializers import (
+    TEMPLATE_VARIABLES,
+    Initializers,
+    LocateObserver,
+    ObserverAddress,
+    ShellCommand,
+    operator_endpoint,
+)
 from argosy.gotemplate import TemplateError
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.initializers import TEMPLATE_VARIABLES, Initializers, ShellCommand
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json
-from argosy.reconcile.render_context import Helper, ObserverAddress, RenderContext
+from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod
 
-SITE = RenderContext(Helper("argosy"), "https://operator", "PEM")
+CONTEXT = RenderContext(Helper("argosy"), "https://operator", "PEM")
 LAUNCHER: Json = {
     "template": {"spec": {"containers": [{"name": "mpi"}, {"name": "beside"}]}},
     "dependence": {"roleNames": ["worker"], "mpiHostFile": "/etc/mpi/hostfile,/etc/two/hosts,/etc/mpi/again"},
@@ -29,14 +35,20 @@ COMMAND = """./initializer cache --key {{.Key}} --cacheURI {{.CacheURI}} --roles
 --mpi-implementation {{.MPIImplementation}} # {{.Name}} {{.Namespace}} {{.RolePhase}}"""
 
 
-def pod(site: RenderContext, launcher: Json = LAUNCHER, framework: str = "mpi") -> Json:
-    """The spec of the launcher's pod."""
+def pod(
+    launcher: Json = LAUNCHER,
+    framework: str = "mpi",
+    *,
+    initializers: Initializers = Initializers(),
+    locate: LocateObserver = operator_endpoint,
+) -> Json:
+    """Return the spec of the launcher's pod."""
     worker = {"template": {"spec": {"containers": [{"name": "mpi"}]}}}
     spec: Json = {"frameworkType": framework, "roleSpecs": {"launcher": launcher, "worker": worker}}
-    api = ares_job_api()
+    api = ares_job_api(initializers=initializers, locate=locate)
     lowered = api.dialect.to_workload(AresJob(ObjectMeta(name="job", namespace="ns", uid="uid"), spec))
     assert isinstance(lowered, Workload), lowered
-    pods = PodRenderer(site, lambda uid: f"token-of-{uid}").for_job(lowered, api.inject)
+    pods = PodRenderer(CONTEXT, lambda uid: f"token-of-{uid}").for_job(lowered, api.inject)
     return cast("Json", pods.render(CreatePod("launcher", 0, 1, 0), "job-launcher-0")["spec"])
 
 
@@ -57,7 +69,7 @@ def mounts(container: Json) -> dict[str, str]:
 
 
 def test_it_has_an_argument_vector_and_no_shell() -> None:
-    container = initializer(pod(SITE))
+    container = initializer(pod())
     assert container["command"] == [
         *("python3", "-m", "argosy.helper", "cache", "--key", "ns.job", "--cacheURI", "$(ARGOSY_URL)"),
         *("--roles", "worker", "--phase", "Running", "--interval", "5s", "--timeout", "0"),
@@ -74,7 +86,7 @@ def test_it_has_an_argument_vector_and_no_shell() -> None:
 
 
 def test_every_folder_of_a_host_file_has_one_volume() -> None:
-    spec = pod(SITE)
+    spec = pod()
     shared = {"configurations": "/etc/mpi", "configurations-1": "/etc/two"}
     assert mounts(initializer(spec)) == shared
     assert [mounts(one) for one in cast("list[Json]", spec["containers"])] == [shared, shared]
@@ -85,7 +97,7 @@ def test_a_volume_of_the_users_own_is_used() -> None:
     mine = {"name": "mine", "mountPath": "/etc/mpi"}
     containers = [{"name": "mpi", "volumeMounts": [mine]}, {"name": "beside"}]
     template = {"spec": {"containers": containers, "volumes": [{"name": "mine", "emptyDir": {}}]}}
-    spec = pod(SITE, {**LAUNCHER, "template": template})
+    spec = pod({**LAUNCHER, "template": template})
     assert mounts(initializer(spec)) == {"mine": "/etc/mpi", "configurations-1": "/etc/two"}
     names = [one["name"] for one in cast("list[Json]", spec["volumes"])]
     assert names == ["mine", "configurations-1"]
@@ -93,7 +105,7 @@ def test_a_volume_of_the_users_own_is_used() -> None:
 
 def test_image_variables_and_folders_of_the_administrator() -> None:
     chosen = Initializers("mine:1", env={"LEVEL": "2"}, volumes={"tools": "/opt/tools"})
-    spec = pod(replace(SITE, initializers=chosen))
+    spec = pod(initializers=chosen)
     container = initializer(spec)
     assert container["image"] == "mine:1"
     assert list(env(container))[-2:] == ["ARES_TOKEN", "LEVEL"]
@@ -122,21 +134,20 @@ RESERVED = {
 @pytest.mark.parametrize("case", RESERVED.values(), ids=RESERVED.keys())
 def test_folders_of_the_administrator_are_not_for_users(case: tuple[Json, str]) -> None:
     spec, where = case
-    site = replace(SITE, initializers=Initializers(volumes={"tools": "/opt/tools"}))
+    reserved = Initializers(volumes={"tools": "/opt/tools"})
     with pytest.raises(SpecRejectedError) as refused:
-        pod(site, {**LAUNCHER, "template": {"spec": spec}})
+        pod({**LAUNCHER, "template": {"spec": spec}}, initializers=reserved)
     assert str(refused.value) == (
         f"spec.roleSpecs.launcher.template.spec.{where}.name:"
         ' invalid value "tools": reserved for the init container `initializer`'
     )
-    pod(SITE, {**LAUNCHER, "template": {"spec": spec}})
+    pod({**LAUNCHER, "template": {"spec": spec}})
 
 
 def test_a_command_of_the_administrator() -> None:
     chosen = Initializers(command=ShellCommand(COMMAND))
     nodes = ObserverAddress("nodePort://10.0.0.1,10.0.0.2:30037", tls=False)
-    site = replace(SITE, initializers=chosen, observer_locator=lambda host_network: nodes)
-    container = initializer(pod(site))
+    container = initializer(pod(initializers=chosen, locate=lambda host_network: nodes))
     assert container["command"] == [
         "/bin/bash",
         "-c",
@@ -148,9 +159,9 @@ def test_a_command_of_the_administrator() -> None:
 
 
 def test_who_only_waits_has_no_host_file() -> None:
-    site = replace(SITE, initializers=Initializers(command=ShellCommand(COMMAND)))
+    chosen = Initializers(command=ShellCommand(COMMAND))
     waits: Json = {**LAUNCHER, "dependence": {"roleNames": ["worker"], "rolePhase": "Succeeded"}}
-    command = cast("list[str]", initializer(pod(site, waits, "custom"))["command"])[2]
+    command = cast("list[str]", initializer(pod(waits, "custom", initializers=chosen))["command"])[2]
     assert "--write-mpi-hostfile-to '' --mpi-host-replicas 0 --mpi-implementation ''" in command
     assert command.endswith("Succeeded")
 
@@ -158,15 +169,15 @@ def test_who_only_waits_has_no_host_file() -> None:
 def test_values_are_quoted_for_the_shell() -> None:
     evil = "/etc/x/$(reboot); a 'b'"
     launcher: Json = {**LAUNCHER, "dependence": {"roleNames": ["worker"], "mpiHostFile": evil}}
-    site = replace(SITE, initializers=Initializers(command=ShellCommand("write {{.MPIHostFile}}")))
-    command = cast("list[str]", initializer(pod(site, launcher))["command"])[2]
+    chosen = Initializers(command=ShellCommand("write {{.MPIHostFile}}"))
+    command = cast("list[str]", initializer(pod(launcher, initializers=chosen))["command"])[2]
     assert command == """write '/etc/x/$(reboot); a '"'"'b'"'"''"""
 
 
 def test_a_pod_in_its_nodes_network_asks_there_and_keeps_its_resolver() -> None:
     template = {"spec": {"hostNetwork": True, "containers": [{"name": "mpi"}]}}
     where = {True: ObserverAddress("https://10.96.0.7"), False: ObserverAddress("https://operator")}
-    spec = pod(replace(SITE, observer_locator=where.__getitem__), {**LAUNCHER, "template": template})
+    spec = pod({**LAUNCHER, "template": template}, locate=where.__getitem__)
     assert env(initializer(spec))["ARGOSY_URL"] == "https://10.96.0.7"
     assert "dnsPolicy" not in spec
 
@@ -216,5 +227,5 @@ QUOTED = {
 
 @pytest.mark.parametrize("template", QUOTED.values(), ids=QUOTED.keys())
 def test_a_command_that_puts_quotes_around_a_variable_is_refused(template: str) -> None:
-    with pytest.raises(TemplateError, match=r"\{\{.MPIHostFile\}\} stands inside quotes"):
+    with pytest.raises(TemplateError, match=r"\{\{.MPIHostFile\}\}: must not be inside quotes"):
         ShellCommand(template)

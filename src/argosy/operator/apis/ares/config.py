@@ -14,11 +14,11 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from argosy.dialects.ares.initializers import Initializers, ShellCommand
 from argosy.engine.limiter import WriteLimits
 from argosy.gotemplate import TemplateError
-from argosy.operator.observer_locator import ObserverService
+from argosy.operator.apis.ares.observer_locator import ObserverService
 from argosy.operator.settings import Settings
-from argosy.reconcile.initializers import Initializers, ShellCommand
 from argosy.workload.gang_schedulers.registry import CHOICES
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 

@@ -20,7 +20,8 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.operator import endpoint, observer
+from argosy.operator import endpoint
+from argosy.operator.apis.ares import observer
 from argosy.operator.endpoint import Endpoint, server_tls
 from argosy.operator.endpoint_credentials import make_credentials
 from argosy.operator.job_views import MAX_UNKNOWN_WAITS, JobView, JobViews

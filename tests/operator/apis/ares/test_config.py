@@ -13,8 +13,8 @@ from argosy.engine.limiter import WriteLimits
 from argosy.install.chart import Chart, chart_folder
 from argosy.install.presets import PRESETS
 from argosy.kinds.meta import Json
-from argosy.operator.ares_config import ConfigError, apply_config, read
-from argosy.operator.observer_locator import ObserverService
+from argosy.operator.apis.ares.config import ConfigError, apply_config, read
+from argosy.operator.apis.ares.observer_locator import ObserverService
 from argosy.operator.settings import IMAGE, Settings
 
 ORIGINAL = """
@@ -119,10 +119,10 @@ WRONG = {
     "caches: there is no such key": "caches: {}",
     "initializers.common.image: must not be empty": "initializers: {common: {image: ''}}",
     "initializers.common.cmd: command: not understood": "initializers: {common: {cmd: 'a {{.Key'}}",
-    "initializers.common.cmd: {{.Key}} stands inside quotes": (
+    "initializers.common.cmd: {{.Key}}: must not be inside quotes": (
         """initializers: {common: {cmd: "a '{{.Key}}'"}}"""
     ),
-    "initializers.common.cmd: there is no variable .Other": "initializers: {common: {cmd: '{{.Other}}'}}",
+    "initializers.common.cmd: unknown variable .Other": "initializers: {common: {cmd: '{{.Other}}'}}",
     "initializers.common.cmd: the function upper is not known": (
         "initializers: {common: {cmd: '{{upper .Key}}'}}"
     ),

@@ -1,0 +1,1 @@
+"""Everything that is registered for each API: one module or package per API, listed in `registry`."""

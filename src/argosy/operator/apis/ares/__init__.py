@@ -1,0 +1,1 @@
+"""Everything that the operator has for AresJobs only."""
