@@ -8,27 +8,27 @@ from typing import Final
 
 from argosy.kinds.meta import Json
 
-ACCOUNT: Final = "default"
-AUTHORITY: Final = "kube-root-ca.crt"
+SERVICE_ACCOUNT: Final = "default"
+CA_CONFIG_MAP: Final = "kube-root-ca.crt"
 
 
-def account(namespace: str) -> Json:
-    return {"metadata": {"name": ACCOUNT, "namespace": namespace}}
+def service_account(namespace: str) -> Json:
+    return {"metadata": {"name": SERVICE_ACCOUNT, "namespace": namespace}}
 
 
-def authority(namespace: str, certificate: str) -> Json:
+def ca_config_map(namespace: str, certificate: str) -> Json:
     note = (
         "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints "
         "such as the internal service IP or kubernetes.default.svc. "
         "No other usage is guaranteed across distributions of Kubernetes clusters."
     )
     metadata = {
-        "name": AUTHORITY,
+        "name": CA_CONFIG_MAP,
         "namespace": namespace,
         "annotations": {"kubernetes.io/description": note},
     }
-    return {"metadata": metadata, "data": certificate_data(certificate)}
+    return {"metadata": metadata, "data": ca_data(certificate)}
 
 
-def certificate_data(certificate: str) -> dict[str, str]:
+def ca_data(certificate: str) -> dict[str, str]:
     return {"ca.crt": certificate}

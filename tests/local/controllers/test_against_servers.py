@@ -24,11 +24,11 @@ from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, 
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.volcano import VolcanoPodGroupCrd
-from argosy.local.controllers.discovery import metadata_of
+from argosy.local.controllers.discovery import metadata_type
 from argosy.local.controllers.disruption.kinds import PodDisruptionBudget
-from argosy.local.controllers.job.backoff import Backoff
+from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
-from argosy.local.controllers.manager import Timings, run
+from argosy.local.controllers.manager import Timings, run_controllers
 from argosy.local.networking import EndpointSlice, Service
 from argosy.local.storage import PROTECTION, PersistentVolumeClaim
 from tests.support import servers
@@ -42,10 +42,10 @@ F = TypeVar("F", bound=ApiObject)
 
 FAST = Timings(
     node_grace=6.0,  # a busy machine is not a silent node
-    longest_toleration=0.5,
+    max_toleration=0.5,
     quarantine=0.5,
-    namespace_again=0.2,
-    job_backoff=Backoff(first=0.1, most=1.0),
+    namespace_retry=0.2,
+    job_backoff=JobBackoff(initial=0.1, maximum=1.0),
 )
 
 
@@ -90,7 +90,7 @@ async def cluster(client: Client, nodes: int = 2, **allocatable: str) -> AsyncIt
     names = [f"n{number}-{time.monotonic_ns()}" for number in range(nodes)]
     room = {"nvidia.com/gpu" if name == "gpu" else name: value for name, value in allocatable.items()}
     async with Simulator(client, names, allocatable=room, heartbeat=0.3) as simulator:
-        work = asyncio.create_task(run(client, FAST))
+        work = asyncio.create_task(run_controllers(client, FAST))
         try:
             yield simulator
             assert not work.done(), work.exception()
@@ -398,7 +398,7 @@ async def test_a_budget_counts_what_a_custom_resource_is_scaled_to(client: Clien
         async def made() -> ApiObject | None:
             try:
                 return await client.create(
-                    metadata_of(gauge), {"metadata": {"name": "g"}, "spec": {"n": 4}}, namespace
+                    metadata_type(gauge), {"metadata": {"name": "g"}, "spec": {"n": 4}}, namespace
                 )
             except NotFound:  # the definition is not served yet
                 return None
@@ -679,7 +679,7 @@ async def _look_twice(client: Client, namespace: str) -> None:
 
         await until(settled, "everything is said")
     async with Client(client.connection, metrics=Metrics(CollectorRegistry())) as second:
-        work = asyncio.create_task(run(second, Timings()))
+        work = asyncio.create_task(run_controllers(second, Timings()))
         # Two things to do, made last and so done last: what was there before has been looked at by then.
         ghost = ConfigMap(metadata=ObjectMeta(name="ghost", uid="no-such-uid"))
         await client.create(ConfigMap, owned("haunted", ghost), namespace)

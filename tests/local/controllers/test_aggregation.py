@@ -1,7 +1,7 @@
 import pytest
 
 from argosy.kinds.meta import ObjectMeta
-from argosy.local.controllers.aggregation import aggregated
+from argosy.local.controllers.aggregation import aggregate_rules
 from argosy.local.controllers.kinds import AggregationRule, ClusterRole, LabelSelector, PolicyRule
 
 
@@ -33,4 +33,4 @@ def test_a_role_gathers_rules(
 ) -> None:
     chosen = [LabelSelector(match_labels=labels) for labels in selectors]
     role = ClusterRole(ObjectMeta(name="sum"), aggregation_rule=AggregationRule(chosen))
-    assert aggregated(role, others) == [rule(resource) for resource in wanted]
+    assert aggregate_rules(role, others) == [rule(resource) for resource in wanted]

@@ -4,7 +4,7 @@ import pytest
 
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.local.controllers.kinds import LabelSelector, Pod
-from argosy.local.controllers.ownership import claims
+from argosy.local.controllers.ownership import resolve_ownership
 
 GONE = datetime(2026, 1, 1, tzinfo=UTC)
 OURS, OTHER = (OwnerReference(uid=uid, controller=True) for uid in ("me", "other"))
@@ -30,8 +30,8 @@ CASES = {
 
 @pytest.mark.parametrize(("each", "wanted"), CASES.values(), ids=CASES)
 def test_a_controller_claims(each: Pod, wanted: str) -> None:
-    found = claims(ObjectMeta(uid="me"), LabelSelector(MATCH), [each])
-    assert {"held": found.held, "adopt": found.adopt, "release": found.release} == {
+    found = resolve_ownership(ObjectMeta(uid="me"), LabelSelector(MATCH), [each])
+    assert {"held": found.owned, "adopt": found.to_adopt, "release": found.to_release} == {
         name: [each] if name == wanted else [] for name in ("held", "adopt", "release")
     }
 
@@ -39,5 +39,5 @@ def test_a_controller_claims(each: Pod, wanted: str) -> None:
 def test_one_that_is_being_deleted_claims_nothing_more() -> None:
     owner = ObjectMeta(uid="me", deletion_timestamp=GONE)
     held = pod(OURS, app="a")
-    found = claims(owner, LabelSelector(MATCH), [held, pod(app="a"), pod(OURS, app="b")])
-    assert (found.held, found.adopt, found.release) == ([held], [], [])
+    found = resolve_ownership(owner, LabelSelector(MATCH), [held, pod(app="a"), pod(OURS, app="b")])
+    assert (found.owned, found.to_adopt, found.to_release) == ([held], [], [])

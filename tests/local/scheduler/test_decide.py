@@ -8,10 +8,10 @@ import pytest
 from msgspec import Struct
 
 from argosy.local.controllers.kinds import Node, Pod
-from argosy.local.scheduler.decide import decide, queueable
+from argosy.local.scheduler.decide import can_enqueue, decide
 from argosy.local.scheduler.gangs import Gang
 from argosy.local.scheduler.outcome import Decision
-from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.local.scheduler.scheduler_cache import PodInfo, SchedulerCache
 from tests.support.scheduler_objects import Json, node, pod
 from tests.support.step_counter import count_steps
 
@@ -26,18 +26,18 @@ class Case(Struct):
     priorities: Mapping[str, int] = {}
 
 
-def run(case: Case) -> tuple[Decision, World]:
-    world = World(case.nodes)
+def run(case: Case) -> tuple[Decision, SchedulerCache]:
+    world = SchedulerCache(case.nodes)
     for each in case.running:
-        world.place(PodFacts.of(each), each.spec.node_name)
-    waiting = [PodFacts.of(each, case.priorities.get(each.metadata.name, 0)) for each in case.pods]
+        world.place(PodInfo.of(each), each.spec.node_name)
+    waiting = [PodInfo.of(each, case.priorities.get(each.metadata.name, 0)) for each in case.pods]
     gangs = {("default", name): gang for name, gang in case.gangs.items()}
     return decide(world, waiting, gangs), world
 
 
 def outcome(decision: Decision) -> dict[str, str]:
     placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
-    return placed | {facts.pod.metadata.name: message for facts, message in decision.refused}
+    return placed | {facts.pod.metadata.name: message for facts, message in decision.unschedulable}
 
 
 def _affinity(kind: str, app: str, key: str = "kubernetes.io/hostname") -> Json:
@@ -314,9 +314,9 @@ def test_decide(case: Case) -> None:
     decision, world = run(case)
     assert outcome(decision) == case.want
     for facts, where in decision.bind:
-        assert world.where(facts.uid) == where
-    for facts, _ in decision.refused:
-        assert world.where(facts.uid) is None
+        assert world.node_of(facts.uid) == where
+    for facts, _ in decision.unschedulable:
+        assert world.node_of(facts.uid) is None
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -335,24 +335,24 @@ def test_no_gang_is_ever_half_placed_and_no_node_is_overbooked(seed: int) -> Non
     decision, world = run(Case(nodes=nodes, pods=pods, gangs=gangs, want={}))
     placed = Counter(facts.group for facts, _ in decision.bind)
     assert all(placed[name] == 0 or placed[name] >= gang.minimum for name, gang in gangs.items())
-    for room in world.rooms.values():
-        assert all(used <= room.allocatable.get(name, 0) for name, used in room.used.items())
+    for room in world.nodes.values():
+        assert all(used <= room.allocatable.get(name, 0) for name, used in room.requested.items())
     again = decide(
-        world, [facts for facts, _ in decision.refused], {("default", k): g for k, g in gangs.items()}
+        world, [facts for facts, _ in decision.unschedulable], {("default", k): g for k, g in gangs.items()}
     )
     assert not {facts.group for facts, _ in again.bind} - set(placed), "what was refused would have fitted"
 
 
 def test_the_least_resources_of_a_group_are_compared_with_what_is_free() -> None:
-    world = World([node("n1", cpu=10)])
-    assert queueable(world, {"cpu": 12_000})
-    assert not queueable(world, {"cpu": 12_001})
+    world = SchedulerCache([node("n1", cpu=10)])
+    assert can_enqueue(world, {"cpu": 12_000})
+    assert not can_enqueue(world, {"cpu": 12_001})
 
 
 def test_placing_pods_on_as_many_nodes_grows_with_their_number_not_with_its_square() -> None:
     def steps(count: int) -> int:
-        world = World([node(f"n{i}") for i in range(count)])
-        waiting = [PodFacts.of(pod(f"p{i}", cpu=1)) for i in range(count)]
+        world = SchedulerCache([node(f"n{i}") for i in range(count)])
+        waiting = [PodInfo.of(pod(f"p{i}", cpu=1)) for i in range(count)]
         decisions: list[Decision] = []
         counted = count_steps(lambda: decisions.append(decide(world, waiting, {})))
         assert len(decisions[0].bind) == count
@@ -363,13 +363,13 @@ def test_placing_pods_on_as_many_nodes_grows_with_their_number_not_with_its_squa
 
 def test_refusing_gangs_that_do_not_fit_grows_with_their_number_not_with_its_square() -> None:
     def steps(count: int) -> int:
-        world = World([node(f"n{i}", gpu=8) for i in range(2 * count)])
+        world = SchedulerCache([node(f"n{i}", gpu=8) for i in range(2 * count)])
         names = [f"g{number}" for number in range(5 * count)]
-        waiting = [PodFacts.of(pod(f"{name}-{i}", group=name, gpu=8)) for name in names for i in range(8)]
+        waiting = [PodInfo.of(pod(f"{name}-{i}", group=name, gpu=8)) for name in names for i in range(8)]
         gangs = {("default", name): Gang(8) for name in names}
         decisions: list[Decision] = []
         counted = count_steps(lambda: decisions.append(decide(world, waiting, gangs)))
-        assert (len(decisions[0].bind), len(decisions[0].refused)) == (2 * count, 38 * count)
+        assert (len(decisions[0].bind), len(decisions[0].unschedulable)) == (2 * count, 38 * count)
         return counted
 
     assert steps(80) < 6 * steps(20)

@@ -8,8 +8,8 @@ from msgspec import Struct
 from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.scheduler.decide import decide
 from argosy.local.scheduler.interpod_affinity import depends_on_pods
-from argosy.local.scheduler.node_heap import Fitting
-from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.local.scheduler.node_heap import PodPlacer
+from argosy.local.scheduler.scheduler_cache import PodInfo, SchedulerCache
 from tests.support.scheduler_objects import Json, node, pod
 
 HOST = "kubernetes.io/hostname"
@@ -121,28 +121,28 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_surroundings(case: Case) -> None:
-    world = World(case.nodes)
-    world.census.namespaces = {name: dict(labels) for name, labels in case.namespaces.items()}
+    world = SchedulerCache(case.nodes)
+    world.topology.namespaces = {name: dict(labels) for name, labels in case.namespaces.items()}
     for each in case.running:
-        world.place(PodFacts.of(each), each.spec.node_name)
-    decision = decide(world, [PodFacts.of(each) for each in case.pods], {})
+        world.place(PodInfo.of(each), each.spec.node_name)
+    decision = decide(world, [PodInfo.of(each) for each in case.pods], {})
     placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
-    assert placed | {facts.pod.metadata.name: text for facts, text in decision.refused} == case.want
+    assert placed | {facts.pod.metadata.name: text for facts, text in decision.unschedulable} == case.want
 
 
 def test_pods_that_nothing_is_said_about_are_placed_without_a_look_around() -> None:
-    world = World([node("n1")])
-    world.place(PodFacts.of(pod("x", node="n1", spec=required("podAntiAffinity", term(A)))), "n1")
-    assert depends_on_pods(PodFacts.of(pod("a", labels=A)), world)
-    assert not depends_on_pods(PodFacts.of(pod("b", labels=B)), world)
+    world = SchedulerCache([node("n1")])
+    world.place(PodInfo.of(pod("x", node="n1", spec=required("podAntiAffinity", term(A)))), "n1")
+    assert depends_on_pods(PodInfo.of(pod("a", labels=A)), world)
+    assert not depends_on_pods(PodInfo.of(pod("b", labels=B)), world)
     world.remove("uid-default-x")
-    assert not depends_on_pods(PodFacts.of(pod("a", labels=A)), world)
+    assert not depends_on_pods(PodInfo.of(pod("a", labels=A)), world)
 
 
 def test_a_preference_holds_for_a_pod_that_is_packed() -> None:
-    world = World([node("n1"), node("n2")])
-    world.place(PodFacts.of(pod("x", labels=A, cpu=1)), "n1")
-    world.place(PodFacts.of(pod("y", cpu=2)), "n2")
-    assert Fitting(world).place(PodFacts.of(pod("p", cpu=1)), pack=True) == "n2"
-    near = PodFacts.of(pod("q", cpu=1, spec=preferred("podAffinity", (100, term(A)))))
-    assert Fitting(world).place(near, pack=True) == "n1"
+    world = SchedulerCache([node("n1"), node("n2")])
+    world.place(PodInfo.of(pod("x", labels=A, cpu=1)), "n1")
+    world.place(PodInfo.of(pod("y", cpu=2)), "n2")
+    assert PodPlacer(world).place(PodInfo.of(pod("p", cpu=1)), pack=True) == "n2"
+    near = PodInfo.of(pod("q", cpu=1, spec=preferred("podAffinity", (100, term(A)))))
+    assert PodPlacer(world).place(near, pack=True) == "n1"

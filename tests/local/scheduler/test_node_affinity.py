@@ -5,7 +5,7 @@ import pytest
 
 from argosy.kinds.node_matching import Toleration, tolerates
 from argosy.local.controllers.kinds import LabelSelector, Taint
-from argosy.local.scheduler.node_affinity import node_wanted, ports_clash, selects
+from argosy.local.scheduler.node_affinity import matches_node, ports_conflict, selects
 from tests.support.scheduler_objects import Json, pod
 
 LABELS = {"zone": "a", "gpus": "8"}
@@ -51,7 +51,7 @@ NODES |= {
 @pytest.mark.parametrize("case", NODES.values(), ids=NODES)
 def test_a_pod_accepts_a_node(case: tuple[Json, bool]) -> None:
     spec, want = case
-    assert node_wanted(pod("p", spec=spec), "n1", LABELS) is want
+    assert matches_node(pod("p", spec=spec), "n1", LABELS) is want
 
 
 TAINT = Taint(key="gpu", value="yes", effect="NoSchedule")
@@ -88,8 +88,8 @@ PORTS = {
 @pytest.mark.parametrize("case", PORTS.values(), ids=PORTS)
 def test_host_ports_clash(case: tuple[tuple[str, int, str], bool]) -> None:
     wanted, want = case
-    assert ports_clash([wanted], [("TCP", 80, "0.0.0.0")]) is want
+    assert ports_conflict([wanted], [("TCP", 80, "0.0.0.0")]) is want
 
 
 def test_two_addresses_share_a_port() -> None:
-    assert not ports_clash([("TCP", 80, "10.0.0.1")], [("TCP", 80, "10.0.0.2")])
+    assert not ports_conflict([("TCP", 80, "10.0.0.1")], [("TCP", 80, "10.0.0.2")])

@@ -11,7 +11,7 @@ from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.scheduler.decide import decide
 from argosy.local.scheduler.gangs import Gang
 from argosy.local.scheduler.outcome import Decision
-from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.local.scheduler.scheduler_cache import PodInfo, SchedulerCache
 from tests.support.scheduler_objects import Json, node, pod
 from tests.support.step_counter import count_steps
 
@@ -243,60 +243,60 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_preempt(case: Case) -> None:
-    world = World(case.nodes)
+    world = SchedulerCache(case.nodes)
     for each in case.running:
         world.place(_facts(each, case), each.spec.node_name)
-    world.leaving.update(f"uid-default-{name}" for name in case.leaving)
-    before = sorted((facts.uid, where) for facts, where in world.placed())
+    world.terminating.update(f"uid-default-{name}" for name in case.leaving)
+    before = sorted((facts.uid, where) for facts, where in world.placed_pods())
     gangs = {("default", name): gang for name, gang in case.gangs.items()}
     decision = decide(world, [_facts(each, case) for each in case.pods], gangs)
     names = {each.metadata.uid: each.metadata.name for each in case.pods}
-    assert sorted(victim.facts.pod.metadata.name for victim in decision.victims) == list(case.victims)
+    assert sorted(victim.victim.pod.metadata.name for victim in decision.victims) == list(case.victims)
     assert {names[uid]: where for uid, where in decision.nominated.items()} == case.nominated
     assert {facts.pod.metadata.name: where for facts, where in decision.bind} == case.bound
     bound = {(facts.uid, where) for facts, where in decision.bind}
-    after = {(facts.uid, where) for facts, where in world.placed()}
+    after = {(facts.uid, where) for facts, where in world.placed_pods()}
     assert sorted(after - bound) == before, "nobody has left yet, and nobody is there who was not bound"
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_goes_it_is_lower_it_is_needed_and_no_gang_is_halved(seed: int) -> None:
     chance = random.Random(seed)
-    world = World([node(f"n{i}", cpu=chance.randint(2, 8)) for i in range(5)])
+    world = SchedulerCache([node(f"n{i}", cpu=chance.randint(2, 8)) for i in range(5)])
     gangs: dict[tuple[str, str], Gang] = {}
-    waiting: list[PodFacts] = []
+    waiting: list[PodInfo] = []
     for number in range(8):
         size, priority, group = chance.randint(1, 4), chance.choice([LOW, MIDDLE, HIGH]), f"g{number}"
         group = group if chance.random() < 0.6 else ""
         pods = [pod(f"p{number}-{i}", group=group, cpu=chance.randint(1, 3)) for i in range(size)]
         if group:
             gangs["default", group] = Gang(chance.randint(1, size))
-        waiting += [PodFacts.of(each, priority) for each in pods]
+        waiting += [PodInfo.of(each, priority) for each in pods]
     first = decide(world, [facts for facts in waiting if facts.priority < HIGH], gangs)
     bound = Counter(facts.group for facts, _ in first.bind)
     gangs = {key: Gang(gang.minimum, bound={"": bound[key[1]]}) for key, gang in gangs.items()}
     decision = decide(world, [facts for facts in waiting if facts.priority == HIGH], gangs)
-    lost = Counter(victim.facts.group for victim in decision.victims)
+    lost = Counter(victim.victim.group for victim in decision.victims)
     for key, gang in gangs.items():
         left = bound[key[1]] - lost[key[1]]
         assert not lost[key[1]] or left == 0 or left >= gang.minimum
-    assert all(victim.facts.priority < victim.preemptor.priority for victim in decision.victims)
-    assert len({victim.facts.uid for victim in decision.victims}) == len(decision.victims)
+    assert all(victim.victim.priority < victim.preemptor.priority for victim in decision.victims)
+    assert len({victim.victim.uid for victim in decision.victims}) == len(decision.victims)
     for victim in decision.victims:
-        world.remove(victim.facts.uid)
-    refused = {facts.uid: facts for facts, _ in decision.refused}
+        world.remove(victim.victim.uid)
+    refused = {facts.uid: facts for facts, _ in decision.unschedulable}
     for uid, where in decision.nominated.items():
         world.place(refused[uid], where)
-    for room in world.rooms.values():
-        assert all(used <= room.allocatable.get(name, 0) for name, used in room.used.items())
+    for room in world.nodes.values():
+        assert all(used <= room.allocatable.get(name, 0) for name, used in room.requested.items())
 
 
 def test_preempting_costs_less_than_a_look_of_every_pod_at_every_other() -> None:
     def steps(count: int) -> int:
-        world = World([node(f"n{i}", cpu=count // 20) for i in range(20)])
+        world = SchedulerCache([node(f"n{i}", cpu=count // 20) for i in range(20)])
         for number in range(count):
-            world.place(PodFacts.of(pod(f"old{number}", cpu=1)), f"n{number % 20}")
-        waiting = [PodFacts.of(pod(f"new{number}", cpu=1), HIGH) for number in range(count)]
+            world.place(PodInfo.of(pod(f"old{number}", cpu=1)), f"n{number % 20}")
+        waiting = [PodInfo.of(pod(f"new{number}", cpu=1), HIGH) for number in range(count)]
         decisions: list[Decision] = []
         counted = count_steps(lambda: decisions.append(decide(world, waiting, {})))
         assert len(decisions[0].victims) == len(decisions[0].nominated) == count
@@ -305,5 +305,5 @@ def test_preempting_costs_less_than_a_look_of_every_pod_at_every_other() -> None
     assert steps(400) < 10 * steps(100)
 
 
-def _facts(each: Pod, case: Case) -> PodFacts:
-    return PodFacts.of(each, case.priorities.get(each.metadata.name, 0))
+def _facts(each: Pod, case: Case) -> PodInfo:
+    return PodInfo.of(each, case.priorities.get(each.metadata.name, 0))

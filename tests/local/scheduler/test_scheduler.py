@@ -11,7 +11,7 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import Condition
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Node, Pod, PodGroup, PodGroupStatus
 from argosy.local.scheduler.scheduler import Scheduler
 from tests.support.scheduler_objects import Json, node, pod, pod_group
@@ -105,19 +105,19 @@ def held_group(name: str) -> PodGroup:
     return group
 
 
-def _add_node(shared: Shared) -> None:
+def _add_node(shared: ControllerContext) -> None:
     shared.nodes.put(versioned(node("n2", cpu=8), 50))
 
 
-def _grow_node(shared: Shared) -> None:
+def _grow_node(shared: ControllerContext) -> None:
     shared.nodes.put(versioned(node("n1", cpu=16), 50))
 
 
-def _uncordon_node(shared: Shared) -> None:
+def _uncordon_node(shared: ControllerContext) -> None:
     shared.nodes.put(versioned(node("n3", cpu=8), 50))
 
 
-def _finish_pod(shared: Shared) -> None:
+def _finish_pod(shared: ControllerContext) -> None:
     shared.pods.put(versioned(pod("busy", node="n1", phase="Succeeded", cpu=8), 50))
 
 
@@ -131,17 +131,17 @@ CAPACITY = {
 
 @pytest.mark.parametrize("comes", CAPACITY.values(), ids=CAPACITY)
 async def test_a_group_held_for_its_least_resources_is_admitted_when(
-    client: Client, monkeypatch: pytest.MonkeyPatch, comes: Callable[[Shared], None]
+    client: Client, monkeypatch: pytest.MonkeyPatch, comes: Callable[[ControllerContext], None]
 ) -> None:
     groups = Groups()
     monkeypatch.setattr(client, "patch", groups.patch)
-    shared = Shared(client, Deaf())
+    shared = ControllerContext(client, Deaf())
     work = asyncio.create_task(Scheduler(shared).run())
     try:
         shared.nodes.put(versioned(node("n1", cpu=8), 1))
         shared.nodes.put(versioned(node("n3", unschedulable=True, cpu=8), 2))
         shared.pods.put(versioned(pod("busy", node="n1", phase="Running", cpu=8), 3))
-        shared.groups.put(held_group("held"))
+        shared.pod_groups.put(held_group("held"))
         await until(groups.is_in("held", "Pending"), "there is no room for the group")
         comes(shared)
         await until(groups.is_in("held", "Inqueue"), "the group is admitted")
@@ -163,7 +163,7 @@ async def test_a_pod_is_told_one_thing_at_a_time_and_the_newest_last(
     desk = Desk()
     desk.held.add("large")
     monkeypatch.setattr(client, "patch", desk.patch)
-    shared = Shared(client, Deaf())
+    shared = ControllerContext(client, Deaf())
     scheduler = Scheduler(shared)
     work = asyncio.create_task(scheduler.run())
     try:

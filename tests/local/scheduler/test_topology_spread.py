@@ -8,13 +8,13 @@ from msgspec import Struct
 from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.scheduler.decide import decide
 from argosy.local.scheduler.outcome import Decision
-from argosy.local.scheduler.scheduler_cache import PodFacts, World
-from argosy.local.scheduler.topology_spread import UNEVEN
+from argosy.local.scheduler.scheduler_cache import PodInfo, SchedulerCache
+from argosy.local.scheduler.topology_spread import SPREAD_UNMET
 from tests.support.scheduler_objects import Json, node, pod
 from tests.support.step_counter import count_steps
 
 A = {"app": "a"}
-REFUSED = f"0/2 nodes are available: 2 {UNEVEN}."
+REFUSED = f"0/2 nodes are available: 2 {SPREAD_UNMET}."
 
 
 def even(key: str = "zone", when: str = "DoNotSchedule", **more: object) -> Json:
@@ -86,7 +86,8 @@ CASES = {
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, spec=even(nodeAffinityPolicy="Ignore") | {"nodeSelector": {"zone": "a"}})],
         want={
-            "p": f"0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 {UNEVEN}."
+            "p": "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+            f"1 {SPREAD_UNMET}."
         },
     ),
     "tainted nodes make up a domain": Case(
@@ -94,7 +95,7 @@ CASES = {
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, spec=even())],
         want={
-            "p": f"0/2 nodes are available: 1 {UNEVEN}, 1 node(s) had untolerated taint(s).",
+            "p": f"0/2 nodes are available: 1 {SPREAD_UNMET}, 1 node(s) had untolerated taint(s).",
         },
     ),
     "unless taints are to be honoured": Case(
@@ -118,22 +119,22 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_spread(case: Case) -> None:
-    world = World(case.nodes)
-    world.leaving.update(f"uid-default-{name}" for name in case.leaving)
+    world = SchedulerCache(case.nodes)
+    world.terminating.update(f"uid-default-{name}" for name in case.leaving)
     for each in case.running:
-        world.place(PodFacts.of(each), each.spec.node_name)
-    decision = decide(world, [PodFacts.of(each) for each in case.pods], {})
+        world.place(PodInfo.of(each), each.spec.node_name)
+    decision = decide(world, [PodInfo.of(each) for each in case.pods], {})
     placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
-    assert placed | {facts.pod.metadata.name: text for facts, text in decision.refused} == case.want
+    assert placed | {facts.pod.metadata.name: text for facts, text in decision.unschedulable} == case.want
 
 
 def test_the_cost_of_spreading_pods_grows_with_their_number_not_with_its_square() -> None:
     """It would grow with the square if pods were counted again for each pod that is placed."""
 
     def steps(count: int) -> int:
-        world = World([node(f"n{number}", cpu=64, pods=200) for number in range(20)])
+        world = SchedulerCache([node(f"n{number}", cpu=64, pods=200) for number in range(20)])
         waiting = [
-            PodFacts.of(pod(f"p{number}", labels=A, cpu=1, spec=even("kubernetes.io/hostname")))
+            PodInfo.of(pod(f"p{number}", labels=A, cpu=1, spec=even("kubernetes.io/hostname")))
             for number in range(count)
         ]
         decisions: list[Decision] = []

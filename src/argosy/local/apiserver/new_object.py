@@ -56,8 +56,8 @@ async def create_internally(api: Api, served: Served, obj: Json) -> None:
 async def create_namespace_defaults(api: Api, namespace: str) -> None:
     """Create the service account and the CA certificate that pods of the namespace need, where missing."""
     certificate = (api.state / "pki" / "ca.crt").read_text()
-    account = namespace_defaults.account(namespace)
-    authority = namespace_defaults.authority(namespace, certificate)
+    account = namespace_defaults.service_account(namespace)
+    authority = namespace_defaults.ca_config_map(namespace, certificate)
     await asyncio.gather(
         create_internally(api, api.registry.builtin("", "serviceaccounts"), account),
         create_internally(api, api.registry.builtin("", "configmaps"), authority),

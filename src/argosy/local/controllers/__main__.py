@@ -14,9 +14,9 @@ from argosy.engine.errors import ApiError
 from argosy.engine.gc_tuning import refreeze_periodically
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.logs import configure_logging
-from argosy.local.controllers.manager import Timings, run
-from argosy.local.controllers.node_lifecycle.controller import GRACE
-from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE
+from argosy.local.controllers.manager import Timings, run_controllers
+from argosy.local.controllers.node_lifecycle.controller import GRACE_SECONDS
+from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE_SECONDS
 from argosy.local.state import State
 
 NAME = "argosy-controllers"
@@ -30,8 +30,8 @@ def main() -> None:
     grace = options.node_monitor_grace
     timings = Timings(
         node_grace=grace,
-        longest_toleration=options.pod_eviction_timeout,
-        quarantine=min(QUARANTINE, grace),
+        max_toleration=options.pod_eviction_timeout,
+        quarantine=min(QUARANTINE_SECONDS, grace),
     )
     loop.run(_serve(State(options.state), timings))
 
@@ -50,7 +50,7 @@ async def _serve(state: State, timings: Timings) -> None:
 async def _work(client: Client, timings: Timings) -> None:
     await _server_ready(client)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(run(client, timings))
+        tasks.create_task(run_controllers(client, timings))
         tasks.create_task(refreeze_periodically())
 
 
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--node-monitor-grace",
         type=float,
-        default=GRACE,
+        default=GRACE_SECONDS,
         metavar="SECONDS",
         help="a node silent for this long is taken for lost (default %(default)s)",
     )

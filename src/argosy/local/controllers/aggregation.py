@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Conflict, NotFound
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import ClusterRole, PolicyRule
 from argosy.local.scheduler.node_affinity import selects
 
 
-def aggregated(role: ClusterRole, others: Iterable[ClusterRole]) -> list[PolicyRule]:
+def aggregate_rules(role: ClusterRole, others: Iterable[ClusterRole]) -> list[PolicyRule]:
     """The rules that a role should have, each once, in the order of selectors and then of names."""
     found: list[PolicyRule] = []
     ordered = sorted(others, key=lambda other: other.metadata.name)
@@ -25,33 +25,33 @@ def aggregated(role: ClusterRole, others: Iterable[ClusterRole]) -> list[PolicyR
 
 
 class AggregationController:
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._controller: Controller[str] = Controller("aggregation", self._pass)
-        shared.cluster_roles.subscribe(self._changed)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._controller: Controller[str] = Controller("aggregation", self._reconcile)
+        context.cluster_roles.subscribe(self._role_changed)
 
     async def run(self) -> None:
         await self._controller.run()
 
-    def _changed(self, change: Change[ClusterRole]) -> None:
+    def _role_changed(self, change: Change[ClusterRole]) -> None:
         """Any role may be part of any other: there are few that aggregate."""
-        for role in self._shared.cluster_roles:
+        for role in self._context.cluster_roles:
             if role.aggregation_rule is not None:
                 self._controller.enqueue(role.metadata.name)
 
-    async def _pass(self, name: str) -> Requeue | None:
-        role = self._shared.cluster_roles.get("", name)
+    async def _reconcile(self, name: str) -> Requeue | None:
+        role = self._context.cluster_roles.get("", name)
         if role is None or role.aggregation_rule is None:
             return None
-        rules = aggregated(role, self._shared.cluster_roles)
+        rules = aggregate_rules(role, self._context.cluster_roles)
         if rules == (role.rules or []):
             return None
         version = role.metadata.resource_version
         try:
-            written = await self._shared.client.patch(
+            written = await self._context.client.patch(
                 ClusterRole, name, {"metadata": {"resourceVersion": version}, "rules": rules}
             )
         except (Conflict, NotFound):
             return None  # what the watch brings makes the next pass
-        self._shared.cluster_roles.put(written)
+        self._context.cluster_roles.put(written)
         return None

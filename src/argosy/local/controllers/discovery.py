@@ -11,10 +11,10 @@ from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+AGGREGATED_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-class Served(Struct, frozen=True):
+class ServedKind(Struct, frozen=True):
     resource: Resource
     verbs: frozenset[str]
 
@@ -25,13 +25,13 @@ class Served(Struct, frozen=True):
 
 
 class Catalog(Struct, frozen=True):
-    served: tuple[Served, ...]
+    kinds: tuple[ServedKind, ...]
     complete: bool = True
     """False if a group could not be asked: then what is missing here may exist all the same."""
 
     def find(self, api_version: str, kind: str) -> Resource | None:
         """By group and kind: an object has the same uid in every version that serves it."""
-        for each in self.served:
+        for each in self.kinds:
             group = api_version.rpartition("/")[0]
             if (each.resource.group, each.resource.kind) == (group, kind):
                 return each.resource
@@ -39,27 +39,27 @@ class Catalog(Struct, frozen=True):
 
 
 async def discover(client: Client) -> Catalog:
-    served: dict[tuple[str, str], Served] = {}
+    served: dict[tuple[str, str], ServedKind] = {}
     complete = True
     for path in ("/api", "/apis"):
-        answer = await client.request("GET", path, headers={"Accept": AGGREGATED})
+        answer = await client.request("GET", path, headers={"Accept": AGGREGATED_DISCOVERY})
         for group in _decoder.decode(answer).items:
             for version in group.versions:
                 complete &= version.freshness != "Stale"
                 for each in version.resources:
-                    found = _served(group.metadata.name, version.version, each)
+                    found = _served_kind(group.metadata.name, version.version, each)
                     served.setdefault((group.metadata.name, each.resource), found)
     return Catalog(tuple(served.values()), complete)
 
 
 @cache
-def metadata_of(resource: Resource) -> type[ApiObject]:
+def metadata_type(resource: Resource) -> type[ApiObject]:
     """A type for the metadata of a kind that is known at run time only."""
     kind = msgspec.defstruct(resource.kind, [("metadata", ObjectMeta)], namespace={"resource": resource})
     return cast("type[ApiObject]", kind)
 
 
-def _served(group: str, version: str, found: "_Resource") -> Served:
+def _served_kind(group: str, version: str, found: "_Resource") -> ServedKind:
     kind = found.response_kind
     resource = Resource(
         kind.group or group,
@@ -68,7 +68,7 @@ def _served(group: str, version: str, found: "_Resource") -> Served:
         found.resource,
         found.scope == "Namespaced",
     )
-    return Served(resource, frozenset(found.verbs))
+    return ServedKind(resource, frozenset(found.verbs))
 
 
 class _Kind(Struct):

@@ -42,20 +42,20 @@ class Events(Protocol):
     ) -> None: ...
 
 
-class Room(Protocol):
+class Runnable(Protocol):
     """A controller: it runs until cancelled."""
 
     async def run(self) -> None: ...
 
 
-class Watched(Protocol):
+class RunnableCache(Protocol):
     """Any cache, whatever it holds."""
 
     async def run(self) -> None: ...
     async def wait_synced(self) -> None: ...
 
 
-class Shared:
+class ControllerContext:
     def __init__(self, client: Client, events: Events, clock: Clock = SystemClock()) -> None:
         self.client = client
         self.events = events
@@ -74,7 +74,7 @@ class Shared:
         self.nodes = Cache(client, Node)
         self.namespaces = Cache(client, Namespace)
         self.services = Cache(client, Service, indexes={"selector": _selector})
-        self.slices = Cache(client, EndpointSlice, indexes={"service": _service})
+        self.endpoint_slices = Cache(client, EndpointSlice, indexes={"service": _service})
         self.jobs = Cache(client, Job)
         self.replica_sets = Cache(client, ReplicaSet, indexes={"owner": _owner, "namespace": _namespace})
         self.deployments = Cache(client, Deployment, indexes={"namespace": _namespace})
@@ -82,21 +82,25 @@ class Shared:
         self.cluster_roles = Cache(client, ClusterRole)
         self.leases = Cache(client, Lease, namespace="kube-node-lease")
         self.claims = Cache(client, PersistentVolumeClaim)
-        self.accounts = Cache(client, ServiceAccount, fields=f"metadata.name={namespace_defaults.ACCOUNT}")
-        self.authorities = Cache(client, ConfigMap, fields=f"metadata.name={namespace_defaults.AUTHORITY}")
+        self.service_accounts = Cache(
+            client, ServiceAccount, fields=f"metadata.name={namespace_defaults.SERVICE_ACCOUNT}"
+        )
+        self.ca_config_maps = Cache(
+            client, ConfigMap, fields=f"metadata.name={namespace_defaults.CA_CONFIG_MAP}"
+        )
         # The kind may come with a CRD at any time: asked for often, and not waited for.
         timings = WatchTimings(backoff=Backoff(initial=0.2, maximum=2.0))
-        self.groups = Cache(client, PodGroup, timings=timings)
+        self.pod_groups = Cache(client, PodGroup, timings=timings)
 
     @asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
+    async def run_caches(self) -> AsyncIterator[None]:
         """Keep the caches current; entered when they are complete."""
-        caches: tuple[Watched, ...] = (
+        caches: tuple[RunnableCache, ...] = (
             self.pods,
             self.nodes,
             self.namespaces,
             self.services,
-            self.slices,
+            self.endpoint_slices,
             self.jobs,
             self.replica_sets,
             self.deployments,
@@ -104,40 +108,40 @@ class Shared:
             self.cluster_roles,
             self.leases,
             self.claims,
-            self.accounts,
-            self.authorities,
+            self.service_accounts,
+            self.ca_config_maps,
         )
-        tasks = [asyncio.create_task(cache.run()) for cache in (*caches, self.groups)]
+        tasks = [asyncio.create_task(cache.run()) for cache in (*caches, self.pod_groups)]
         try:
             for cache in caches:
                 await cache.wait_synced()
-            await self._groups_known()
+            await self._wait_for_pod_groups()
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _groups_known(self) -> None:
+    async def _wait_for_pod_groups(self) -> None:
         """Either the groups are in, or the server does not know the kind."""
-        while not self.groups.synced and not isinstance(self.groups.watcher.last_error, NotFound):  # noqa: ASYNC110 - a problem has no event
+        while not self.pod_groups.synced and not isinstance(self.pod_groups.watcher.last_error, NotFound):  # noqa: ASYNC110 - a problem has no event
             await asyncio.sleep(0.02)
 
 
-async def run_all(shared: Shared, rooms: Iterable[Room]) -> None:
+async def run_all(context: ControllerContext, runnables: Iterable[Runnable]) -> None:
     """Run the rooms until cancelled, or until one of them breaks."""
-    async with shared.watching(), asyncio.TaskGroup() as running:
-        for room in rooms:
-            running.create_task(room.run())
+    async with context.run_caches(), asyncio.TaskGroup() as running:
+        for runnable in runnables:
+            running.create_task(runnable.run())
 
 
-async def each(work: Iterable[Awaitable[object]]) -> list[BaseException]:
+async def gather_errors(work: Iterable[Awaitable[object]]) -> list[BaseException]:
     """Do all of it at once, to the end; what went wrong is returned."""
     done = await asyncio.gather(*work, return_exceptions=True)
     return [result for result in done if isinstance(result, BaseException)]
 
 
-def group_of(pod: Pod) -> str:
+def pod_group_name(pod: Pod) -> str:
     """The name of the pod's PodGroup, or nothing."""
     notes = pod.metadata.annotations
     return notes.get(POD_GROUP_ANNOTATION) or notes.get(VOLCANO_GROUP_ANNOTATION, "")
@@ -158,7 +162,7 @@ def _owner(obj: _Owned) -> Iterable[str]:
 
 
 def _group(pod: Pod) -> Iterable[str]:
-    name = group_of(pod)
+    name = pod_group_name(pod)
     return (f"{pod.metadata.namespace}/{name}",) if name else ()
 
 

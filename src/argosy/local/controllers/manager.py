@@ -9,16 +9,16 @@ from argosy.local.controllers.aggregation import AggregationController
 from argosy.local.controllers.deployment.controller import DeploymentController
 from argosy.local.controllers.disruption.controller import DisruptionController
 from argosy.local.controllers.endpoints.controller import EndpointsController
-from argosy.local.controllers.gc.controller import REDISCOVER, GarbageCollector
-from argosy.local.controllers.informers import Shared, run_all
-from argosy.local.controllers.job.backoff import Backoff
+from argosy.local.controllers.gc.controller import REDISCOVERY_SECONDS, GarbageCollector
+from argosy.local.controllers.informers import ControllerContext, run_all
+from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.job.controller import JobController
 from argosy.local.controllers.namespaces import NamespacesController
-from argosy.local.controllers.node_lifecycle.controller import GRACE, NodeController
-from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE, PodCollector
+from argosy.local.controllers.node_lifecycle.controller import GRACE_SECONDS, NodeLifecycleController
+from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE_SECONDS, PodGarbageCollector
 from argosy.local.controllers.quotas import QuotasController
 from argosy.local.controllers.replicaset.controller import ReplicaSetController
-from argosy.local.controllers.serviceaccounts import AccountsController
+from argosy.local.controllers.serviceaccounts import ServiceAccountsController
 from argosy.local.controllers.volumeclaims import VolumeClaimsController
 from argosy.local.scheduler.scheduler import Scheduler
 
@@ -28,36 +28,36 @@ COMPONENT = "argosy-controllers"
 class Timings(Struct, frozen=True):
     """Everything that takes its time; tests shorten it."""
 
-    node_grace: float = GRACE
-    longest_toleration: float | None = None
-    quarantine: float = QUARANTINE
-    namespace_again: float = 1.0
-    rediscover: float = REDISCOVER
-    job_backoff: Backoff = Backoff()
+    node_grace: float = GRACE_SECONDS
+    max_toleration: float | None = None
+    quarantine: float = QUARANTINE_SECONDS
+    namespace_retry: float = 1.0
+    rediscovery: float = REDISCOVERY_SECONDS
+    job_backoff: JobBackoff = JobBackoff()
 
 
-async def run(client: Client, timings: Timings = Timings(), clock: Clock = SystemClock()) -> None:
+async def run_controllers(client: Client, timings: Timings = Timings(), clock: Clock = SystemClock()) -> None:
     """Run until cancelled."""
     recorder = Recorder(client, COMPONENT, clock=clock)
-    shared = Shared(client, recorder, clock)
+    context = ControllerContext(client, recorder, clock)
     authority = client.connection.certificate_authority or b""
-    rooms = (
-        Scheduler(shared),
-        JobController(shared, timings.job_backoff),
-        ReplicaSetController(shared),
-        DeploymentController(shared),
-        EndpointsController(shared),
-        AccountsController(shared, authority.decode()),
-        AggregationController(shared),
-        NodeController(shared, grace=timings.node_grace, longest_toleration=timings.longest_toleration),
-        PodCollector(shared, timings.quarantine),
-        DisruptionController(shared),
-        QuotasController(shared),
-        VolumeClaimsController(shared),
-        NamespacesController(shared, timings.namespace_again),
-        GarbageCollector(shared, timings.rediscover),
+    runnables = (
+        Scheduler(context),
+        JobController(context, timings.job_backoff),
+        ReplicaSetController(context),
+        DeploymentController(context),
+        EndpointsController(context),
+        ServiceAccountsController(context, authority.decode()),
+        AggregationController(context),
+        NodeLifecycleController(context, grace=timings.node_grace, longest_toleration=timings.max_toleration),
+        PodGarbageCollector(context, timings.quarantine),
+        DisruptionController(context),
+        QuotasController(context),
+        VolumeClaimsController(context),
+        NamespacesController(context, timings.namespace_retry),
+        GarbageCollector(context, timings.rediscovery),
     )
     try:
-        await run_all(shared, rooms)
+        await run_all(context, runnables)
     finally:
         await recorder.close()

@@ -18,14 +18,14 @@ from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.local.controllers.discovery import Catalog, discover
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Namespace
 
 FINALIZER = "kubernetes"
-AGAIN = 1.0
+RETRY_SECONDS = 1.0
 """Seconds between two looks at a namespace that is not empty yet."""
 
-METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
 class Remaining(Struct):
@@ -42,57 +42,57 @@ class Remaining(Struct):
 
 
 class NamespacesController:
-    def __init__(self, shared: Shared, again: float = AGAIN) -> None:
-        self._shared = shared
-        self._again = again
-        self._controller: Controller[str] = Controller("namespaces", self._pass, concurrency=8)
-        shared.namespaces.subscribe(self._changed)
+    def __init__(self, context: ControllerContext, again: float = RETRY_SECONDS) -> None:
+        self._context = context
+        self._retry_seconds = again
+        self._controller: Controller[str] = Controller("namespaces", self._reconcile, concurrency=8)
+        context.namespaces.subscribe(self._namespace_changed)
 
     async def run(self) -> None:
         await self._controller.run()
 
-    def _changed(self, change: Change[Namespace]) -> None:
+    def _namespace_changed(self, change: Change[Namespace]) -> None:
         if change.new is not None and change.new.metadata.deletion_timestamp is not None:
             self._controller.enqueue(change.new.metadata.name)
 
-    async def _pass(self, name: str) -> Requeue | None:
-        namespace = self._shared.namespaces.get("", name)
+    async def _reconcile(self, name: str) -> Requeue | None:
+        namespace = self._context.namespaces.get("", name)
         if namespace is None or namespace.metadata.deletion_timestamp is None:
             return None
         if FINALIZER not in namespace.spec.finalizers:
             return None
-        remaining = await self._empty(name, await discover(self._shared.client))
+        remaining = await self._delete_content(name, await discover(self._context.client))
         if remaining.empty:
             await self._finalize(namespace)
             return None
-        await self._say(namespace, remaining)
-        return Requeue(after=self._again)
+        await self._write_conditions(namespace, remaining)
+        return Requeue(after=self._retry_seconds)
 
-    async def _empty(self, name: str, catalog: Catalog) -> Remaining:
+    async def _delete_content(self, name: str, catalog: Catalog) -> Remaining:
         remaining = Remaining(undiscovered=not catalog.complete)
         kinds = [
-            each for each in catalog.served if each.resource.namespaced and {"list", "delete"} <= each.verbs
+            each for each in catalog.kinds if each.resource.namespaced and {"list", "delete"} <= each.verbs
         ]
         kinds.sort(
             key=lambda each: (each.resource.plural != "pods", each.resource.group, each.resource.plural)
         )
         for each in kinds:
             try:
-                await self._empty_kind(name, each.resource, "deletecollection" in each.verbs, remaining)
+                await self._delete_kind(name, each.resource, "deletecollection" in each.verbs, remaining)
             except NotFound:
                 continue  # its CRD has just gone, and its objects with it
             except ApiError as error:
                 remaining.problems.append(f"{each.resource.plural}: {error.message or error.reason}")
         return remaining
 
-    async def _empty_kind(self, name: str, resource: Resource, at_once: bool, remaining: Remaining) -> None:
+    async def _delete_kind(self, name: str, resource: Resource, at_once: bool, remaining: Remaining) -> None:
         path = resource.path(namespace=name)
         listed = await self._list(path)
         if not listed:
             return
         options = {"propagationPolicy": "Background"}
         if at_once:
-            await self._shared.client.request("DELETE", path, body=options)
+            await self._context.client.request("DELETE", path, body=options)
         else:
             for meta in listed:
                 await self._delete_one(resource, meta, options)
@@ -103,14 +103,14 @@ class NamespacesController:
 
     async def _delete_one(self, resource: Resource, meta: ObjectMeta, options: Mapping[str, object]) -> None:
         try:
-            await self._shared.client.request(
+            await self._context.client.request(
                 "DELETE", resource.path(meta.name, meta.namespace), body=options
             )
         except NotFound:
             return
 
     async def _list(self, path: str) -> list[ObjectMeta]:
-        answer = await self._shared.client.request("GET", path, headers={"Accept": METADATA})
+        answer = await self._context.client.request("GET", path, headers={"Accept": METADATA_LIST})
         return [item.metadata for item in _decoder.decode(answer).items or ()]
 
     async def _finalize(self, namespace: Namespace) -> None:
@@ -128,28 +128,28 @@ class NamespacesController:
             "spec": {"finalizers": kept},
         }
         try:
-            await self._shared.client.request(
+            await self._context.client.request(
                 "PUT", Namespace.resource.path(meta.name, None, "finalize"), body=body
             )
         except (NotFound, Conflict):
             return
 
-    async def _say(self, namespace: Namespace, remaining: Remaining) -> None:
-        now = self._shared.clock.now().replace(microsecond=0)
-        wanted = conditions(namespace.status.conditions, remaining, now)
+    async def _write_conditions(self, namespace: Namespace, remaining: Remaining) -> None:
+        now = self._context.clock.now().replace(microsecond=0)
+        wanted = deletion_conditions(namespace.status.conditions, remaining, now)
         if wanted == namespace.status.conditions:
             return
-        patch = {"status": {"conditions": [_encoded(condition) for condition in wanted]}}
+        patch = {"status": {"conditions": [_without_nulls(condition) for condition in wanted]}}
         try:
-            written = await self._shared.client.patch(
+            written = await self._context.client.patch(
                 Namespace, namespace.metadata.name, patch, subresource="status"
             )
         except NotFound:
             return
-        self._shared.namespaces.put(written)
+        self._context.namespaces.put(written)
 
 
-def conditions(known: list[Condition], remaining: Remaining, now: datetime) -> list[Condition]:
+def deletion_conditions(known: list[Condition], remaining: Remaining, now: datetime) -> list[Condition]:
     """The five conditions of a namespace on its way out; times change only with what they say."""
     some = ", ".join(
         f"{kind} has {count} resource instances" for kind, count in sorted(remaining.resources.items())
@@ -159,35 +159,35 @@ def conditions(known: list[Condition], remaining: Remaining, now: datetime) -> l
     )
     failed = "; ".join(sorted(remaining.problems))
     said = [
-        _said(
+        _condition(
             "NamespaceDeletionDiscoveryFailure",
             "DiscoveryFailed" if remaining.undiscovered else "",
             "Discovery failed for some groups",
             "ResourcesDiscovered",
             "All resources successfully discovered",
         ),
-        _said(
+        _condition(
             "NamespaceDeletionGroupVersionParsingFailure",
             "",
             "",
             "ParsedGroupVersions",
             "All legacy kube types successfully parsed",
         ),
-        _said(
+        _condition(
             "NamespaceDeletionContentFailure",
             "ContentDeletionFailed" if failed else "",
             f"Failed to delete all resource types: {failed}",
             "ContentDeleted",
             "All content successfully deleted, may be waiting on finalization",
         ),
-        _said(
+        _condition(
             "NamespaceContentRemaining",
             "SomeResourcesRemain" if some else "",
             f"Some resources are remaining: {some}",
             "ContentRemoved",
             "All content successfully removed",
         ),
-        _said(
+        _condition(
             "NamespaceFinalizersRemaining",
             "SomeFinalizersRemain" if held else "",
             f"Some content in the namespace has finalizers remaining: {held}",
@@ -203,13 +203,13 @@ def conditions(known: list[Condition], remaining: Remaining, now: datetime) -> l
     return said
 
 
-def _said(type: str, reason: str, message: str, fine: str, fine_message: str) -> Condition:
+def _condition(type: str, reason: str, message: str, fine: str, fine_message: str) -> Condition:
     if reason:
         return Condition(type, "True", reason, message)
     return Condition(type, "False", fine, fine_message)
 
 
-def _encoded(condition: Condition) -> dict[str, object]:
+def _without_nulls(condition: Condition) -> dict[str, object]:
     encoded: dict[str, object] = msgspec.to_builtins(condition)
     return {name: value for name, value in encoded.items() if value is not None}
 

@@ -17,51 +17,51 @@ from argosy.local.controllers.kinds import LabelSelector
 from argosy.local.scheduler.node_affinity import selects
 
 
-class Labelled(ApiObject, Protocol):
+class LabelledObject(ApiObject, Protocol):
     @property
     def metadata(self) -> ObjectMeta: ...
 
 
-L = TypeVar("L", bound=Labelled)
+L = TypeVar("L", bound=LabelledObject)
 
 
-class Claims(Struct, Generic[L]):
-    held: list[L]
-    adopt: list[L]
-    release: list[L]
+class Ownership(Struct, Generic[L]):
+    owned: list[L]
+    to_adopt: list[L]
+    to_release: list[L]
 
 
-def claims(owner: ObjectMeta, selector: LabelSelector, objects: Iterable[L]) -> Claims[L]:
+def resolve_ownership(owner: ObjectMeta, selector: LabelSelector, objects: Iterable[L]) -> Ownership[L]:
     """Sort out the objects that a controller selects or owns. One being deleted claims nothing more."""
-    found: Claims[L] = Claims([], [], [])
-    for each in objects:
-        meta, controller = each.metadata, each.metadata.controller
-        chosen = selects(selector, meta.labels)
+    result: Ownership[L] = Ownership([], [], [])
+    for obj in objects:
+        meta, controller = obj.metadata, obj.metadata.controller
+        selected = selects(selector, meta.labels)
         if controller is not None:
-            if controller.uid == owner.uid and chosen:
-                found.held.append(each)
+            if controller.uid == owner.uid and selected:
+                result.owned.append(obj)
             elif controller.uid == owner.uid and owner.deletion_timestamp is None:
-                found.release.append(each)
-        elif chosen and owner.deletion_timestamp is None and meta.deletion_timestamp is None:
-            found.adopt.append(each)
-    return found
+                result.to_release.append(obj)
+        elif selected and owner.deletion_timestamp is None and meta.deletion_timestamp is None:
+            result.to_adopt.append(obj)
+    return result
 
 
-async def adopt(client: Client, owner: Labelled, each: L) -> L | None:
+async def adopt(client: Client, owner: LabelledObject, obj: L) -> L | None:
     """Make `owner` the controller of an object; None when somebody else was quicker."""
     live = await client.get(type(owner), owner.metadata.name, owner.metadata.namespace)
     if live.metadata.uid != owner.metadata.uid or live.metadata.deletion_timestamp is not None:
         raise ApiError(409, "Conflict", f"{owner.metadata.name} has been deleted or replaced")
-    return await _edit(client, each, [*_references(each.metadata), reference_to(owner)])
+    return await _edit(client, obj, [*_references(obj.metadata), controller_reference(owner)])
 
 
-async def release(client: Client, owner: Labelled, each: L) -> L | None:
+async def release(client: Client, owner: LabelledObject, obj: L) -> L | None:
     """Let an object go; None when it has changed or gone meanwhile."""
-    kept = [item for item in _references(each.metadata) if item["uid"] != owner.metadata.uid]
-    return await _edit(client, each, kept)
+    remaining = [item for item in _references(obj.metadata) if item["uid"] != owner.metadata.uid]
+    return await _edit(client, obj, remaining)
 
 
-def reference_to(owner: Labelled) -> dict[str, object]:
+def controller_reference(owner: LabelledObject) -> dict[str, object]:
     """The reference by which an object says who controls it."""
     kind, meta = type(owner).resource, owner.metadata
     return {
@@ -78,12 +78,12 @@ def _references(meta: ObjectMeta) -> list[dict[str, object]]:
     return [to_builtins(reference) for reference in meta.owner_references]
 
 
-async def _edit(client: Client, each: L, references: list[dict[str, object]]) -> L | None:
-    meta = each.metadata
+async def _edit(client: Client, obj: L, references: list[dict[str, object]]) -> L | None:
+    meta = obj.metadata
     fixed = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     try:
         return await client.patch(
-            type(each), meta.name, {"metadata": {**fixed, "ownerReferences": references}}, meta.namespace
+            type(obj), meta.name, {"metadata": {**fixed, "ownerReferences": references}}, meta.namespace
         )
     except (Conflict, NotFound):
         return None

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from argosy.local.controllers.kinds import Pod
 
 
-def ready(pod: Pod) -> bool:
+def is_ready(pod: Pod) -> bool:
     return ready_since(pod) is not None
 
 
@@ -13,14 +13,14 @@ def ready_since(pod: Pod) -> datetime | None:
     """When the pod became ready; None if it is not."""
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
-            return condition.last_transition_time or pod.metadata.creation_timestamp or _EVER
+            return condition.last_transition_time or pod.metadata.creation_timestamp or _EPOCH
     return None
 
 
-_EVER = datetime.fromisoformat("1970-01-01T00:00:00Z")
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 
-def available_in(pod: Pod, seconds: int, now: datetime) -> float | None:
+def seconds_until_available(pod: Pod, seconds: int, now: datetime) -> float | None:
     """How long until the pod has been ready for so many seconds: zero if it has, None if it is not ready."""
     since = ready_since(pod)
     if since is None:

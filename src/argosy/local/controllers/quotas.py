@@ -15,12 +15,12 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.local.controllers.discovery import discover, metadata_of
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.discovery import discover, metadata_type
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Pod
 
-COUNT = "count/"
-UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+COUNT_PREFIX = "count/"
+UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class QuotaSpec(Struct):
@@ -41,13 +41,13 @@ class ResourceQuota(Struct):
 
 
 class QuotasController:
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._quotas = Cache(shared.client, ResourceQuota, indexes={"namespace": _namespace})
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._quotas = Cache(context.client, ResourceQuota, indexes={"namespace": _namespace})
         self._followed: dict[Resource, asyncio.Task[None]] = {}
-        self._controller: Controller[Key] = Controller("quotas", self._pass)
+        self._controller: Controller[Key] = Controller("quotas", self._reconcile)
         self._quotas.subscribe(self._quota_changed)
-        shared.pods.subscribe(self._pod_changed)
+        context.pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         try:
@@ -70,7 +70,7 @@ class QuotasController:
         if old is not None and (new is None or (new.finished and not old.finished)):
             self._recount(old.metadata.namespace)
 
-    def _gone(self, change: Change[ApiObject]) -> None:
+    def _object_changed(self, change: Change[ApiObject]) -> None:
         if change.new is None and change.old is not None:
             self._recount(change.old.metadata.namespace)
 
@@ -78,18 +78,18 @@ class QuotasController:
         for quota in self._quotas.by("namespace", namespace):
             self._controller.enqueue(Key(namespace, quota.metadata.name))
 
-    async def _pass(self, key: Key) -> Requeue | None:
+    async def _reconcile(self, key: Key) -> Requeue | None:
         try:
-            quota = await self._shared.client.get(ResourceQuota, key.name, key.namespace)
+            quota = await self._context.client.get(ResourceQuota, key.name, key.namespace)
             used = await self._count(quota)
             status = QuotaStatus(quota.spec.hard, used)
             if status == quota.status:
                 return None
             patch = {
                 "metadata": {"resourceVersion": quota.metadata.resource_version},
-                "status": _replacing(quota.status, status),
+                "status": _status_patch(quota.status, status),
             }
-            written = await self._shared.client.patch(
+            written = await self._context.client.patch(
                 ResourceQuota, key.name, patch, key.namespace, subresource="status"
             )
         except NotFound:
@@ -106,10 +106,10 @@ class QuotasController:
             resource = await self._resource(name)
             if resource is None:
                 continue
-            fields = UNFINISHED if name == "pods" else ""
-            kind, namespace = metadata_of(resource), quota.metadata.namespace
+            fields = UNFINISHED_PODS if name == "pods" else ""
+            kind, namespace = metadata_type(resource), quota.metadata.namespace
             try:
-                found = await self._shared.client.list(kind, namespace, fields=fields)
+                found = await self._context.client.list(kind, namespace, fields=fields)
             except NotFound:  # its definition is gone
                 self._unfollow(resource)
                 continue
@@ -118,15 +118,15 @@ class QuotasController:
         return used
 
     async def _resource(self, name: str) -> Resource | None:
-        plural, _, group = name.removeprefix(COUNT).partition(".")
+        plural, _, group = name.removeprefix(COUNT_PREFIX).partition(".")
         for resource in self._followed:
             if (resource.group, resource.plural) == (group, plural):
                 return resource
-        catalog = await discover(self._shared.client)
+        catalog = await discover(self._context.client)
         return next(
             (
                 each.resource
-                for each in catalog.served
+                for each in catalog.kinds
                 if each.collectable and (each.resource.group, each.resource.plural) == (group, plural)
             ),
             None,
@@ -136,8 +136,8 @@ class QuotasController:
         """Pods are followed by everybody; other kinds from when a quota first names them."""
         if resource == Pod.resource or resource in self._followed:
             return
-        objects = Cache(self._shared.client, metadata_of(resource))
-        objects.subscribe(self._gone)
+        objects = Cache(self._context.client, metadata_type(resource))
+        objects.subscribe(self._object_changed)
         self._followed[resource] = asyncio.create_task(objects.run())
 
     def _unfollow(self, resource: Resource) -> None:
@@ -145,7 +145,7 @@ class QuotasController:
             self._followed.pop(resource).cancel()
 
 
-def _replacing(old: QuotaStatus, new: QuotaStatus) -> dict[str, object]:
+def _status_patch(old: QuotaStatus, new: QuotaStatus) -> dict[str, object]:
     """A merge patch from one status to the other."""
     return {
         part: {**dict.fromkeys(before), **after}

@@ -8,18 +8,18 @@ at once, with the access modes and capacity it requests. A claim for a block dev
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Pod
 from argosy.local.storage import PROTECTION, PersistentVolumeClaim
 
 
 class VolumeClaimsController:
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._claims: Cache[PersistentVolumeClaim] = shared.claims
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._claims: Cache[PersistentVolumeClaim] = context.claims
         self._controller: Controller[Key] = Controller("volumeclaims", self._reconcile)
         self._claims.subscribe(self._claim_changed)
-        shared.pods.subscribe(self._pod_changed)
+        context.pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         await self._controller.run()
@@ -54,7 +54,7 @@ class VolumeClaimsController:
 
     async def _release(self, claim: PersistentVolumeClaim) -> None:
         meta = claim.metadata
-        pods = self._shared.pods.by("namespace", meta.namespace)
+        pods = self._context.pods.by("namespace", meta.namespace)
         in_use = any(pod.spec.node_name and meta.name in pod.claim_names for pod in pods)
         if PROTECTION in meta.finalizers and not in_use:
             await self._set_finalizers(claim, [name for name in meta.finalizers if name != PROTECTION])
@@ -62,7 +62,7 @@ class VolumeClaimsController:
     async def _bind(self, claim: PersistentVolumeClaim) -> None:
         if claim.spec.volume_mode != "Filesystem":
             message = f"volumeMode {claim.spec.volume_mode} is not supported; use Filesystem"
-            self._shared.events.event(claim, "Warning", "ProvisioningFailed", message)
+            self._context.events.event(claim, "Warning", "ProvisioningFailed", message)
             return
         requests = claim.spec.resources.requests
         status: dict[str, object] = {"phase": "Bound", "accessModes": claim.spec.access_modes}
@@ -78,7 +78,7 @@ class VolumeClaimsController:
         self, claim: PersistentVolumeClaim, patch: dict[str, object], subresource: str = ""
     ) -> PersistentVolumeClaim:
         meta = claim.metadata
-        written = await self._shared.client.patch(
+        written = await self._context.client.patch(
             PersistentVolumeClaim, meta.name, patch, meta.namespace, subresource=subresource
         )
         self._claims.put(written)

@@ -75,7 +75,7 @@ class VolumeContent:
             held = self._config_maps.get(namespace, name) or await self._fetch(ConfigMap, namespace, name)
             if held is not None:
                 config_maps[name] = held.content()
-            elif name == namespace_defaults.AUTHORITY and self._authority.exists():
+            elif name == namespace_defaults.CA_CONFIG_MAP and self._authority.exists():
                 config_maps[name] = {"ca.crt": self._authority.read_bytes()}
         for name in _secrets_of(pod):
             found = self._secrets.get(namespace, name) or await self._fetch(Secret, namespace, name)

@@ -26,20 +26,20 @@ class Term(Struct, frozen=True):
     key: bytes
     namespace: str
     rules: tuple[PodAffinityTerm, ...]
-    living: bool = False
+    only_alive: bool = False
     """Pods that are on their way out do not count."""
 
     @classmethod
     def of(cls, namespace: str, *rules: PodAffinityTerm, living: bool = False) -> "Term":
         return cls(msgspec.json.encode((namespace, rules, living)), namespace, rules, living)
 
-    def covers(
+    def matches(
         self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]
     ) -> bool:
         """Whether it selects a pod of this namespace and these labels; `namespaces` has the labels of all."""
-        return all(self._covers(rule, namespace, labels, namespaces) for rule in self.rules)
+        return all(self._rule_matches(rule, namespace, labels, namespaces) for rule in self.rules)
 
-    def _covers(
+    def _rule_matches(
         self,
         rule: PodAffinityTerm,
         namespace: str,
@@ -55,64 +55,74 @@ class Term(Struct, frozen=True):
         return not rule.namespaces and namespace == self.namespace
 
 
-class Spread(Struct, frozen=True):
+class SpreadTerm(Struct, frozen=True):
     """A spread constraint and the term that selects what it counts."""
 
     constraint: SpreadConstraint
     term: Term
 
 
-class Wishes(Struct, frozen=True):
+class PodTerms(Struct, frozen=True):
     """Everything that a pod says about others."""
 
-    near: Term | None = None
+    affinity: Term | None = None
     """Required affinity: pods that match all its rules, one per topology key."""
-    away: tuple[Term, ...] = ()
+    anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[tuple[int, Term], ...] = ()
     """With its weight, which is negative for anti-affinity."""
-    spread: tuple[Spread, ...] = ()
-    even: tuple[Spread, ...] = ()
+    required_spread: tuple[SpreadTerm, ...] = ()
+    preferred_spread: tuple[SpreadTerm, ...] = ()
     """Spread constraints that are kept if they can be."""
-    held: tuple[tuple[int | None, Term], ...] = ()
+    existing: tuple[tuple[int | None, Term], ...] = ()
     """What the pod, once placed, says about pods that come later: weights, None where it refuses them."""
 
     def __bool__(self) -> bool:
-        return bool(self.near or self.away or self.preferred or self.spread or self.even)
+        return bool(
+            self.affinity
+            or self.anti_affinity
+            or self.preferred
+            or self.required_spread
+            or self.preferred_spread
+        )
 
 
-NO_WISHES = Wishes()
-ATTRACTION = 1
+NO_TERMS = PodTerms()
+HARD_AFFINITY_WEIGHT = 1
 """What the required affinity of a placed pod adds to the score of a pod that it selects, as in Kubernetes."""
 
 
-def wishes(pod: Pod) -> Wishes:
+def pod_terms(pod: Pod) -> PodTerms:
     spec, namespace = pod.spec, pod.metadata.namespace
     affinity = spec.affinity
     near = affinity.pod_affinity if affinity else None
     away = affinity.pod_anti_affinity if affinity else None
     if near is None and away is None and not spec.topology_spread_constraints:
-        return NO_WISHES
+        return NO_TERMS
     refused = tuple(Term.of(namespace, rule) for rule in away.required) if away else ()
-    preferred = (*_preferred(near, namespace, 1), *_preferred(away, namespace, -1))
+    preferred = (*_preferred_terms(near, namespace, 1), *_preferred_terms(away, namespace, -1))
     # Each rule by itself: a later pod that one of them selects is welcome near this one.
-    attracted = [(ATTRACTION, Term.of(namespace, rule)) for rule in near.required] if near else []
-    spreads = [Spread(each, _counted(each, pod)) for each in spec.topology_spread_constraints]
-    return Wishes(
-        near=Term.of(namespace, *near.required) if near and near.required else None,
-        away=refused,
+    attracted = [(HARD_AFFINITY_WEIGHT, Term.of(namespace, rule)) for rule in near.required] if near else []
+    spreads = [SpreadTerm(each, _spread_term(each, pod)) for each in spec.topology_spread_constraints]
+    return PodTerms(
+        affinity=Term.of(namespace, *near.required) if near and near.required else None,
+        anti_affinity=refused,
         preferred=preferred,
-        spread=tuple(each for each in spreads if each.constraint.when_unsatisfiable == "DoNotSchedule"),
-        even=tuple(each for each in spreads if each.constraint.when_unsatisfiable != "DoNotSchedule"),
-        held=(*((None, term) for term in refused), *attracted, *preferred),
+        required_spread=tuple(
+            each for each in spreads if each.constraint.when_unsatisfiable == "DoNotSchedule"
+        ),
+        preferred_spread=tuple(
+            each for each in spreads if each.constraint.when_unsatisfiable != "DoNotSchedule"
+        ),
+        existing=(*((None, term) for term in refused), *attracted, *preferred),
     )
 
 
-def _preferred(affinity: PodAffinity | None, namespace: str, sign: int) -> list[tuple[int, Term]]:
+def _preferred_terms(affinity: PodAffinity | None, namespace: str, sign: int) -> list[tuple[int, Term]]:
     terms = affinity.preferred if affinity else []
     return [(sign * each.weight, Term.of(namespace, each.pod_affinity_term)) for each in terms]
 
 
-def _counted(constraint: SpreadConstraint, pod: Pod) -> Term:
+def _spread_term(constraint: SpreadConstraint, pod: Pod) -> Term:
     """The pods that a constraint counts; label keys to match stand for the pod's own values."""
     selector = constraint.label_selector
     own = pod.metadata.labels

@@ -11,21 +11,21 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from argosy.kinds.resources import Resources, add, insufficient, parse_resources
-from argosy.local.scheduler.gangs import Gang, Gangs
-from argosy.local.scheduler.node_heap import Fitting, Refusal
+from argosy.local.scheduler.gangs import Gang, GangPlacer
+from argosy.local.scheduler.node_heap import PodPlacer, Unschedulable
 from argosy.local.scheduler.outcome import Decision, GroupKey
-from argosy.local.scheduler.preemption import SINGLE, Preempting
-from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.local.scheduler.preemption import SINGLE_POD, PreemptionPass
+from argosy.local.scheduler.scheduler_cache import PodInfo, SchedulerCache
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-Unit = tuple[GroupKey | None, list[PodFacts]]
+Unit = tuple[GroupKey | None, list[PodInfo]]
 
 
 def decide(
-    world: World,
-    waiting: Iterable[PodFacts],
+    cache: SchedulerCache,
+    waiting: Iterable[PodInfo],
     gangs: Mapping[GroupKey, Gang],
     gang_of: Callable[[GroupKey], Gang | None] | None = None,
 ) -> Decision:
@@ -33,73 +33,73 @@ def decide(
 
     `gang_of` finds gangs beyond those that wait: some may have to give up their room.
     """
-    world.census.forget()
+    cache.topology.reset()
     decision = Decision()
-    fitting = Fitting(world)
-    placing = Gangs(world, fitting)
-    preempting = Preempting(world, fitting, gang_of or gangs.get)
-    for (_, priority), level in groupby(_line(waiting, gangs), key=lambda unit: _rank(unit, gangs)):
-        refused = [unit for unit in level if not _place(unit, gangs, placing, fitting, decision)]
-        if refused and preempting.possible(priority):
+    placer = PodPlacer(cache)
+    placing = GangPlacer(cache, placer)
+    preempting = PreemptionPass(cache, placer, gang_of or gangs.get)
+    for (_, priority), level in groupby(_queue(waiting, gangs), key=lambda unit: _rank(unit, gangs)):
+        refused = [unit for unit in level if not _place(unit, gangs, placing, placer, decision)]
+        if refused and preempting.is_possible(priority):
             _preempt(refused, gangs, preempting, decision)
     for uid in decision.nominated:
-        world.remove(uid)
-    world.census.forget()
+        cache.remove(uid)
+    cache.topology.reset()
     return decision
 
 
 def _place(
-    unit: Unit, gangs: Mapping[GroupKey, Gang], placing: Gangs, fitting: Fitting, decision: Decision
+    unit: Unit, gangs: Mapping[GroupKey, Gang], placing: GangPlacer, placer: PodPlacer, decision: Decision
 ) -> bool:
     """Whether a pod or a gang has its place now; or could have none if there were room."""
     key, members = unit
     if key is None:
-        return _place_each(members, fitting, decision)
+        return _place_pods(members, placer, decision)
     if key in gangs:
         return placing.place(key, gangs[key], members, decision)
     message = f'PodGroup "{key[0]}/{key[1]}" not found'
-    decision.refused.extend((facts, message) for facts in members)
+    decision.unschedulable.extend((info, message) for info in members)
     return True
 
 
 def _preempt(
-    refused: Sequence[Unit], gangs: Mapping[GroupKey, Gang], preempting: Preempting, decision: Decision
+    refused: Sequence[Unit], gangs: Mapping[GroupKey, Gang], preempting: PreemptionPass, decision: Decision
 ) -> None:
     preempting.begin()
     for key, members in refused:
-        found = preempting.make_room(members, gangs[key] if key is not None else SINGLE)
+        found = preempting.preempt_for(members, gangs[key] if key is not None else SINGLE_POD)
         if found is not None:
             decision.victims.extend(found.victims)
-            decision.nominated.update((facts.uid, node) for facts, node in found.nominated)
+            decision.nominated.update((info.uid, node) for info, node in found.nominated)
     preempting.end()
 
 
-def queueable(world: World, least: Resources, *, overcommit: float = 1.2) -> bool:
+def can_enqueue(cache: SchedulerCache, least: Resources, *, overcommit: float = 1.2) -> bool:
     """Whether the cluster has a group's least resources; like Volcano, counts a little more than is free."""
     free: Resources = {}
-    for room in world.rooms.values():
-        if not room.node.spec.unschedulable:
-            add(free, {name: int(value * overcommit) for name, value in room.allocatable.items()})
-            add(free, {name: -value for name, value in room.used.items()})
+    for node in cache.nodes.values():
+        if not node.node.spec.unschedulable:
+            add(free, {name: int(value * overcommit) for name, value in node.allocatable.items()})
+            add(free, {name: -value for name, value in node.requested.items()})
     return not insufficient(least, {}, free)
 
 
-def least_resources(quantities: Mapping[str, str | int | float]) -> Resources:
+def parse_min_resources(quantities: Mapping[str, str | int | float]) -> Resources:
     return parse_resources({name.removeprefix("requests."): value for name, value in quantities.items()})
 
 
-def _line(waiting: Iterable[PodFacts], gangs: Mapping[GroupKey, Gang]) -> list[Unit]:
-    groups: dict[GroupKey, list[PodFacts]] = {}
+def _queue(waiting: Iterable[PodInfo], gangs: Mapping[GroupKey, Gang]) -> list[Unit]:
+    groups: dict[GroupKey, list[PodInfo]] = {}
     units: list[Unit] = []
-    for facts in sorted(waiting, key=_turn):
-        key = (facts.namespace, facts.group)
-        alone = not facts.group or (key not in gangs and facts.pod.spec.scheduler_name == "default-scheduler")
+    for info in sorted(waiting, key=_queue_order):
+        key = (info.namespace, info.group)
+        alone = not info.group or (key not in gangs and info.pod.spec.scheduler_name == "default-scheduler")
         if alone:
-            units.append((None, [facts]))
+            units.append((None, [info]))
         elif key in groups:
-            groups[key].append(facts)
+            groups[key].append(info)
         else:
-            groups[key] = [facts]
+            groups[key] = [info]
             units.append((key, groups[key]))
     units.sort(key=lambda unit: _rank(unit, gangs)[0])
     return units
@@ -107,22 +107,22 @@ def _line(waiting: Iterable[PodFacts], gangs: Mapping[GroupKey, Gang]) -> list[U
 
 def _rank(unit: Unit, gangs: Mapping[GroupKey, Gang]) -> tuple[bool, int]:
     key, members = unit
-    return (not (key is not None and key in gangs and gangs[key].begun), members[0].priority)
+    return (not (key is not None and key in gangs and gangs[key].partially_bound), members[0].priority)
 
 
-def _turn(facts: PodFacts) -> tuple[int, bool, datetime, str, str]:
+def _queue_order(info: PodInfo) -> tuple[int, bool, datetime, str, str]:
     """Among equals the one for which others have left goes first."""
-    meta = facts.pod.metadata
-    nominated = bool(facts.pod.status.nominated_node_name)
-    return (-facts.priority, not nominated, meta.creation_timestamp or EPOCH, meta.namespace, meta.name)
+    meta = info.pod.metadata
+    nominated = bool(info.pod.status.nominated_node_name)
+    return (-info.priority, not nominated, meta.creation_timestamp or EPOCH, meta.namespace, meta.name)
 
 
-def _place_each(members: Sequence[PodFacts], fitting: Fitting, decision: Decision) -> bool:
-    before = len(decision.refused)
-    for facts in members:
-        node = fitting.place(facts)
-        if isinstance(node, Refusal):
-            decision.refused.append((facts, node.message))
+def _place_pods(members: Sequence[PodInfo], placer: PodPlacer, decision: Decision) -> bool:
+    before = len(decision.unschedulable)
+    for info in members:
+        node = placer.place(info)
+        if isinstance(node, Unschedulable):
+            decision.unschedulable.append((info, node.message))
         else:
-            decision.bind.append((facts, node))
-    return len(decision.refused) == before
+            decision.bind.append((info, node))
+    return len(decision.unschedulable) == before

@@ -9,38 +9,40 @@ from collections import Counter
 from argosy.kinds.node_matching import untolerated
 from argosy.kinds.resources import insufficient
 from argosy.local.controllers.kinds import Taint
-from argosy.local.scheduler.interpod_affinity import Surroundings, surroundings
-from argosy.local.scheduler.node_affinity import node_wanted, ports_clash
-from argosy.local.scheduler.scheduler_cache import PodFacts, Room, World
+from argosy.local.scheduler.interpod_affinity import TopologyConstraints, topology_constraints
+from argosy.local.scheduler.node_affinity import matches_node, ports_conflict
+from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-def refusals(facts: PodFacts, room: Room, around: Surroundings | None) -> list[str]:
+def unfit_reasons(info: PodInfo, node: NodeInfo, constraints: TopologyConstraints | None) -> list[str]:
     """Nothing if the pod fits; `around` is what other pods mean for it."""
-    spec = facts.pod.spec
-    if room.node.spec.unschedulable and untolerated([UNSCHEDULABLE_TAINT], spec.tolerations, "NoSchedule"):
+    spec = info.pod.spec
+    if node.node.spec.unschedulable and untolerated([UNSCHEDULABLE_TAINT], spec.tolerations, "NoSchedule"):
         return ["node(s) were unschedulable"]
-    if untolerated(room.node.spec.taints, spec.tolerations, "NoSchedule", "NoExecute"):
+    if untolerated(node.node.spec.taints, spec.tolerations, "NoSchedule", "NoExecute"):
         return ["node(s) had untolerated taint(s)"]
-    if not node_wanted(facts.pod, room.name, room.labels):
+    if not matches_node(info.pod, node.name, node.labels):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    if facts.ports and ports_clash(facts.ports, room.ports):
+    if info.ports and ports_conflict(info.ports, node.ports):
         return ["node(s) didn't have free ports for the requested pod ports"]
-    short = [f"Insufficient {name}" for name in insufficient(facts.requests, room.used, room.allocatable)]
-    if len(room.pods) >= room.allocatable.get("pods", 110):
+    short = [f"Insufficient {name}" for name in insufficient(info.requests, node.requested, node.allocatable)]
+    if len(node.pods) >= node.allocatable.get("pods", 110):
         short.insert(0, "Too many pods")
     if short:
         return short
-    told = around.refusal(room) if around is not None else ""
-    return [told] if told else []
+    reason = constraints.unfit_reason(node) if constraints is not None else ""
+    return [reason] if reason else []
 
 
-def describe(facts: PodFacts, world: World) -> str:
+def unschedulable_message(info: PodInfo, cache: SchedulerCache) -> str:
     """The message of an unschedulable pod: how many nodes refused it, and why."""
-    if not world.rooms:
+    if not cache.nodes:
         return "no nodes available to schedule pods"
-    around = surroundings(facts, world)
-    counts = Counter(reason for room in world.rooms.values() for reason in refusals(facts, room, around))
+    constraints = topology_constraints(info, cache)
+    counts = Counter(
+        reason for node in cache.nodes.values() for reason in unfit_reasons(info, node, constraints)
+    )
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return f"0/{len(world)} nodes are available: {reasons}."
+    return f"0/{len(cache)} nodes are available: {reasons}."

@@ -11,9 +11,9 @@ from msgspec import Struct, field
 
 from argosy.kinds.resources import Resources, add, insufficient
 from argosy.local.scheduler.interpod_affinity import depends_on_pods
-from argosy.local.scheduler.node_heap import Fitting, Refusal
-from argosy.local.scheduler.outcome import Decision, GangOutcome, GroupKey, Placed
-from argosy.local.scheduler.scheduler_cache import PodFacts, World
+from argosy.local.scheduler.node_heap import PodPlacer, Unschedulable
+from argosy.local.scheduler.outcome import Decision, GangOutcome, GroupKey, Placement
+from argosy.local.scheduler.scheduler_cache import PodInfo, SchedulerCache
 
 Signature = tuple[object, ...]
 
@@ -30,115 +30,117 @@ class Gang(Struct, frozen=True):
     """False while the cluster could not hold what the group declares as its least resources."""
 
     @property
-    def begun(self) -> bool:
+    def partially_bound(self) -> bool:
         return 0 < sum(self.bound.values()) < self.minimum
 
 
-class Gangs:
+class GangPlacer:
     """Places gangs during one pass, and remembers which kinds of gang there was no room for.
 
     Within a pass room only shrinks, so a gang that asks for just what another was refused is refused too,
     without trying: a thousand waiting gangs of one kind cost one trial.
     """
 
-    def __init__(self, world: World, fitting: Fitting) -> None:
-        self._world = world
-        self._fitting = fitting
-        self._hopeless: dict[Signature, Trial] = {}
+    def __init__(self, cache: SchedulerCache, placer: PodPlacer) -> None:
+        self._world = cache
+        self._placer = placer
+        self._unschedulable: dict[Signature, Trial] = {}
 
-    def place(self, key: GroupKey, gang: Gang, members: Sequence[PodFacts], decision: Decision) -> bool:
+    def place(self, key: GroupKey, gang: Gang, members: Sequence[PodInfo], decision: Decision) -> bool:
         """The gang's minimum or nothing; members beyond the minimum come along if there is room."""
         trial = self._trial(gang, members)
-        if trial.enough:
+        if trial.meets_minimum:
             decision.bind.extend(trial.placed)
-            decision.refused.extend((members[index], text) for index, text in trial.refused.items())
+            decision.unschedulable.extend(
+                (members[index], text) for index, text in trial.unschedulable.items()
+            )
             decision.gangs[key] = GangOutcome(placed=True)
             return True
         message = _gang_message(gang, members, trial)
         decision.gangs[key] = GangOutcome(placed=False, message=message)
-        decision.refused.extend(
-            (facts, trial.refused.get(index, message)) for index, facts in enumerate(members)
+        decision.unschedulable.extend(
+            (info, trial.unschedulable.get(index, message)) for index, info in enumerate(members)
         )
         return False
 
-    def _trial(self, gang: Gang, members: Sequence[PodFacts]) -> "Trial":
+    def _trial(self, gang: Gang, members: Sequence[PodInfo]) -> "Trial":
         needed = gang.minimum - sum(gang.bound.values())
         if not gang.queued or needed > len(members):
             return Trial()
         signature = self._signature(gang, members)
-        if signature is not None and signature in self._hopeless:
-            return self._hopeless[signature]
+        if signature is not None and signature in self._unschedulable:
+            return self._unschedulable[signature]
         trial = self._try(gang, members, range(len(members)), pack=False)
-        if not trial.enough and needed > 0 and len({facts.shape for facts in members}) > 1:
-            self._fitting.take_back([facts.uid for facts, _ in trial.placed])
+        if not trial.meets_minimum and needed > 0 and len({info.shape for info in members}) > 1:
+            self._placer.undo([info.uid for info, _ in trial.placed])
             if needed < len(members) or _total_fits(members, self._world):
-                trial = self._try(gang, members, bulkiest_first(members), pack=True)
-        if not trial.enough:
-            self._fitting.take_back([facts.uid for facts, _ in trial.placed])
+                trial = self._try(gang, members, largest_first(members), pack=True)
+        if not trial.meets_minimum:
+            self._placer.undo([info.uid for info, _ in trial.placed])
             if signature is not None:
-                self._hopeless[signature] = trial
+                self._unschedulable[signature] = trial
         return trial
 
-    def _try(self, gang: Gang, members: Sequence[PodFacts], order: Iterable[int], *, pack: bool) -> "Trial":
+    def _try(self, gang: Gang, members: Sequence[PodInfo], order: Iterable[int], *, pack: bool) -> "Trial":
         trial = Trial()
         bound = sum(gang.bound.values())
         for index in order:
-            node = self._fitting.place(members[index], pack=pack)
-            if isinstance(node, Refusal):
-                trial.refused[index] = node.message
-                if bound + len(members) - len(trial.refused) < gang.minimum:
+            node = self._placer.place(members[index], pack=pack)
+            if isinstance(node, Unschedulable):
+                trial.unschedulable[index] = node.message
+                if bound + len(members) - len(trial.unschedulable) < gang.minimum:
                     break
             else:
                 trial.placed.append((members[index], node))
-        trial.enough = enough(gang, trial.placed)
+        trial.meets_minimum = meets_minimum(gang, trial.placed)
         return trial
 
-    def _signature(self, gang: Gang, members: Sequence[PodFacts]) -> Signature | None:
-        if any(depends_on_pods(facts, self._world) for facts in members):
+    def _signature(self, gang: Gang, members: Sequence[PodInfo]) -> Signature | None:
+        if any(depends_on_pods(info, self._world) for info in members):
             return None
-        asked = tuple((facts.shape, facts.task) for facts in members)
+        asked = tuple((info.shape, info.task) for info in members)
         return (gang.minimum, tuple(gang.tasks.items()), tuple(sorted(gang.bound.items())), asked)
 
 
 class Trial(Struct):
     """How an attempt to place a gang went; `refused` is by position in the gang."""
 
-    placed: list[Placed] = field(default_factory=list)
-    refused: dict[int, str] = field(default_factory=dict)
-    enough: bool = False
+    placed: list[Placement] = field(default_factory=list)
+    unschedulable: dict[int, str] = field(default_factory=dict)
+    meets_minimum: bool = False
 
 
-def enough(gang: Gang, placed: Iterable[Placed]) -> bool:
+def meets_minimum(gang: Gang, placed: Iterable[Placement]) -> bool:
     """Whether a gang can start with these beside those that have a node already."""
     tasks = Counter(gang.bound)
-    tasks.update(facts.task for facts, _ in placed)
+    tasks.update(info.task for info, _ in placed)
     return tasks.total() >= gang.minimum and all(tasks[task] >= least for task, least in gang.tasks.items())
 
 
-def bulkiest_first(members: Sequence[PodFacts]) -> list[int]:
+def largest_first(members: Sequence[PodInfo]) -> list[int]:
     return sorted(
         range(len(members)), key=lambda index: sorted(members[index].requests.values()), reverse=True
     )
 
 
-def _total_fits(members: Sequence[PodFacts], world: World) -> bool:
+def _total_fits(members: Sequence[PodInfo], cache: SchedulerCache) -> bool:
     asked: Resources = {}
     free: Resources = {}
-    for facts in members:
-        add(asked, facts.requests)
-    for room in world.rooms.values():
-        add(free, room.allocatable)
-        add(free, {name: -value for name, value in room.used.items()})
+    for info in members:
+        add(asked, info.requests)
+    for node in cache.nodes.values():
+        add(free, node.allocatable)
+        add(free, {name: -value for name, value in node.requested.items()})
     return not insufficient(asked, {}, free)
 
 
-def _gang_message(gang: Gang, members: Sequence[PodFacts], trial: Trial) -> str:
+def _gang_message(gang: Gang, members: Sequence[PodInfo], trial: Trial) -> str:
     """Volcano's sentence about a gang that cannot start."""
     bound = sum(gang.bound.values())
     counts = {
         "Schedulable": len(trial.placed),
-        "Undetermined": len(members) - len(trial.placed) - len(trial.refused),
-        "Unschedulable": len(trial.refused),
+        "Undetermined": len(members) - len(trial.placed) - len(trial.unschedulable),
+        "Unschedulable": len(trial.unschedulable),
     }
     pending = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     known = f"{bound} Bound, {len(members)} Pending" if bound else f"{len(members)} Pending"

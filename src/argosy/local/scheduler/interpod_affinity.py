@@ -10,119 +10,132 @@ from msgspec import Struct
 
 from argosy.local.controllers.kinds import PodAffinityTerm
 from argosy.local.scheduler.affinity_terms import Term
-from argosy.local.scheduler.scheduler_cache import PodFacts, Room, World
-from argosy.local.scheduler.topology_counts import Holder
-from argosy.local.scheduler.topology_spread import Domains, domains, evenness, uneven
+from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache
+from argosy.local.scheduler.topology_counts import ExistingTerm
+from argosy.local.scheduler.topology_spread import (
+    SpreadDomains,
+    skew_violation,
+    spread_domains,
+    spread_scores,
+)
 
-NOT_NEAR = "node(s) didn't match pod affinity rules"
-NOT_AWAY = "node(s) didn't match pod anti-affinity rules"
-REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
-WEIGHT = 2
+AFFINITY_UNMET = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_UNMET = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY_UNMET = "node(s) didn't satisfy existing pods anti-affinity rules"
+POD_PREFERENCE_WEIGHT = 2
 """Of what pods prefer about others, beside the free share of a node; the same as of node preferences."""
 
 
-class Place(Struct, frozen=True):
+class DomainSet(Struct, frozen=True):
     """Some domains of a topology key."""
 
     key: str
     values: frozenset[str]
 
-    def holds(self, room: Room) -> bool:
-        return room.labels.get(self.key) in self.values
+    def contains(self, node: NodeInfo) -> bool:
+        return node.labels.get(self.key) in self.values
 
 
-class Surroundings(Struct, frozen=True):
-    spread: list[Domains]
-    near: list[Place]
-    first: bool
+class TopologyConstraints(Struct, frozen=True):
+    required_spread: list[SpreadDomains]
+    affinity: list[DomainSet]
+    may_be_first: bool
     """No pod is there that it wants to be near, and it is of that kind itself: it may be the first."""
-    away: list[Place]
-    repelled: list[Place]
-    even: list[Domains]
-    pulls: dict[str, dict[str, int]]
+    anti_affinity: list[DomainSet]
+    existing_anti_affinity: list[DomainSet]
+    preferred_spread: list[SpreadDomains]
+    domain_weights: dict[str, dict[str, int]]
     """By topology key and domain: how much the pod is wanted there, or not."""
 
-    def refusal(self, room: Room) -> str:
+    def unfit_reason(self, node: NodeInfo) -> str:
         """Why the pod cannot go to this node, in Kubernetes' order; nothing if it can."""
-        if self.spread and (told := uneven(self.spread, room)):
-            return told
-        for place in self.near:
-            if place.key not in room.labels or not (self.first or place.holds(room)):
-                return NOT_NEAR
-        if any(place.holds(room) for place in self.away):
-            return NOT_AWAY
-        if any(place.holds(room) for place in self.repelled):
-            return REPELLED
+        if self.required_spread and (reason := skew_violation(self.required_spread, node)):
+            return reason
+        for place in self.affinity:
+            if place.key not in node.labels or not (self.may_be_first or place.contains(node)):
+                return AFFINITY_UNMET
+        if any(place.contains(node) for place in self.anti_affinity):
+            return ANTI_AFFINITY_UNMET
+        if any(place.contains(node) for place in self.existing_anti_affinity):
+            return EXISTING_ANTI_AFFINITY_UNMET
         return ""
 
-    def scores(self, rooms: Sequence[Room]) -> list[float]:
+    def scores(self, nodes: Sequence[NodeInfo]) -> list[float]:
         """What to add to the score of each of these nodes."""
-        totals = [0.0] * len(rooms)
-        if self.even:
-            totals = [WEIGHT * value for value in evenness(self.even, rooms)]
-        if self.pulls:
-            pulls = [self._pull(room) for room in rooms]
+        totals = [0.0] * len(nodes)
+        if self.preferred_spread:
+            totals = [POD_PREFERENCE_WEIGHT * value for value in spread_scores(self.preferred_spread, nodes)]
+        if self.domain_weights:
+            pulls = [self._weight(node) for node in nodes]
             least, most = min(pulls, default=0), max(pulls, default=0)
             if most > least:
                 totals = [
-                    total + WEIGHT * 100.0 * (pull - least) / (most - least)
+                    total + POD_PREFERENCE_WEIGHT * 100.0 * (pull - least) / (most - least)
                     for total, pull in zip(totals, pulls, strict=True)
                 ]
         return totals
 
-    def _pull(self, room: Room) -> int:
-        return sum(values.get(room.labels.get(key, ""), 0) for key, values in self.pulls.items())
+    def _weight(self, node: NodeInfo) -> int:
+        return sum(values.get(node.labels.get(key, ""), 0) for key, values in self.domain_weights.items())
 
 
-def surroundings(facts: PodFacts, world: World) -> Surroundings | None:
+def topology_constraints(info: PodInfo, cache: SchedulerCache) -> TopologyConstraints | None:
     """None if other pods make no difference to this one."""
-    holders = world.holders(facts)
-    if not facts.wishes and not holders:
+    holders = cache.matching_terms(info)
+    if not info.terms and not holders:
         return None
-    wishes, near = facts.wishes, facts.wishes.near
-    found = world.selected(near) if near else None
-    meta = facts.pod.metadata
-    return Surroundings(
-        spread=domains(wishes.spread, facts, world) if wishes.spread else [],
-        near=[_place(rule, found, world) for rule in near.rules] if near and found is not None else [],
-        first=near is not None
+    terms, near = info.terms, info.terms.affinity
+    found = cache.count_selected(near) if near else None
+    meta = info.pod.metadata
+    return TopologyConstraints(
+        required_spread=spread_domains(terms.required_spread, info, cache) if terms.required_spread else [],
+        affinity=[_domain_set(rule, found, cache) for rule in near.rules]
+        if near and found is not None
+        else [],
+        may_be_first=near is not None
         and not any((found or {}).values())
-        and near.covers(meta.namespace, meta.labels, world.census.namespaces),
-        away=[_place(term.rules[0], world.selected(term), world) for term in wishes.away],
-        repelled=[
-            _place(holder.term.rules[0], holder.nodes, world) for holder in holders if holder.weight is None
+        and near.matches(meta.namespace, meta.labels, cache.topology.namespaces),
+        anti_affinity=[
+            _domain_set(term.rules[0], cache.count_selected(term), cache) for term in terms.anti_affinity
         ],
-        even=domains(wishes.even, facts, world) if wishes.even else [],
-        pulls=_pulls(facts.wishes.preferred, holders, world),
+        existing_anti_affinity=[
+            _domain_set(holder.term.rules[0], holder.nodes, cache)
+            for holder in holders
+            if holder.weight is None
+        ],
+        preferred_spread=spread_domains(terms.preferred_spread, info, cache)
+        if terms.preferred_spread
+        else [],
+        domain_weights=_domain_weights(info.terms.preferred, holders, cache),
     )
 
 
-def depends_on_pods(facts: PodFacts, world: World) -> bool:
+def depends_on_pods(info: PodInfo, cache: SchedulerCache) -> bool:
     """Whether other pods' places, and not only free room, decide where this pod can go."""
-    return bool(facts.wishes) or bool(world.holders(facts))
+    return bool(info.terms) or bool(cache.matching_terms(info))
 
 
-def _place(rule: PodAffinityTerm, nodes: Iterable[str] | None, world: World) -> Place:
+def _domain_set(rule: PodAffinityTerm, nodes: Iterable[str] | None, cache: SchedulerCache) -> DomainSet:
     key = rule.topology_key
     values = {
-        room.labels[key]
-        for node in nodes or ()
-        if (room := world.rooms.get(node)) is not None and key in room.labels
+        node.labels[key]
+        for name in nodes or ()
+        if (node := cache.nodes.get(name)) is not None and key in node.labels
     }
-    return Place(key, frozenset(values))
+    return DomainSet(key, frozenset(values))
 
 
-def _pulls(
-    preferred: Sequence[tuple[int, Term]], holders: Sequence[Holder], world: World
+def _domain_weights(
+    preferred: Sequence[tuple[int, Term]], holders: Sequence[ExistingTerm], cache: SchedulerCache
 ) -> dict[str, dict[str, int]]:
     pulls: dict[str, dict[str, int]] = {}
-    sources = [(weight, term, world.selected(term)) for weight, term in preferred]
+    sources = [(weight, term, cache.count_selected(term)) for weight, term in preferred]
     sources += [(each.weight, each.term, each.nodes) for each in holders if each.weight is not None]
     for weight, term, nodes in sources:
         key = term.rules[0].topology_key
         values = pulls.setdefault(key, {})
         for node, count in nodes.items():
-            domain = world.rooms[node].labels.get(key) if node in world.rooms else None
+            domain = cache.nodes[node].labels.get(key) if node in cache.nodes else None
             if domain is not None:
                 values[domain] = values.get(domain, 0) + weight * count
     return pulls

@@ -15,13 +15,13 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     )
 
 
-def node_wanted(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
+def matches_node(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
     """The pod's nodeSelector and required node affinity accept a node of this name and these labels."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     return node_matches(pod.spec.node_selector, affinity, name, labels)
 
 
-def node_preference(pod: Pod, name: str, labels: Mapping[str, str]) -> int:
+def node_affinity_score(pod: Pod, name: str, labels: Mapping[str, str]) -> int:
     """The summed weight of the preferred node affinity terms that match."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     if affinity is None:
@@ -42,7 +42,7 @@ def host_ports(pod: Pod) -> list[HostPort]:
     return [(port.protocol, port.host_port, port.host_ip or "0.0.0.0") for port in ports if port.host_port]  # noqa: S104 - the API's wildcard, nothing is bound here
 
 
-def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+def ports_conflict(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
     held = list(taken)
     return any(
         protocol == other_protocol

@@ -12,107 +12,109 @@ import heapq
 from msgspec import Struct
 
 from argosy.kinds.node_matching import untolerated
-from argosy.local.scheduler.filters import describe, refusals
-from argosy.local.scheduler.interpod_affinity import Surroundings, surroundings
-from argosy.local.scheduler.node_affinity import node_preference
-from argosy.local.scheduler.scheduler_cache import PodFacts, Room, World
+from argosy.local.scheduler.filters import unfit_reasons, unschedulable_message
+from argosy.local.scheduler.interpod_affinity import TopologyConstraints, topology_constraints
+from argosy.local.scheduler.node_affinity import node_affinity_score
+from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache
 
 PREFERENCE_WEIGHT = 2
 TAINT_WEIGHT = 3
 
 
-class Refusal(Struct, frozen=True):
+class Unschedulable(Struct, frozen=True):
     message: str
 
 
-class Fitting:
+class PodPlacer:
     """Places pods into a world, one pass long. Anything not placed through it makes it stale."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cache: SchedulerCache) -> None:
+        self._world = cache
         self._heaps: dict[bytes, list[tuple[float, str, int]]] = {}
-        self._refusals: dict[bytes, Refusal] = {}
+        self._unschedulable: dict[bytes, Unschedulable] = {}
 
-    def place(self, facts: PodFacts, *, pack: bool = False) -> str | Refusal:
+    def place(self, info: PodInfo, *, pack: bool = False) -> str | Unschedulable:
         """Places the pod on its best node and names it, or says why there is none.
 
         The best is the emptiest; when packing, the fullest that still takes it.
         """
-        around = surroundings(facts, self._world)
-        if pack or around is not None:
-            return self._scan(facts, around, pack)
-        if facts.shape in self._refusals:
-            return self._refusals[facts.shape]
-        heap = self._heaps.get(facts.shape)
+        constraints = topology_constraints(info, self._world)
+        if pack or constraints is not None:
+            return self._scan(info, constraints, pack)
+        if info.shape in self._unschedulable:
+            return self._unschedulable[info.shape]
+        heap = self._heaps.get(info.shape)
         if heap is None:
-            heap = self._heaps[facts.shape] = self._ranked(facts)
-        rooms = self._world.rooms
+            heap = self._heaps[info.shape] = self._ranked(info)
+        nodes = self._world.nodes
         while heap:
             _, name, version = heap[0]
-            room = rooms[name]
-            if room.version == version:
-                self._world.place(facts, name)
+            node = nodes[name]
+            if node.version == version:
+                self._world.place(info, name)
                 return name
-            if refusals(facts, room, None):
+            if unfit_reasons(info, node, None):
                 heapq.heappop(heap)
             else:
-                heapq.heapreplace(heap, (-score(facts, room), name, room.version))
-        refusal = self._refusals[facts.shape] = Refusal(describe(facts, self._world))
+                heapq.heapreplace(heap, (-score(info, node), name, node.version))
+        refusal = self._unschedulable[info.shape] = Unschedulable(unschedulable_message(info, self._world))
         return refusal
 
-    def take_back(self, uids: list[str]) -> None:
+    def undo(self, uids: list[str]) -> None:
         for uid in uids:
             self._world.remove(uid)
         if uids:
-            self.start_over()
+            self.reset()
 
-    def start_over(self) -> None:
+    def reset(self) -> None:
         """Forget what was worked out: room has been freed."""
         self._heaps.clear()
-        self._refusals.clear()
+        self._unschedulable.clear()
 
-    def _ranked(self, facts: PodFacts) -> list[tuple[float, str, int]]:
+    def _ranked(self, info: PodInfo) -> list[tuple[float, str, int]]:
         heap = [
-            (-score(facts, room), name, room.version)
-            for name, room in self._world.rooms.items()
-            if not refusals(facts, room, None)
+            (-score(info, node), name, node.version)
+            for name, node in self._world.nodes.items()
+            if not unfit_reasons(info, node, None)
         ]
         heapq.heapify(heap)
         return heap
 
-    def _scan(self, facts: PodFacts, around: Surroundings | None, pack: bool) -> str | Refusal:
-        rooms = [room for room in self._world.rooms.values() if not refusals(facts, room, around)]
-        if not rooms:
-            return Refusal(describe(facts, self._world))
-        more = around.scores(rooms) if around is not None else [0.0] * len(rooms)
+    def _scan(
+        self, info: PodInfo, constraints: TopologyConstraints | None, pack: bool
+    ) -> str | Unschedulable:
+        nodes = [node for node in self._world.nodes.values() if not unfit_reasons(info, node, constraints)]
+        if not nodes:
+            return Unschedulable(unschedulable_message(info, self._world))
+        more = constraints.scores(nodes) if constraints is not None else [0.0] * len(nodes)
         scores = [
-            (-score(facts, room, pack=pack) - extra, room.name)
-            for room, extra in zip(rooms, more, strict=True)
+            (-score(info, node, pack=pack) - extra, node.name)
+            for node, extra in zip(nodes, more, strict=True)
         ]
         best = min(scores)[1]
-        self._world.place(facts, best)
+        self._world.place(info, best)
         return best
 
 
-def score(facts: PodFacts, room: Room, *, pack: bool = False) -> float:
+def score(info: PodInfo, node: NodeInfo, *, pack: bool = False) -> float:
     """How good a node is for the pod: the share it would leave free, and what the pod prefers or avoids.
 
     Falls with every pod placed, which `Fitting` relies on. When packing, the share counts against the node.
     """
-    allocatable, usage = room.allocatable, room.usage
+    allocatable, usage = node.allocatable, node.nonzero_requested
     shares = 0.0
     counted = 0
-    for name, asked in facts.usage.items():
+    for name, asked in info.nonzero_requests.items():
         have = allocatable.get(name, 0)
         if have > 0:
             shares += max(0.0, 1.0 - (usage.get(name, 0) + asked) / have)
             counted += 1
     total = 100.0 * shares / counted if counted else 0.0
     pods = allocatable.get("pods", 110)
-    total += 1.0 - len(room.pods) / pods if pods > 0 else 0.0
+    total += 1.0 - len(node.pods) / pods if pods > 0 else 0.0
     total = -total if pack else total
-    if facts.pod.spec.affinity is not None:
-        total += PREFERENCE_WEIGHT * node_preference(facts.pod, room.name, room.labels)
-    if untolerated(room.node.spec.taints, facts.pod.spec.tolerations, "PreferNoSchedule"):
+    if info.pod.spec.affinity is not None:
+        total += PREFERENCE_WEIGHT * node_affinity_score(info.pod, node.name, node.labels)
+    if untolerated(node.node.spec.taints, info.pod.spec.tolerations, "PreferNoSchedule"):
         total -= TAINT_WEIGHT * 100.0
     return total

@@ -2,11 +2,11 @@
 
 from msgspec import Struct, field
 
-from argosy.local.scheduler.scheduler_cache import PodFacts
+from argosy.local.scheduler.scheduler_cache import PodInfo
 
 GroupKey = tuple[str, str]
 """Namespace and name of a PodGroup."""
-Placed = tuple[PodFacts, str]
+Placement = tuple[PodInfo, str]
 """A pod and the node that it has, or is to have."""
 
 
@@ -18,15 +18,15 @@ class GangOutcome(Struct, frozen=True):
 class Victim(Struct, frozen=True):
     """A pod that is to be deleted for the sake of one with a higher priority."""
 
-    facts: PodFacts
-    preemptor: PodFacts
+    victim: PodInfo
+    preemptor: PodInfo
     node: str
     """The node that the preemptor is to have."""
 
 
 class Decision(Struct):
-    bind: list[Placed] = field(default_factory=list)
-    refused: list[tuple[PodFacts, str]] = field(default_factory=list)
+    bind: list[Placement] = field(default_factory=list)
+    unschedulable: list[tuple[PodInfo, str]] = field(default_factory=list)
     """With the message that says why."""
     gangs: dict[GroupKey, GangOutcome] = field(default_factory=dict)
     victims: list[Victim] = field(default_factory=list)

@@ -85,10 +85,10 @@ def _conditions(
     else:
         return known
     latest = known[-1] if known else None
-    if latest is not None and _says(latest) == _says(fresh):
+    if latest is not None and _content(latest) == _content(fresh):
         return known
     return [condition for condition in known if condition.type != fresh.type] + [fresh]
 
 
-def _says(condition: PodGroupCondition) -> tuple[str, str, str, str]:
+def _content(condition: PodGroupCondition) -> tuple[str, str, str, str]:
     return (condition.type, condition.status, condition.reason, condition.message)

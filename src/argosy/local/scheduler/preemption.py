@@ -14,161 +14,167 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from argosy.local.scheduler.filters import refusals
-from argosy.local.scheduler.gangs import Gang, bulkiest_first, enough
-from argosy.local.scheduler.interpod_affinity import depends_on_pods, surroundings
-from argosy.local.scheduler.node_heap import Fitting, Refusal
-from argosy.local.scheduler.outcome import GroupKey, Placed, Victim
-from argosy.local.scheduler.scheduler_cache import PodFacts, Room, World
+from argosy.local.scheduler.filters import unfit_reasons
+from argosy.local.scheduler.gangs import Gang, largest_first, meets_minimum
+from argosy.local.scheduler.interpod_affinity import depends_on_pods, topology_constraints
+from argosy.local.scheduler.node_heap import PodPlacer, Unschedulable
+from argosy.local.scheduler.outcome import GroupKey, Placement, Victim
+from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache
 
-SINGLE = Gang(1)
-_LATE = datetime.max.replace(tzinfo=UTC)
+SINGLE_POD = Gang(1)
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class Preemption(Struct, frozen=True):
     victims: list[Victim]
-    nominated: list[Placed]
+    nominated: list[Placement]
 
 
-class Preempting:
+class PreemptionPass:
     """Preempts for pods of one priority after the other, during one pass.
 
     Between `begin` and `end` the world is as it will be when everybody has left; after `end` it is as it is
     now, with the nominated pods in it besides, so that nobody else takes their room.
     """
 
-    def __init__(self, world: World, fitting: Fitting, gang_of: Callable[[GroupKey], Gang | None]) -> None:
-        self._world = world
-        self._fitting = fitting
+    def __init__(
+        self, cache: SchedulerCache, placer: PodPlacer, gang_of: Callable[[GroupKey], Gang | None]
+    ) -> None:
+        self._world = cache
+        self._placer = placer
         self._find_gang = gang_of
         self._gangs: dict[GroupKey, Gang | None] = {}
-        self._gone: dict[str, Placed] = {}
-        self._known: dict[tuple[bytes, int, bool], dict[str, tuple[int, _Offer | None]]] = {}
+        self._evicted: dict[str, Placement] = {}
+        self._candidates: dict[tuple[bytes, int, bool], dict[str, tuple[int, _Candidate | None]]] = {}
         """What was found out about nodes, by shape and priority, and the version of the node it holds for."""
 
-    def possible(self, priority: int) -> bool:
+    def is_possible(self, priority: int) -> bool:
         return min(self._world.priorities, default=priority) < priority
 
     def begin(self) -> None:
-        self._known.clear()
-        for facts, node in [each for each in self._world.placed() if each[0].uid in self._world.leaving]:
-            self._lift(facts, node)
-        self._fitting.start_over()
+        self._candidates.clear()
+        for info, node in [
+            each for each in self._world.placed_pods() if each[0].uid in self._world.terminating
+        ]:
+            self._evict(info, node)
+        self._placer.reset()
 
     def end(self) -> None:
-        for facts, node in self._gone.values():
-            self._world.place(facts, node)
-        self._gone.clear()
-        self._fitting.start_over()
+        for info, node in self._evicted.values():
+            self._world.place(info, node)
+        self._evicted.clear()
+        self._placer.reset()
 
-    def make_room(self, members: Sequence[PodFacts], gang: Gang = SINGLE) -> Preemption | None:
+    def preempt_for(self, members: Sequence[PodInfo], gang: Gang = SINGLE_POD) -> Preemption | None:
         """Room for a pod, or for at least the minimum of a gang; None when it cannot be had.
 
         Nobody goes for what a gang has beyond its minimum.
         """
-        if any(facts.pod.spec.preemption_policy == "Never" for facts in members):
+        if any(info.pod.spec.preemption_policy == "Never" for info in members):
             return None
         if gang.minimum - sum(gang.bound.values()) > len(members):
             return None
         return self._attempt(members, gang, whole=False) or self._attempt(members, gang, whole=True)
 
-    def _attempt(self, members: Sequence[PodFacts], gang: Gang, *, whole: bool) -> Preemption | None:
+    def _attempt(self, members: Sequence[PodInfo], gang: Gang, *, whole: bool) -> Preemption | None:
         victims: list[tuple[Victim, str]] = []
-        placed: list[Placed] = []
+        placed: list[Placement] = []
         missed, bound = 0, sum(gang.bound.values())
-        for index in bulkiest_first(members):
+        for index in largest_first(members):
             node = self._place(members[index])
-            if node is None and not enough(gang, placed):
-                node = self._place_instead(members[index], victims, whole)
+            if node is None and not meets_minimum(gang, placed):
+                node = self._place_with_victims(members[index], victims, whole)
             if node is not None:
                 placed.append((members[index], node))
                 continue
             missed += 1
             if bound + len(members) - missed < gang.minimum:
                 break
-        if placed and enough(gang, placed):
-            spared = self._spare(victims)
-            return Preemption([victim for victim, _ in victims if victim.facts.uid not in spared], placed)
-        self._fitting.take_back([facts.uid for facts, _ in placed])
-        self._put_back(victims)
+        if placed and meets_minimum(gang, placed):
+            spared = self._reprieve(victims)
+            return Preemption([victim for victim, _ in victims if victim.victim.uid not in spared], placed)
+        self._placer.undo([info.uid for info, _ in placed])
+        self._restore_victims(victims)
         return None
 
-    def _place(self, facts: PodFacts) -> str | None:
-        node = self._fitting.place(facts)
-        return None if isinstance(node, Refusal) else node
+    def _place(self, info: PodInfo) -> str | None:
+        node = self._placer.place(info)
+        return None if isinstance(node, Unschedulable) else node
 
-    def _place_instead(self, facts: PodFacts, victims: list[tuple[Victim, str]], whole: bool) -> str | None:
+    def _place_with_victims(
+        self, info: PodInfo, victims: list[tuple[Victim, str]], whole: bool
+    ) -> str | None:
         """Place a pod where the least is lost, and lose that."""
         offers = [
             (offer.cost, name, offer)
-            for name, room in self._world.rooms.items()
-            if (offer := self._offer(facts, room, whole)) is not None
+            for name, node in self._world.nodes.items()
+            if (offer := self._candidate(info, node, whole)) is not None
         ]
         if not offers:
             return None
         _, name, best = min(offers, key=lambda each: each[:2])
         for lost, where in best.pods:
-            self._lift(lost, where)
-            victims.append((Victim(lost, facts, name), where))
-            self._unsettle(lost)
-        self._world.place(facts, name)
-        self._fitting.start_over()
+            self._evict(lost, where)
+            victims.append((Victim(lost, info, name), where))
+            self._invalidate(lost)
+        self._world.place(info, name)
+        self._placer.reset()
         return name
 
-    def _offer(self, facts: PodFacts, room: Room, whole: bool) -> "_Offer | None":
-        if depends_on_pods(facts, self._world):
-            return self._work_out(facts, room, whole)
-        known = self._known.setdefault((facts.shape, facts.priority, whole), {})
-        found = known.get(room.name)
-        if found is None or found[0] != room.version:
-            found = known[room.name] = (room.version, self._work_out(facts, room, whole))
+    def _candidate(self, info: PodInfo, node: NodeInfo, whole: bool) -> "_Candidate | None":
+        if depends_on_pods(info, self._world):
+            return self._find_victims(info, node, whole)
+        known = self._candidates.setdefault((info.shape, info.priority, whole), {})
+        found = known.get(node.name)
+        if found is None or found[0] != node.version:
+            found = known[node.name] = (node.version, self._find_victims(info, node, whole))
         return found[1]
 
-    def _work_out(self, facts: PodFacts, room: Room, whole: bool) -> "_Offer | None":
+    def _find_victims(self, info: PodInfo, node: NodeInfo, whole: bool) -> "_Candidate | None":
         """The least that must go for the pod to fit here; the world is as before afterwards."""
-        units = self._units(facts, room, whole)
+        units = self._victim_units(info, node, whole)
         touched = {where for unit in units for _, where in unit}
-        versions = {name: self._world.rooms[name].version for name in touched if name in self._world.rooms}
+        versions = {name: self._world.nodes[name].version for name in touched if name in self._world.nodes}
         for unit in units:
-            self._take(unit)
-        lost: list[Placed] | None = None
-        if units and not self._refused(facts, room):
+            self._remove(unit)
+        lost: list[Placement] | None = None
+        if units and not self._is_unfit(info, node):
             lost = []
             for unit in units:
-                self._return(unit)
-                if self._refused(facts, room):
-                    self._take(unit)
+                self._restore(unit)
+                if self._is_unfit(info, node):
+                    self._remove(unit)
                     lost.extend(unit)
         for unit in units:
-            self._return(unit)
+            self._restore(unit)
         for name, version in versions.items():
             # Nothing has changed in the end, and what was found out about these nodes holds.
-            self._world.rooms[name].version = version
-        return _Offer(lost, _cost(lost)) if lost else None
+            self._world.nodes[name].version = version
+        return _Candidate(lost, _cost(lost)) if lost else None
 
-    def _units(self, facts: PodFacts, room: Room, whole: bool) -> list[list[Placed]]:
+    def _victim_units(self, info: PodInfo, node: NodeInfo, whole: bool) -> list[list[Placement]]:
         """What can go from a node, each part for itself; the most important first, to be spared first."""
-        gangs: dict[GroupKey, list[Placed]] = {}
-        units: list[list[Placed]] = []
-        for each in room.pods.values():
-            if each.priority >= facts.priority:
+        gangs: dict[GroupKey, list[Placement]] = {}
+        units: list[list[Placement]] = []
+        for each in node.pods.values():
+            if each.priority >= info.priority:
                 continue
             key = (each.namespace, each.group)
             if self._gang_of(key) is not None:
-                gangs.setdefault(key, []).append((each, room.name))
+                gangs.setdefault(key, []).append((each, node.name))
             else:
-                units.append([(each, room.name)])
+                units.append([(each, node.name)])
         for key, here in gangs.items():
-            if key != (facts.namespace, facts.group):
-                units.extend(self._gang_units(key, here, facts.priority, whole))
+            if key != (info.namespace, info.group):
+                units.extend(self._gang_units(key, here, info.priority, whole))
         return sorted(units, key=_importance)
 
     def _gang_units(
-        self, key: GroupKey, here: list[Placed], priority: int, whole: bool
-    ) -> list[list[Placed]]:
+        self, key: GroupKey, here: list[Placement], priority: int, whole: bool
+    ) -> list[list[Placement]]:
         gang = self._gang_of(key)
-        everyone = self._world.group(*key)
-        if gang is None or (whole and any(facts.priority >= priority for facts, _ in everyone)):
+        everyone = self._world.group_pods(*key)
+        if gang is None or (whole and any(info.priority >= priority for info, _ in everyone)):
             return []
         if whole:
             return [everyone]
@@ -181,69 +187,69 @@ class Preempting:
             self._gangs[key] = self._find_gang(key) if key[1] else None
         return self._gangs[key]
 
-    def _refused(self, facts: PodFacts, room: Room) -> bool:
-        return bool(refusals(facts, room, surroundings(facts, self._world)))
+    def _is_unfit(self, info: PodInfo, node: NodeInfo) -> bool:
+        return bool(unfit_reasons(info, node, topology_constraints(info, self._world)))
 
-    def _spare(self, victims: list[tuple[Victim, str]]) -> set[str]:
+    def _reprieve(self, victims: list[tuple[Victim, str]]) -> set[str]:
         """Those who need not go after all: a pod taken later may have made the room for both."""
         spared: set[str] = set()
         alone = [
-            (victim.facts, where)
+            (victim.victim, where)
             for victim, where in victims
-            if self._gang_of((victim.facts.namespace, victim.facts.group)) is None
+            if self._gang_of((victim.victim.namespace, victim.victim.group)) is None
         ]
-        for facts, where in sorted(alone, key=lambda each: _importance([each])):
-            room = self._world.rooms.get(where)
-            if room is not None and not self._refused(facts, room):
-                self._return([(facts, where)])
-                self._gone.pop(facts.uid)
-                spared.add(facts.uid)
+        for info, where in sorted(alone, key=lambda each: _importance([each])):
+            node = self._world.nodes.get(where)
+            if node is not None and not self._is_unfit(info, node):
+                self._restore([(info, where)])
+                self._evicted.pop(info.uid)
+                spared.add(info.uid)
         return spared
 
-    def _put_back(self, victims: Iterable[tuple[Victim, str]]) -> None:
+    def _restore_victims(self, victims: Iterable[tuple[Victim, str]]) -> None:
         for victim, where in victims:
-            self._return([(victim.facts, where)])
-            self._gone.pop(victim.facts.uid)
-            self._unsettle(victim.facts)
+            self._restore([(victim.victim, where)])
+            self._evicted.pop(victim.victim.uid)
+            self._invalidate(victim.victim)
 
-    def _unsettle(self, facts: PodFacts) -> None:
+    def _invalidate(self, info: PodInfo) -> None:
         """What a gang can still lose on one node depends on what it has lost on others."""
-        if self._gang_of((facts.namespace, facts.group)) is not None:
-            self._known.clear()
+        if self._gang_of((info.namespace, info.group)) is not None:
+            self._candidates.clear()
 
-    def _lift(self, facts: PodFacts, node: str) -> None:
-        self._world.remove(facts.uid)
-        self._gone[facts.uid] = (facts, node)
+    def _evict(self, info: PodInfo, node: str) -> None:
+        self._world.remove(info.uid)
+        self._evicted[info.uid] = (info, node)
 
-    def _take(self, unit: Iterable[Placed]) -> None:
-        for facts, _ in unit:
-            self._world.remove(facts.uid)
+    def _remove(self, unit: Iterable[Placement]) -> None:
+        for info, _ in unit:
+            self._world.remove(info.uid)
 
-    def _return(self, unit: Iterable[Placed]) -> None:
-        for facts, node in unit:
-            self._world.place(facts, node)
+    def _restore(self, unit: Iterable[Placement]) -> None:
+        for info, node in unit:
+            self._world.place(info, node)
 
 
-class _Offer(Struct, frozen=True):
-    pods: list[Placed]
+class _Candidate(Struct, frozen=True):
+    pods: list[Placement]
     cost: tuple[int, int, float]
 
 
-def _cost(lost: Sequence[Placed]) -> tuple[int, int, float]:
+def _cost(lost: Sequence[Placement]) -> tuple[int, int, float]:
     """The highest priority that is lost, how many pods, how long they have been there: all should be low."""
-    highest = max((facts.priority for facts, _ in lost), default=0)
-    oldest = min((_since(facts) for facts, _ in lost), default=_LATE)
+    highest = max((info.priority for info, _ in lost), default=0)
+    oldest = min((_created_at(info) for info, _ in lost), default=_LATEST)
     return (highest, len(lost), -oldest.timestamp())
 
 
-def _importance(unit: Sequence[Placed]) -> tuple[int, int, datetime]:
+def _importance(unit: Sequence[Placement]) -> tuple[int, int, datetime]:
     """Higher priority first, then more pods, then older."""
     return (
-        -max(facts.priority for facts, _ in unit),
+        -max(info.priority for info, _ in unit),
         -len(unit),
-        min(_since(facts) for facts, _ in unit),
+        min(_created_at(info) for info, _ in unit),
     )
 
 
-def _since(facts: PodFacts) -> datetime:
-    return facts.pod.metadata.creation_timestamp or _LATE
+def _created_at(info: PodInfo) -> datetime:
+    return info.pod.metadata.creation_timestamp or _LATEST

@@ -12,24 +12,24 @@ import msgspec
 from msgspec import Struct, field
 
 from argosy.kinds.resources import Resources, add, parse_resources, pod_requests, pod_usage, subtract
-from argosy.local.controllers.informers import group_of
+from argosy.local.controllers.informers import pod_group_name
 from argosy.local.controllers.kinds import Node, Pod
-from argosy.local.scheduler.affinity_terms import Term, Wishes, wishes
+from argosy.local.scheduler.affinity_terms import PodTerms, Term, pod_terms
 from argosy.local.scheduler.node_affinity import HostPort, host_ports
-from argosy.local.scheduler.topology_counts import Census, Counted, Holder
+from argosy.local.scheduler.topology_counts import CountedPod, ExistingTerm, TopologyCounts
 
 VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
 
 
-class PodFacts(Struct, frozen=True):
+class PodInfo(Struct, frozen=True):
     """What the scheduler knows of a pod, worked out once per pod."""
 
     pod: Pod
     priority: int
     requests: Resources
-    usage: Resources
+    nonzero_requests: Resources
     ports: tuple[HostPort, ...]
-    wishes: Wishes
+    terms: PodTerms
     shape: bytes
     """Pods of one shape fit the same nodes equally well, as long as nothing is said about other pods."""
 
@@ -43,14 +43,14 @@ class PodFacts(Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        return group_of(self.pod)
+        return pod_group_name(self.pod)
 
     @property
     def task(self) -> str:
         return self.pod.metadata.annotations.get(VOLCANO_TASK_ANNOTATION, "")
 
     @classmethod
-    def of(cls, pod: Pod, priority: int = 0) -> "PodFacts":
+    def of(cls, pod: Pod, priority: int = 0) -> "PodInfo":
         spec = pod.spec
         requests = pod_requests(pod.spec)
         ports = tuple(host_ports(pod))
@@ -58,17 +58,17 @@ class PodFacts(Struct, frozen=True):
         shape = msgspec.json.encode(
             (sorted(requests.items()), spec.node_selector, nodes, spec.tolerations, ports)
         )
-        return cls(pod, priority, requests, pod_usage(pod.spec), ports, wishes(pod), shape)
+        return cls(pod, priority, requests, pod_usage(pod.spec), ports, pod_terms(pod), shape)
 
 
-class Room(Struct):
+class NodeInfo(Struct):
     """One node and what is taken of it."""
 
     node: Node
     allocatable: Resources
-    used: Resources = field(default_factory=dict)
-    usage: Resources = field(default_factory=dict)
-    pods: dict[str, PodFacts] = field(default_factory=dict)
+    requested: Resources = field(default_factory=dict)
+    nonzero_requested: Resources = field(default_factory=dict)
+    pods: dict[str, PodInfo] = field(default_factory=dict)
     version: int = 0
     """Grows with every placement: what was worked out about an older version is stale."""
 
@@ -82,120 +82,122 @@ class Room(Struct):
 
     @property
     def ports(self) -> Iterator[HostPort]:
-        return (port for facts in self.pods.values() for port in facts.ports)
+        return (port for info in self.pods.values() for port in info.ports)
 
-    def take(self, facts: PodFacts) -> None:
-        self.pods[facts.uid] = facts
-        add(self.used, facts.requests)
-        add(self.usage, facts.usage)
+    def add_pod(self, info: PodInfo) -> None:
+        self.pods[info.uid] = info
+        add(self.requested, info.requests)
+        add(self.nonzero_requested, info.nonzero_requests)
         self.version += 1
 
-    def give_back(self, uid: str) -> PodFacts:
-        facts = self.pods.pop(uid)
-        subtract(self.used, facts.requests)
-        subtract(self.usage, facts.usage)
+    def remove_pod(self, uid: str) -> PodInfo:
+        info = self.pods.pop(uid)
+        subtract(self.requested, info.requests)
+        subtract(self.nonzero_requested, info.nonzero_requests)
         self.version += 1
-        return facts
+        return info
 
 
-class World:
+class SchedulerCache:
     """All nodes, and all pods that have one."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
-        self.rooms: dict[str, Room] = {}
-        self.census = Census()
+        self.nodes: dict[str, NodeInfo] = {}
+        self.topology = TopologyCounts()
         self.priorities: Counter[int] = Counter()
         """How many placed pods have which priority."""
-        self.leaving: set[str] = set()
+        self.terminating: set[str] = set()
         """Placed pods that are being deleted: their room is taken still, and will be free."""
-        self._where: dict[str, str] = {}
+        self._node_of: dict[str, str] = {}
         self._groups: dict[tuple[str, str], set[str]] = {}
-        self._homeless: dict[str, dict[str, PodFacts]] = {}
+        self._pods_without_node: dict[str, dict[str, PodInfo]] = {}
         for node in nodes:
             self.set_node(node)
 
     def set_node(self, node: Node) -> None:
         name = node.metadata.name
         allocatable = parse_resources(node.status.allocatable or node.status.capacity)
-        room = self.rooms.get(name)
-        if room is not None:
-            room.node, room.allocatable, room.version = node, allocatable, room.version + 1
+        info = self.nodes.get(name)
+        if info is not None:
+            info.node, info.allocatable, info.version = node, allocatable, info.version + 1
             return
-        self.rooms[name] = room = Room(node, allocatable)
-        for facts in self._homeless.pop(name, {}).values():
-            room.take(facts)
+        self.nodes[name] = info = NodeInfo(node, allocatable)
+        for pod in self._pods_without_node.pop(name, {}).values():
+            info.add_pod(pod)
 
     def remove_node(self, name: str) -> None:
-        room = self.rooms.pop(name, None)
-        if room is not None and room.pods:
-            self._homeless[name] = room.pods
+        info = self.nodes.pop(name, None)
+        if info is not None and info.pods:
+            self._pods_without_node[name] = info.pods
 
-    def place(self, facts: PodFacts, node: str) -> None:
-        if self._where.get(facts.uid) == node:
+    def place(self, info: PodInfo, node: str) -> None:
+        if self._node_of.get(info.uid) == node:
             return
-        self.remove(facts.uid)
-        self._where[facts.uid] = node
-        self.priorities[facts.priority] += 1
-        if facts.group:
-            self._groups.setdefault((facts.namespace, facts.group), set()).add(facts.uid)
-        self.census.add(self._counted(facts), facts.wishes, node)
-        if node in self.rooms:
-            self.rooms[node].take(facts)
+        self.remove(info.uid)
+        self._node_of[info.uid] = node
+        self.priorities[info.priority] += 1
+        if info.group:
+            self._groups.setdefault((info.namespace, info.group), set()).add(info.uid)
+        self.topology.add(self._counted_pod(info), info.terms, node)
+        if node in self.nodes:
+            self.nodes[node].add_pod(info)
         else:
-            self._homeless.setdefault(node, {})[facts.uid] = facts
+            self._pods_without_node.setdefault(node, {})[info.uid] = info
 
     def remove(self, uid: str) -> None:
-        node = self._where.pop(uid, None)
+        node = self._node_of.pop(uid, None)
         if node is None:
             return
-        if node in self.rooms:
-            facts = self.rooms[node].give_back(uid)
+        if node in self.nodes:
+            info = self.nodes[node].remove_pod(uid)
         else:
-            facts = self._homeless[node].pop(uid)
-            if not self._homeless[node]:
-                del self._homeless[node]
-        if facts.group:
-            self._leave_group((facts.namespace, facts.group), uid)
-        self.priorities[facts.priority] -= 1
-        if not self.priorities[facts.priority]:
-            del self.priorities[facts.priority]
-        self.census.subtract(self._counted(facts), facts.wishes, node)
+            info = self._pods_without_node[node].pop(uid)
+            if not self._pods_without_node[node]:
+                del self._pods_without_node[node]
+        if info.group:
+            self._leave_group((info.namespace, info.group), uid)
+        self.priorities[info.priority] -= 1
+        if not self.priorities[info.priority]:
+            del self.priorities[info.priority]
+        self.topology.subtract(self._counted_pod(info), info.terms, node)
 
-    def selected(self, term: Term) -> Counter[str]:
+    def count_selected(self, term: Term) -> Counter[str]:
         """How many placed pods that the term selects are on which node."""
-        return self.census.selected(term, ((self._counted(facts), node) for facts, node in self.placed()))
+        return self.topology.count_selected(
+            term, ((self._counted_pod(info), node) for info, node in self.placed_pods())
+        )
 
-    def holders(self, facts: PodFacts) -> list[Holder]:
+    def matching_terms(self, info: PodInfo) -> list[ExistingTerm]:
         """What placed pods say about a pod like this."""
-        return self.census.holders(facts.namespace, facts.pod.metadata.labels)
+        return self.topology.matching_terms(info.namespace, info.pod.metadata.labels)
 
-    def placed(self) -> Iterator[tuple[PodFacts, str]]:
+    def placed_pods(self) -> Iterator[tuple[PodInfo, str]]:
         """All pods that have a node, and its name."""
-        for name, room in self.rooms.items():
-            for facts in room.pods.values():
-                yield facts, name
-        for name, pods in self._homeless.items():
-            for facts in pods.values():
-                yield facts, name
+        for name, node in self.nodes.items():
+            for info in node.pods.values():
+                yield info, name
+        for name, pods in self._pods_without_node.items():
+            for info in pods.values():
+                yield info, name
 
-    def group(self, namespace: str, name: str) -> list[tuple[PodFacts, str]]:
+    def group_pods(self, namespace: str, name: str) -> list[tuple[PodInfo, str]]:
         """The pods of a group that have a node, and its name."""
         uids = sorted(self._groups.get((namespace, name), ()))
-        return [(self._pods_on(node)[uid], node) for uid in uids if (node := self._where[uid])]
+        return [(self._pods_on(node)[uid], node) for uid in uids if (node := self._node_of[uid])]
 
-    def _pods_on(self, node: str) -> dict[str, PodFacts]:
-        return self.rooms[node].pods if node in self.rooms else self._homeless[node]
+    def _pods_on(self, node: str) -> dict[str, PodInfo]:
+        return self.nodes[node].pods if node in self.nodes else self._pods_without_node[node]
 
     def _leave_group(self, key: tuple[str, str], uid: str) -> None:
         self._groups[key].discard(uid)
         if not self._groups[key]:
             del self._groups[key]
 
-    def _counted(self, facts: PodFacts) -> Counted:
-        return Counted(facts.namespace, facts.pod.metadata.labels, facts.uid not in self.leaving)
+    def _counted_pod(self, info: PodInfo) -> CountedPod:
+        return CountedPod(info.namespace, info.pod.metadata.labels, info.uid not in self.terminating)
 
-    def where(self, uid: str) -> str | None:
-        return self._where.get(uid)
+    def node_of(self, uid: str) -> str | None:
+        return self._node_of.get(uid)
 
     def __len__(self) -> int:
-        return len(self.rooms)
+        return len(self.nodes)

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from argosy.local.scheduler.affinity_terms import Term, Wishes
+from argosy.local.scheduler.affinity_terms import PodTerms, Term
 
 
-class Counted(Struct):
+class CountedPod(Struct):
     """A pod as far as terms are concerned."""
 
     namespace: str
     labels: Mapping[str, str]
-    living: bool
+    alive: bool
 
 
-class Holder(Struct):
+class ExistingTerm(Struct):
     """A term that placed pods have, and how many of them are on which node."""
 
     term: Term
@@ -31,61 +31,61 @@ class Holder(Struct):
     nodes: Counter[str] = field(default_factory=Counter)
 
 
-class Census:
+class TopologyCounts:
     def __init__(self) -> None:
         self.namespaces: dict[str, dict[str, str]] = {}
         """Labels of the namespaces, for terms that select them."""
-        self._asked: dict[bytes, tuple[Term, Counter[str]]] = {}
-        self._holders: dict[tuple[bytes, int | None], Holder] = {}
+        self._counted_terms: dict[bytes, tuple[Term, Counter[str]]] = {}
+        self._existing_terms: dict[tuple[bytes, int | None], ExistingTerm] = {}
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin to count anew what is asked for."""
-        self._asked.clear()
+        self._counted_terms.clear()
 
-    def selected(self, term: Term, pods: Iterable[tuple[Counted, str]]) -> Counter[str]:
+    def count_selected(self, term: Term, pods: Iterable[tuple[CountedPod, str]]) -> Counter[str]:
         """How many pods that the term selects are on which node; `pods` are all, with their nodes."""
-        known = self._asked.get(term.key)
+        known = self._counted_terms.get(term.key)
         if known is None:
             counts: Counter[str] = Counter()
             for pod, node in pods:
-                if self._counts(term, pod):
+                if self._is_counted(term, pod):
                     counts[node] += 1
-            known = self._asked[term.key] = (term, counts)
+            known = self._counted_terms[term.key] = (term, counts)
         return known[1]
 
-    def holders(self, namespace: str, labels: Mapping[str, str]) -> list[Holder]:
+    def matching_terms(self, namespace: str, labels: Mapping[str, str]) -> list[ExistingTerm]:
         """The terms of placed pods that select a pod like this."""
-        if not self._holders:
+        if not self._existing_terms:
             return []
         return [
             holder
-            for holder in self._holders.values()
-            if holder.term.covers(namespace, labels, self.namespaces)
+            for holder in self._existing_terms.values()
+            if holder.term.matches(namespace, labels, self.namespaces)
         ]
 
-    def add(self, pod: Counted, wishes: Wishes, node: str) -> None:
+    def add(self, pod: CountedPod, terms: PodTerms, node: str) -> None:
         self._change(pod, node, 1)
-        for weight, term in wishes.held:
-            holder = self._holders.setdefault((term.key, weight), Holder(term, weight))
+        for weight, term in terms.existing:
+            holder = self._existing_terms.setdefault((term.key, weight), ExistingTerm(term, weight))
             holder.nodes[node] += 1
 
-    def subtract(self, pod: Counted, wishes: Wishes, node: str) -> None:
+    def subtract(self, pod: CountedPod, terms: PodTerms, node: str) -> None:
         self._change(pod, node, -1)
-        for weight, term in wishes.held:
+        for weight, term in terms.existing:
             key = (term.key, weight)
-            nodes = self._holders[key].nodes
+            nodes = self._existing_terms[key].nodes
             nodes[node] -= 1
             if not nodes[node]:
                 del nodes[node]
             if not nodes:
-                del self._holders[key]
+                del self._existing_terms[key]
 
-    def _change(self, pod: Counted, node: str, by: int) -> None:
-        for term, counts in self._asked.values():
-            if self._counts(term, pod):
+    def _change(self, pod: CountedPod, node: str, by: int) -> None:
+        for term, counts in self._counted_terms.values():
+            if self._is_counted(term, pod):
                 counts[node] += by
                 if not counts[node]:
                     del counts[node]
 
-    def _counts(self, term: Term, pod: Counted) -> bool:
-        return (pod.living or not term.living) and term.covers(pod.namespace, pod.labels, self.namespaces)
+    def _is_counted(self, term: Term, pod: CountedPod) -> bool:
+        return (pod.alive or not term.only_alive) and term.matches(pod.namespace, pod.labels, self.namespaces)

@@ -11,47 +11,49 @@ from msgspec import Struct
 
 from argosy.kinds.node_matching import untolerated
 from argosy.local.controllers.kinds import Pod, SpreadConstraint
-from argosy.local.scheduler.affinity_terms import Spread
-from argosy.local.scheduler.node_affinity import node_wanted
-from argosy.local.scheduler.scheduler_cache import PodFacts, Room, World
+from argosy.local.scheduler.affinity_terms import SpreadTerm
+from argosy.local.scheduler.node_affinity import matches_node
+from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache
 
-UNEVEN = "node(s) didn't match pod topology spread constraints"
-UNLABELLED = f"{UNEVEN} (missing required label)"
+SPREAD_UNMET = "node(s) didn't match pod topology spread constraints"
+LABEL_MISSING = f"{SPREAD_UNMET} (missing required label)"
 
 
-class Domains(Struct):
+class SpreadDomains(Struct):
     """One constraint and what is in each of its domains."""
 
     constraint: SpreadConstraint
     counts: Mapping[str, int]
-    itself: bool
+    counts_itself: bool
     """Whether the constraint counts the pod itself."""
 
     @property
-    def least(self) -> int:
+    def global_minimum(self) -> int:
         enough = len(self.counts) >= (self.constraint.min_domains or 1)
         return min(self.counts.values(), default=0) if enough else 0
 
 
-def domains(spreads: Sequence[Spread], facts: PodFacts, world: World) -> list[Domains]:
-    rooms = [room for room in world.rooms.values() if _has_keys(room, spreads)]
-    return [_domains(spread, facts, rooms, world) for spread in spreads]
+def spread_domains(
+    spreads: Sequence[SpreadTerm], info: PodInfo, cache: SchedulerCache
+) -> list[SpreadDomains]:
+    nodes = [node for node in cache.nodes.values() if _has_keys(node, spreads)]
+    return [_count_domains(spread, info, nodes, cache) for spread in spreads]
 
 
-def uneven(parts: Sequence[Domains], room: Room) -> str:
+def skew_violation(parts: Sequence[SpreadDomains], node: NodeInfo) -> str:
     """Why a pod would make its spread too uneven on this node; nothing if it would not."""
     for part in parts:
-        domain = room.labels.get(part.constraint.topology_key)
+        domain = node.labels.get(part.constraint.topology_key)
         if domain is None:
-            return UNLABELLED
-        if part.counts.get(domain, 0) + part.itself - part.least > part.constraint.max_skew:
-            return UNEVEN
+            return LABEL_MISSING
+        if part.counts.get(domain, 0) + part.counts_itself - part.global_minimum > part.constraint.max_skew:
+            return SPREAD_UNMET
     return ""
 
 
-def evenness(parts: Sequence[Domains], rooms: Sequence[Room]) -> list[float]:
+def spread_scores(parts: Sequence[SpreadDomains], nodes: Sequence[NodeInfo]) -> list[float]:
     """From 0 to 100 for each node: how much a pod there evens things out, as Kubernetes scores it."""
-    crowding = [_crowding(parts, room) for room in rooms]
+    crowding = [_raw_score(parts, node) for node in nodes]
     known = [value for value in crowding if value is not None]
     least, most = min(known, default=0.0), max(known, default=0.0)
     return [
@@ -60,10 +62,10 @@ def evenness(parts: Sequence[Domains], rooms: Sequence[Room]) -> list[float]:
     ]
 
 
-def _crowding(parts: Sequence[Domains], room: Room) -> float | None:
+def _raw_score(parts: Sequence[SpreadDomains], node: NodeInfo) -> float | None:
     total = 0.0
     for part in parts:
-        domain = room.labels.get(part.constraint.topology_key)
+        domain = node.labels.get(part.constraint.topology_key)
         if domain is None:
             return None
         # Over many domains a difference of one looks small beside the same over few: the weight is for that.
@@ -72,25 +74,27 @@ def _crowding(parts: Sequence[Domains], room: Room) -> float | None:
     return total
 
 
-def _domains(spread: Spread, facts: PodFacts, rooms: Sequence[Room], world: World) -> Domains:
-    constraint, meta = spread.constraint, facts.pod.metadata
-    found = world.selected(spread.term)
+def _count_domains(
+    spread: SpreadTerm, info: PodInfo, nodes: Sequence[NodeInfo], cache: SchedulerCache
+) -> SpreadDomains:
+    constraint, meta = spread.constraint, info.pod.metadata
+    found = cache.count_selected(spread.term)
     counts: dict[str, int] = {}
-    for room in rooms:
-        if _eligible(constraint, facts.pod, room):
-            domain = room.labels[constraint.topology_key]
-            counts[domain] = counts.get(domain, 0) + found.get(room.name, 0)
-    itself = spread.term.covers(meta.namespace, meta.labels, world.census.namespaces)
-    return Domains(constraint, counts, itself)
+    for node in nodes:
+        if _is_eligible(constraint, info.pod, node):
+            domain = node.labels[constraint.topology_key]
+            counts[domain] = counts.get(domain, 0) + found.get(node.name, 0)
+    itself = spread.term.matches(meta.namespace, meta.labels, cache.topology.namespaces)
+    return SpreadDomains(constraint, counts, itself)
 
 
-def _has_keys(room: Room, spreads: Sequence[Spread]) -> bool:
-    return all(spread.constraint.topology_key in room.labels for spread in spreads)
+def _has_keys(node: NodeInfo, spreads: Sequence[SpreadTerm]) -> bool:
+    return all(spread.constraint.topology_key in node.labels for spread in spreads)
 
 
-def _eligible(constraint: SpreadConstraint, pod: Pod, room: Room) -> bool:
-    if constraint.node_affinity_policy != "Ignore" and not node_wanted(pod, room.name, room.labels):
+def _is_eligible(constraint: SpreadConstraint, pod: Pod, node: NodeInfo) -> bool:
+    if constraint.node_affinity_policy != "Ignore" and not matches_node(pod, node.name, node.labels):
         return False
     if constraint.node_taints_policy != "Honor":
         return True
-    return not untolerated(room.node.spec.taints, pod.spec.tolerations, "NoSchedule", "NoExecute")
+    return not untolerated(node.node.spec.taints, pod.spec.tolerations, "NoSchedule", "NoExecute")

@@ -8,8 +8,13 @@ from msgspec.structs import replace
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.deployment.decide import Plan, decide
-from argosy.local.controllers.deployment.rollout_state import DESIRED, HISTORY, MOST, REVISION
-from argosy.local.controllers.deployment.status import PROGRESSING, condition, find
+from argosy.local.controllers.deployment.rollout_state import (
+    DESIRED_ANNOTATION,
+    HISTORY_ANNOTATION,
+    MAX_ANNOTATION,
+    REVISION_ANNOTATION,
+)
+from argosy.local.controllers.deployment.status import PROGRESSING, find_condition, new_condition
 from argosy.local.controllers.kinds import LabelSelector
 from argosy.local.controllers.workloads import (
     Deployment,
@@ -57,9 +62,9 @@ def part(
     labels = {"app": "a", "pod-template-hash": image}
     made = template(image)
     made["metadata"] = {"labels": labels}
-    notes = {REVISION: str(revision)}
+    notes = {REVISION_ANNOTATION: str(revision)}
     if desired is not None:
-        notes |= {DESIRED: str(desired), MOST: str(desired + 1)}
+        notes |= {DESIRED_ANNOTATION: str(desired), MAX_ANNOTATION: str(desired + 1)}
     ready = replicas if available is None else available
     return ReplicaSet(
         ObjectMeta(
@@ -152,7 +157,9 @@ CASES = {
 def test_a_step(case: Case) -> None:
     plan = decide(case.deployment, case.sets, NOW, old_pods=case.old_pods)
     assert (plan.create.replicas if plan.create else None) == case.made
-    changed = {each.name: each.replicas for each in plan.changed if each.replicas != each.set.spec.replicas}
+    changed = {
+        each.name: each.replicas for each in plan.changed if each.replicas != each.replica_set.spec.replicas
+    }
     assert changed == case.sizes
 
 
@@ -160,10 +167,10 @@ def test_a_new_set_is_told_apart_by_its_hash() -> None:
     plan = decide(deployment(3), [], NOW)
     made = plan.create
     assert made is not None
-    digest = made.set.metadata.labels["pod-template-hash"]
+    digest = made.replica_set.metadata.labels["pod-template-hash"]
     assert made.name == f"web-{digest}"
-    assert made.set.spec.selector.match_labels == {"app": "a", "pod-template-hash": digest}
-    assert made.notes == {REVISION: "1", DESIRED: "3", MOST: "4"}
+    assert made.replica_set.spec.selector.match_labels == {"app": "a", "pod-template-hash": digest}
+    assert made.annotations == {REVISION_ANNOTATION: "1", DESIRED_ANNOTATION: "3", MAX_ANNOTATION: "4"}
     assert plan.revision == "1"
     again = deployment(3)
     again.status.collision_count = 1
@@ -175,17 +182,19 @@ def test_a_new_set_is_told_apart_by_its_hash() -> None:
 def test_rolling_back_gives_the_old_set_a_new_revision() -> None:
     plan = decide(deployment(4), [part("v2", 0), part("v1", 4, revision=2)], NOW)
     assert plan.create is None
-    assert plan.parts.new is not None
-    assert plan.parts.new.notes[REVISION] == "3"
-    assert plan.parts.new.notes[HISTORY] == "1"
+    assert plan.rollout.new is not None
+    assert plan.rollout.new.annotations[REVISION_ANNOTATION] == "3"
+    assert plan.rollout.new.annotations[HISTORY_ANNOTATION] == "1"
     assert plan.revision == "3"
 
 
 def test_annotations_come_from_the_deployment() -> None:
     wanted = deployment(4)
-    wanted.metadata.annotations = {"kubernetes.io/change-cause": "why", REVISION: "7"}
+    wanted.metadata.annotations = {"kubernetes.io/change-cause": "why", REVISION_ANNOTATION: "7"}
     plan = decide(wanted, [part("v2", 4)], NOW)
-    assert [(each.name, each.notes["kubernetes.io/change-cause"]) for each in plan.changed] == [(V2, "why")]
+    assert [(each.name, each.annotations["kubernetes.io/change-cause"]) for each in plan.changed] == [
+        (V2, "why")
+    ]
     assert plan.revision == "1"
 
 
@@ -198,7 +207,7 @@ def test_old_sets_beyond_the_limit_are_forgotten() -> None:
 
 
 def reason(plan: Plan) -> tuple[str, str]:
-    found = find(plan.status, PROGRESSING)
+    found = find_condition(plan.status, PROGRESSING)
     return (found.status, found.reason) if found else ("", "")
 
 
@@ -212,7 +221,9 @@ def progressing(
 ) -> DeploymentStatus:
     """A status whose last progress was so long ago."""
     at = NOW - timedelta(seconds=seconds_ago)
-    return replace(status or DeploymentStatus(), conditions=[condition(PROGRESSING, "True", reason, "", at)])
+    return replace(
+        status or DeploymentStatus(), conditions=[new_condition(PROGRESSING, "True", reason, "", at)]
+    )
 
 
 ROLLED = [part("v1", 0), part("v2", 4, revision=2)]
@@ -283,7 +294,7 @@ def test_progress_is_told(
     wanted.status = status
     plan = decide(wanted, sets, NOW)
     assert reason(plan) == told
-    assert plan.wake == wake
+    assert plan.requeue_after == wake
 
 
 def test_the_counts() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.deployment.decide import decide
 from argosy.local.controllers.deployment.rollout_state import max_surge, max_unavailable
-from argosy.local.controllers.deployment.status import PROGRESSING, find
+from argosy.local.controllers.deployment.status import PROGRESSING, find_condition
 from argosy.local.controllers.kinds import LabelSelector
 from argosy.local.controllers.workloads import (
     Deployment,
@@ -39,10 +39,10 @@ class World:
         self.now += timedelta(seconds=1)
         plan = decide(self.deployment, list(self.sets.values()), self.now)
         if part := plan.create:
-            meta = replace(part.set.metadata, creation_timestamp=self.now)
-            self._keep(ReplicaSet(meta, part.set.spec), part.replicas, part.notes)
+            meta = replace(part.replica_set.metadata, creation_timestamp=self.now)
+            self._keep(ReplicaSet(meta, part.replica_set.spec), part.replicas, part.annotations)
         for part in plan.changed:
-            self._keep(part.set, part.replicas, part.notes)
+            self._keep(part.replica_set, part.replicas, part.annotations)
         for each in plan.delete:
             del self.sets[each.metadata.name]
         changed = bool(plan.create or plan.changed or plan.delete) or plan.status != self.deployment.status
@@ -129,7 +129,7 @@ def test_a_rolling_update_stays_within_its_bounds(
     there.finish()
     sizes = sorted(each.spec.replicas for each in there.sets.values())
     assert sizes == [0, replicas]
-    found = find(there.deployment.status, PROGRESSING)
+    found = find_condition(there.deployment.status, PROGRESSING)
     assert found is not None
     assert found.reason == "NewReplicaSetAvailable"
 

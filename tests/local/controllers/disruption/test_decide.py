@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from argosy.kinds.meta import Condition, ObjectMeta
-from argosy.local.controllers.disruption.decide import decide, failed
+from argosy.local.controllers.disruption.decide import decide, sync_failed_status
 from argosy.local.controllers.disruption.kinds import BudgetSpec, BudgetStatus, PodDisruptionBudget
 from argosy.local.controllers.kinds import Pod, PodStatus
 
@@ -93,7 +93,7 @@ def test_the_status_of_a_budget(case: Case) -> None:
     )
     assert counts == case.want
     assert tuple(status.disrupted_pods) == case.want_disrupted
-    assert outcome.recheck == case.want_recheck
+    assert outcome.requeue_after == case.want_recheck
     assert tuple(pod.metadata.name for pod in outcome.overdue) == case.want_overdue
     assert status.observed_generation == 7
     allowed = status.disruptions_allowed > 0
@@ -110,7 +110,7 @@ def test_a_second_look_changes_nothing() -> None:
 def test_a_budget_that_cannot_be_computed_allows_nothing_and_says_why() -> None:
     given = budget(2)
     given.status = decide(given, THREE, 3, EARLIER).status
-    status = failed(given, "no scale", NOW)
+    status = sync_failed_status(given, "no scale", NOW)
     assert status.disruptions_allowed == 0
     assert status.conditions == [Condition("DisruptionAllowed", "False", "SyncFailed", "no scale", NOW, 7)]
     assert status.current_healthy == 3

@@ -7,8 +7,16 @@ from msgspec import Struct
 
 from argosy.kinds.meta import OwnerReference
 from argosy.kinds.resource import Resource
-from argosy.local.controllers.gc.decide import Action, Await, Delete, Disown, Finish, Look, decide
-from argosy.local.controllers.gc.graph import FOREGROUND, ORPHAN, Graph, Thing
+from argosy.local.controllers.gc.decide import (
+    Action,
+    Delete,
+    LookUpOwners,
+    RemoveFinalizer,
+    RemoveOwners,
+    WaitForDependents,
+    decide,
+)
+from argosy.local.controllers.gc.graph import FOREGROUND, ORPHAN, Graph, GraphObject
 
 KIND = Resource("", "v1", "ConfigMap", "configmaps")
 CLUSTER = Resource("", "v1", "Node", "nodes", namespaced=False)
@@ -22,9 +30,9 @@ def thing(
     finalizers: tuple[str, ...] = (),
     deleting: bool = False,
     resource: Resource = KIND,
-) -> Thing:
+) -> GraphObject:
     references = tuple(reference(owner, block) for owner in owners)
-    return Thing(resource, namespace, name, name, "1", references, finalizers, deleting)
+    return GraphObject(resource, namespace, name, name, "1", references, finalizers, deleting)
 
 
 def reference(uid: str, block: bool = False) -> OwnerReference:
@@ -32,9 +40,9 @@ def reference(uid: str, block: bool = False) -> OwnerReference:
 
 
 class Case(Struct):
-    it: Thing
+    it: GraphObject
     want: Action
-    others: Sequence[Thing] = ()
+    others: Sequence[GraphObject] = ()
     absent: Sequence[tuple[str, str]] = ()
 
 
@@ -48,22 +56,22 @@ CASES = {
     "its owner is on another level": Case(
         thing("it", "owner"), None, others=[thing("owner", namespace="", resource=CLUSTER)]
     ),
-    "its owner was never seen": Case(thing("it", "owner"), Look((reference("owner"),))),
+    "its owner was never seen": Case(thing("it", "owner"), LookUpOwners((reference("owner"),))),
     "its owner is in another namespace": Case(
-        thing("it", "owner"), Look((reference("owner"),)), others=[thing("owner", namespace="other")]
+        thing("it", "owner"), LookUpOwners((reference("owner"),)), others=[thing("owner", namespace="other")]
     ),
     "its owner is absent": Case(thing("it", "owner"), Delete("Background"), absent=[("owner", "ns")]),
     "absent for another namespace proves nothing": Case(
-        thing("it", "owner"), Look((reference("owner"),)), absent=[("owner", "other")]
+        thing("it", "owner"), LookUpOwners((reference("owner"),)), absent=[("owner", "other")]
     ),
     "one owner is left": Case(
         thing("it", "gone", "owner"),
-        Disown((thing("it", "gone", "owner"),), frozenset({"gone"})),
+        RemoveOwners((thing("it", "gone", "owner"),), frozenset({"gone"})),
         others=[thing("owner")],
         absent=[("gone", "ns")],
     ),
     "all owners must be known before it is deleted": Case(
-        thing("it", "gone", "who"), Look((reference("who"),)), absent=[("gone", "ns")]
+        thing("it", "gone", "who"), LookUpOwners((reference("who"),)), absent=[("gone", "ns")]
     ),
     "its owner waits for it": Case(thing("it", "owner"), Delete("Background"), others=[WAITING]),
     "its owner waits for it and it has dependents itself": Case(
@@ -72,12 +80,16 @@ CASES = {
     "its owner is being deleted in the background": Case(
         thing("it", "owner"), None, others=[thing("owner", deleting=True, finalizers=("example.com/x",))]
     ),
-    "it is being deleted and waits for a dependent": Case(WAITING, Await((CHILD,)), others=[CHILD]),
-    "it is being deleted and no dependent blocks it": Case(WAITING, Finish(FOREGROUND), others=[LOOSE]),
-    "it is being deleted and has no dependents": Case(WAITING, Finish(FOREGROUND)),
+    "it is being deleted and waits for a dependent": Case(
+        WAITING, WaitForDependents((CHILD,)), others=[CHILD]
+    ),
+    "it is being deleted and no dependent blocks it": Case(
+        WAITING, RemoveFinalizer(FOREGROUND), others=[LOOSE]
+    ),
+    "it is being deleted and has no dependents": Case(WAITING, RemoveFinalizer(FOREGROUND)),
     "its dependents are to be orphaned": Case(
         thing("owner", finalizers=(ORPHAN,), deleting=True),
-        Disown((CHILD,), frozenset({"owner"}), then=ORPHAN),
+        RemoveOwners((CHILD,), frozenset({"owner"}), then=ORPHAN),
         others=[CHILD],
     ),
     "something else holds it": Case(thing("it", finalizers=("example.com/x",), deleting=True), None),

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.local.controllers.job.backoff import Backoff
-from argosy.local.controllers.job.decide import TRACKING, decide, finished
-from argosy.local.controllers.job.indexes import INDEX_LABEL, parse_indexes
+from argosy.local.controllers.job.backoff import JobBackoff
+from argosy.local.controllers.job.decide import TRACKING_FINALIZER, decide, finished_condition
+from argosy.local.controllers.job.indexes import COMPLETION_INDEX, parse_indexes
 from argosy.local.controllers.kinds import Job, JobStatus, Pod
 from tests.support.scheduler_objects import START
 
@@ -40,9 +40,9 @@ class World:
         self._numbers = count()
 
     def controller_pass(self) -> None:
-        plan = decide(self.job, tuple(self.pods.values()), START, Backoff(first=0.0))
+        plan = decide(self.job, tuple(self.pods.values()), START, JobBackoff(initial=0.0))
         steps: list[Callable[[], None]] = [
-            partial(self.make, index, plan.notes.get(index, {}) if index is not None else {})
+            partial(self.make, index, plan.annotations.get(index, {}) if index is not None else {})
             for index in plan.create
         ]
         steps += [partial(self.drop, pod) for pod in plan.drop]
@@ -56,9 +56,9 @@ class World:
 
     def make(self, index: int | None, notes: dict[str, str]) -> None:
         name = f"p{next(self._numbers)}"
-        meta = ObjectMeta(name=name, uid=name, finalizers=[TRACKING])
+        meta = ObjectMeta(name=name, uid=name, finalizers=[TRACKING_FINALIZER])
         meta.owner_references = [OwnerReference("batch/v1", "Job", "j", "u", controller=True)]
-        meta.annotations = {} if index is None else {INDEX_LABEL: str(index), **notes}
+        meta.annotations = {} if index is None else {COMPLETION_INDEX: str(index), **notes}
         self.pods[name] = Pod(meta)
 
     def write(self, status: JobStatus) -> None:
@@ -104,7 +104,7 @@ class World:
     def count(self, pod: Pod, phase: str) -> None:
         self.ends[phase] += 1
         if phase == "Failed":
-            self.failures[pod.metadata.annotations.get(INDEX_LABEL, "")] += 1
+            self.failures[pod.metadata.annotations.get(COMPLETION_INDEX, "")] += 1
 
 
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
@@ -112,7 +112,7 @@ class World:
 def test_every_pod_is_counted_once(seed: int, mode: str) -> None:
     world = World(random.Random(seed), mode)
     for _ in range(2000):
-        if finished(world.job) is not None:
+        if finished_condition(world.job) is not None:
             break
         world.controller_pass()
         world.something_happens()
@@ -136,7 +136,7 @@ def test_every_pod_is_counted_once(seed: int, mode: str) -> None:
 def test_every_index_has_its_tries_and_no_more(seed: int) -> None:
     world = World(random.Random(seed), "Indexed", tries=1)
     for _ in range(2000):
-        if finished(world.job) is not None:
+        if finished_condition(world.job) is not None:
             break
         world.controller_pass()
         world.something_happens()

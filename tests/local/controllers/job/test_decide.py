@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from argosy.local.controllers.job.backoff import Backoff
-from argosy.local.controllers.job.backoff_per_index import FAILURES, IGNORED
-from argosy.local.controllers.job.decide import MOST_AT_ONCE, TRACKING, Plan, decide
+from argosy.local.controllers.job.backoff import JobBackoff
+from argosy.local.controllers.job.backoff_per_index import FAILURES_ANNOTATION, IGNORED_ANNOTATION
+from argosy.local.controllers.job.decide import MAX_PODS_PER_PASS, TRACKING_FINALIZER, Plan, decide
 from argosy.local.controllers.kinds import Job, Pod
 from tests.support.scheduler_objects import START, Json, pod
 from tests.support.step_counter import count_steps
@@ -37,7 +37,7 @@ def worker(
     failures: int = 0,
     ignored: int = 0,
 ) -> Pod:
-    metadata: Json = {"finalizers": [TRACKING] if tracked else []}
+    metadata: Json = {"finalizers": [TRACKING_FINALIZER] if tracked else []}
     if deleting:
         metadata["deletionTimestamp"] = START
     over = {"exitCode": code, "finishedAt": START - timedelta(seconds=ago)}
@@ -46,7 +46,7 @@ def worker(
         name,
         phase=phase,
         node="n1",
-        annotations={INDEX: str(index), FAILURES: str(failures), IGNORED: str(ignored)}
+        annotations={INDEX: str(index), FAILURES_ANNOTATION: str(failures), IGNORED_ANNOTATION: str(ignored)}
         if index is not None
         else {},
         metadata=metadata,
@@ -302,13 +302,13 @@ CASES = {
         each_index(STARTED, tries=2),
         pods=[worker("a", "Failed", index=0, code=1, failures=1), worker("b", index=1)],
         create=[0],
-        notes={0: {FAILURES: "2"}},
+        notes={0: {FAILURES_ANNOTATION: "2"}},
         status={"failed_indexes": "", "active": 2, "failed": 0},
     ),
     "first pods start with no failures": Case(
         each_index(STARTED),
         create=[0, 1],
-        notes={0: {FAILURES: "0"}, 1: {FAILURES: "0"}},
+        notes={0: {FAILURES_ANNOTATION: "0"}, 1: {FAILURES_ANNOTATION: "0"}},
         status={"failed_indexes": ""},
     ),
     "a failed pod is counted when its successor exists": Case(
@@ -329,7 +329,7 @@ CASES = {
             worker("c", index=2),
         ],
         create=[1],
-        notes={1: {FAILURES: "1"}},
+        notes={1: {FAILURES_ANNOTATION: "1"}},
         wake=16.0,
         status={"active": 2},
     ),
@@ -374,7 +374,7 @@ CASES = {
         each_index(STARTED, tries=0, podFailurePolicy=_policy("Ignore")),
         pods=[worker("a", "Failed", index=0, code=7, ignored=1, ago=21), worker("b", index=1)],
         create=[0],
-        notes={0: {FAILURES: "0", IGNORED: "2"}},
+        notes={0: {FAILURES_ANNOTATION: "0", IGNORED_ANNOTATION: "2"}},
         status={"failed_indexes": "", "active": 2},
     ),
     "the tries of indexes leave the job's own limit alone": Case(
@@ -444,9 +444,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_decide(case: Case) -> None:
     before = msgspec.json.encode(case.job)
-    plan = decide(case.job, case.pods, START, Backoff(first=10.0, most=600.0))
+    plan = decide(case.job, case.pods, START, JobBackoff(initial=10.0, maximum=600.0))
     assert plan.create == list(case.create)
-    assert plan.notes == case.notes
+    assert plan.annotations == case.notes
     assert [each.metadata.name for each in plan.drop] == list(case.drop)
     assert [each.metadata.name for each in plan.stop] == list(case.stop)
     assert [each.metadata.name for each in plan.release] == list(case.release)
@@ -454,16 +454,16 @@ def test_decide(case: Case) -> None:
     if case.messages is not None:
         assert [c.message for c in plan.status.conditions] == list(case.messages)
     assert {name: getattr(plan.status, name) for name in case.status} == case.status
-    assert plan.wake == case.wake
+    assert plan.requeue_after == case.wake
     assert plan.expired is case.expired
     assert msgspec.json.encode(case.job) == before, "the job that came in is untouched"
 
 
 def test_as_many_pods_as_can_be_noted_at_once_are_let_go_after_an_interruption() -> None:
     """Noted and not yet let go: were they passed over because the list is full, it would stay full."""
-    noted = [f"uid-default-p{number}" for number in range(MOST_AT_ONCE)]
+    noted = [f"uid-default-p{number}" for number in range(MAX_PODS_PER_PASS)]
     status = {**STARTED, "uncountedTerminatedPods": {"succeeded": noted}}
-    pods = [worker(f"p{number}", "Succeeded") for number in range(MOST_AT_ONCE + 1)]
+    pods = [worker(f"p{number}", "Succeeded") for number in range(MAX_PODS_PER_PASS + 1)]
     plan = decide(job(status, completions=2000, parallelism=1), pods, START)
     assert [pod.metadata.uid for pod in plan.release] == noted
     assert plan.status.uncounted_terminated_pods.succeeded == noted
@@ -476,7 +476,7 @@ def test_the_cost_of_a_pass_grows_with_the_pods_not_with_their_square() -> None:
         pods = [worker(f"p{number}", index=count + number // 2) for number in range(count)]
         plans: list[Plan] = []
         counted = count_steps(lambda: plans.append(decide(large, pods, START)))
-        assert len(plans[0].drop) == min(count // 2, MOST_AT_ONCE)
+        assert len(plans[0].drop) == min(count // 2, MAX_PODS_PER_PASS)
         return counted
 
     assert steps(800) < 6 * steps(200)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from argosy.local.controllers.job.pods import pod_for
+from argosy.local.controllers.job.pods import build_pod
 from argosy.local.controllers.kinds import Job
 
 JOB = msgspec.convert(
@@ -17,7 +17,7 @@ JOB = msgspec.convert(
 
 
 def test_a_pod_carries_its_job() -> None:
-    assert pod_for(JOB, None) == {
+    assert build_pod(JOB, None) == {
         "metadata": {
             "generateName": "j-",
             "namespace": "ns",
@@ -46,7 +46,7 @@ def test_a_pod_carries_its_job() -> None:
 
 
 def test_an_indexed_pod_knows_its_index() -> None:
-    made = msgspec.convert(pod_for(JOB, 4), dict[str, dict[str, object]])
+    made = msgspec.convert(build_pod(JOB, 4), dict[str, dict[str, object]])
     key = "batch.kubernetes.io/job-completion-index"
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}}
     assert made["metadata"]["generateName"] == "j-4-"

@@ -7,8 +7,8 @@ import pytest
 
 from argosy.kinds.node_matching import Toleration
 from argosy.local.controllers.kinds import Node, Taint
-from argosy.local.controllers.node_lifecycle.eviction import leaves_at
-from argosy.local.controllers.node_lifecycle.health import listen, lost_conditions, taints_for
+from argosy.local.controllers.node_lifecycle.eviction import eviction_time
+from argosy.local.controllers.node_lifecycle.health import desired_taints, observe, unknown_conditions
 from argosy.local.controllers.node_lifecycle.running_time import RunningTime
 from tests.support.scheduler_objects import START, pod
 
@@ -50,19 +50,19 @@ TAINTS = {
 @pytest.mark.parametrize("case", TAINTS.values(), ids=TAINTS)
 def test_taints_follow_conditions(case: tuple[Node, list[str]]) -> None:
     given, want = case
-    assert [f"{taint.key}:{taint.effect}" for taint in taints_for(given, START)] == want
+    assert [f"{taint.key}:{taint.effect}" for taint in desired_taints(given, START)] == want
 
 
 def test_a_taint_that_is_there_keeps_its_time() -> None:
     given = node("Unknown", taints=[UNREACHABLE])
-    assert UNREACHABLE in taints_for(given, START + timedelta(hours=1))
+    assert UNREACHABLE in desired_taints(given, START + timedelta(hours=1))
 
 
 def test_silence_counts_from_the_last_change_that_was_seen() -> None:
-    first = listen(None, START, None, 10.0)
-    assert listen(first, START, None, 20.0).at == 10.0
-    assert listen(first, START + timedelta(seconds=1), None, 20.0).at == 20.0
-    assert listen(first, START, START, 20.0).at == 20.0
+    first = observe(None, START, None, 10.0)
+    assert observe(first, START, None, 20.0).observed_at == 10.0
+    assert observe(first, START + timedelta(seconds=1), None, 20.0).observed_at == 20.0
+    assert observe(first, START, START, 20.0).observed_at == 20.0
 
 
 def test_a_stop_of_the_process_does_not_count_as_running_time() -> None:
@@ -72,7 +72,7 @@ def test_a_stop_of_the_process_does_not_count_as_running_time() -> None:
 
 
 def test_a_silent_node_is_marked_once() -> None:
-    changed = lost_conditions(node(), START)
+    changed = unknown_conditions(node(), START)
     assert [(c.type, c.reason) for c in changed] == [
         ("Ready", "NodeStatusUnknown"),
         ("MemoryPressure", "NodeStatusNeverUpdated"),
@@ -81,7 +81,7 @@ def test_a_silent_node_is_marked_once() -> None:
     ]
     marked = node()
     marked.status.conditions = changed
-    assert lost_conditions(marked, START) == []
+    assert unknown_conditions(marked, START) == []
 
 
 LEAVES: dict[str, tuple[list[Toleration], float | None, float | None]] = {
@@ -111,5 +111,5 @@ def test_a_pod_leaves(case: tuple[list[Toleration], float | None, float | None])
     tolerations, longest, want = case
     guest = pod("guest", node="n")
     guest.spec.tolerations = tolerations
-    when = leaves_at(guest, [FOREIGN, UNREACHABLE], START + timedelta(seconds=60), longest)
+    when = eviction_time(guest, [FOREIGN, UNREACHABLE], START + timedelta(seconds=60), longest)
     assert (when - START).total_seconds() == want if when is not None else want is None

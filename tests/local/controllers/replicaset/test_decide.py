@@ -5,8 +5,13 @@ import pytest
 
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.local.controllers.kinds import LabelSelector, Pod, PodSpec, PodStatus
-from argosy.local.controllers.replicaset.controller import pod_for
-from argosy.local.controllers.replicaset.decide import COST, decide, spared, with_failure
+from argosy.local.controllers.replicaset.controller import build_pod
+from argosy.local.controllers.replicaset.decide import (
+    DELETION_COST_ANNOTATION,
+    decide,
+    deletion_order,
+    with_replica_failure,
+)
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetSpec, ReplicaSetStatus
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -85,14 +90,17 @@ def test_a_replica_set_decides(case: Case) -> None:
     counts = (status.replicas, status.ready_replicas, status.available_replicas, status.terminating_replicas)
     assert counts == case.counts
     assert status.observed_generation == case.owner.metadata.generation
-    assert plan.wake == case.wake
+    assert plan.requeue_after == case.wake
 
 
 SPARED = {
     "without a node": (pod("a"), pod("b", "Pending", ready=None, node="")),
     "not yet running": (pod("a", ready=None), pod("b", "Pending", ready=None)),
     "not ready": (pod("a"), pod("b", ready=None)),
-    "cheap to delete": (pod("a", annotations={COST: "5"}), pod("b", annotations={COST: "-1"})),
+    "cheap to delete": (
+        pod("a", annotations={DELETION_COST_ANNOTATION: "5"}),
+        pod("b", annotations={DELETION_COST_ANNOTATION: "-1"}),
+    ),
     "ready for a much shorter time": (pod("a", ready=3000), pod("b", ready=2)),
     "much younger": (
         pod("a", ready=None),
@@ -103,23 +111,23 @@ SPARED = {
 
 @pytest.mark.parametrize(("kept", "gone"), SPARED.values(), ids=SPARED)
 def test_who_goes_first(kept: Pod, gone: Pod) -> None:
-    assert spared([kept, gone], [], NOW) == [gone, kept]
-    assert spared([gone, kept], [], NOW) == [gone, kept]
+    assert deletion_order([kept, gone], [], NOW) == [gone, kept]
+    assert deletion_order([gone, kept], [], NOW) == [gone, kept]
 
 
 def test_who_shares_a_node_goes_first() -> None:
     alone, crowded = pod("a", node="n1"), pod("b", node="n2")
     related = [alone, crowded, pod("c", node="n2")]
-    assert spared([alone, crowded], related, NOW) == [crowded, alone]
+    assert deletion_order([alone, crowded], related, NOW) == [crowded, alone]
 
 
 def test_a_refusal_is_told_until_it_is_over() -> None:
-    told = with_failure(ReplicaSetStatus(), "FailedCreate", "exceeded quota", NOW)
+    told = with_replica_failure(ReplicaSetStatus(), "FailedCreate", "exceeded quota", NOW)
     assert [(c.type, c.status, c.reason, c.message) for c in told.conditions] == [
         ("ReplicaFailure", "True", "FailedCreate", "exceeded quota")
     ]
-    assert with_failure(told, "FailedCreate", "exceeded quota again", NOW) == told
-    assert with_failure(told, "FailedCreate", None, NOW).conditions == []
+    assert with_replica_failure(told, "FailedCreate", "exceeded quota again", NOW) == told
+    assert with_replica_failure(told, "FailedCreate", None, NOW).conditions == []
 
 
 def test_a_pod_is_made_from_the_template() -> None:
@@ -128,7 +136,7 @@ def test_a_pod_is_made_from_the_template() -> None:
         "metadata": {"labels": LABELS, "annotations": {"x": "y"}, "name": "ignored"},
         "spec": {"containers": [{"name": "c"}]},
     }
-    made = pod_for(owner)
+    made = build_pod(owner)
     assert made["spec"] == {"containers": [{"name": "c"}]}
     metadata = made["metadata"]
     assert isinstance(metadata, dict)

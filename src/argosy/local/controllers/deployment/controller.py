@@ -12,23 +12,27 @@ from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
 from argosy.local.controllers.deployment.decide import Plan, decide
-from argosy.local.controllers.deployment.revisions import body_of, parts_of, same_template
-from argosy.local.controllers.deployment.rollout_state import REVISION, Part
-from argosy.local.controllers.deployment.status import PROGRESSING, condition, has_deadline, put
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.deployment.revisions import (
+    has_same_template,
+    replica_set_body,
+    rollout_state_of,
+)
+from argosy.local.controllers.deployment.rollout_state import REVISION_ANNOTATION, SetState
+from argosy.local.controllers.deployment.status import PROGRESSING, has_deadline, new_condition, set_condition
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.ownership import adopt, claims, release
+from argosy.local.controllers.ownership import adopt, release, resolve_ownership
 from argosy.local.controllers.workloads import Deployment, DeploymentStatus, ReplicaSet
 from argosy.local.scheduler.node_affinity import selects
 
 
 class DeploymentController:
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._controller: Controller[Key] = Controller("deployment", self._pass)
-        shared.deployments.subscribe(self._deployment_changed)
-        shared.replica_sets.subscribe(self._set_changed)
-        shared.pods.subscribe(self._pod_changed)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._controller: Controller[Key] = Controller("deployment", self._reconcile)
+        context.deployments.subscribe(self._deployment_changed)
+        context.replica_sets.subscribe(self._set_changed)
+        context.pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         await self._controller.run()
@@ -39,13 +43,13 @@ class DeploymentController:
                 self._controller.enqueue(Key(deployment.metadata.namespace, deployment.metadata.name))
 
     def _set_changed(self, change: Change[ReplicaSet]) -> None:
-        for each in (change.old, change.new):
-            owner = each.metadata.controller if each is not None else None
-            if each is not None and owner is not None and owner.kind == "Deployment":
-                self._controller.enqueue(Key(each.metadata.namespace, owner.name))
+        for replica_set in (change.old, change.new):
+            owner = replica_set.metadata.controller if replica_set is not None else None
+            if replica_set is not None and owner is not None and owner.kind == "Deployment":
+                self._controller.enqueue(Key(replica_set.metadata.namespace, owner.name))
         if change.new is not None and change.new.metadata.controller is None:
             meta = change.new.metadata
-            for deployment in self._shared.deployments.by("namespace", meta.namespace):
+            for deployment in self._context.deployments.by("namespace", meta.namespace):
                 if selects(deployment.spec.selector, meta.labels):
                     self._controller.enqueue(Key(meta.namespace, deployment.metadata.name))
 
@@ -57,113 +61,119 @@ class DeploymentController:
         owner = pod.metadata.controller
         if owner is None or owner.kind != "ReplicaSet":
             return
-        above = self._shared.replica_sets.get(pod.metadata.namespace, owner.name)
+        above = self._context.replica_sets.get(pod.metadata.namespace, owner.name)
         if above is not None and above.metadata.controller is not None:
             self._controller.enqueue(Key(pod.metadata.namespace, above.metadata.controller.name))
 
-    async def _pass(self, key: Key) -> Requeue | None:
-        deployment = self._shared.deployments.get(*key)
+    async def _reconcile(self, key: Key) -> Requeue | None:
+        deployment = self._context.deployments.get(*key)
         if deployment is None:
             return None
-        sets = await self._claim(deployment)
-        now = self._shared.clock.now().replace(microsecond=0)
-        plan = decide(deployment, sets, now, old_pods=self._old_pods(deployment, sets))
+        replica_sets = await self._claim(deployment)
+        now = self._context.clock.now().replace(microsecond=0)
+        plan = decide(deployment, replica_sets, now, old_pods=self._has_old_pods(deployment, replica_sets))
         try:
-            if plan.create is not None and not await self._make(plan, plan.create):
+            if plan.create is not None and not await self._create_set(plan, plan.create):
                 return None
-            for part in plan.changed:
-                await self._change(plan, part)
-            for message in plan.parts.scaled:
-                self._shared.events.event(deployment, "Normal", "ScalingReplicaSet", message)
-            for each in plan.delete:
-                await self._delete(each)
-            await self._write(deployment, plan.status, plan.revision)
+            for set_state in plan.changed:
+                await self._patch_set(plan, set_state)
+            for message in plan.rollout.scale_messages:
+                self._context.events.event(deployment, "Normal", "ScalingReplicaSet", message)
+            for replica_set in plan.delete:
+                await self._delete_set(replica_set)
+            await self._write_status(deployment, plan.status, plan.revision)
         except (Conflict, NotFound):
             return None  # a cache is behind: its news will bring the key back
-        return Requeue(after=plan.wake)
+        return Requeue(after=plan.requeue_after)
 
     async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
-        candidates = self._shared.replica_sets.by("namespace", deployment.metadata.namespace)
-        found = claims(deployment.metadata, deployment.spec.selector, candidates)
-        for each in found.adopt:
-            if taken := await adopt(self._shared.client, deployment, each):
-                self._shared.replica_sets.put(taken)
-                found.held.append(taken)
-        for each in found.release:
-            if freed := await release(self._shared.client, deployment, each):
-                self._shared.replica_sets.put(freed)
-        return found.held
+        candidates = self._context.replica_sets.by("namespace", deployment.metadata.namespace)
+        found = resolve_ownership(deployment.metadata, deployment.spec.selector, candidates)
+        for replica_set in found.to_adopt:
+            if taken := await adopt(self._context.client, deployment, replica_set):
+                self._context.replica_sets.put(taken)
+                found.owned.append(taken)
+        for replica_set in found.to_release:
+            if freed := await release(self._context.client, deployment, replica_set):
+                self._context.replica_sets.put(freed)
+        return found.owned
 
-    def _old_pods(self, deployment: Deployment, sets: list[ReplicaSet]) -> bool:
+    def _has_old_pods(self, deployment: Deployment, replica_sets: list[ReplicaSet]) -> bool:
         return any(
             not pod.finished
-            for part in parts_of(deployment, sets).old
-            for pod in self._shared.pods.by("owner", part.set.metadata.uid)
+            for set_state in rollout_state_of(deployment, replica_sets).old
+            for pod in self._context.pods.by("owner", set_state.replica_set.metadata.uid)
         )
 
-    async def _make(self, plan: Plan, part: Part) -> bool:
+    async def _create_set(self, plan: Plan, set_state: SetState) -> bool:
         """Create the newest set; False when the name is taken by another."""
-        deployment = plan.parts.deployment
+        deployment = plan.rollout.deployment
         namespace = deployment.metadata.namespace
         try:
-            made = await self._shared.client.create(ReplicaSet, body_of(part, deployment), namespace)
+            made = await self._context.client.create(
+                ReplicaSet, replica_set_body(set_state, deployment), namespace
+            )
         except AlreadyExists:
-            return await self._collided(plan, part)
+            return await self._handle_collision(plan, set_state)
         except ApiError as error:
-            await self._tell_refusal(plan, part, error)
+            await self._record_create_error(plan, set_state, error)
             raise
-        self._shared.replica_sets.put(made)
+        self._context.replica_sets.put(made)
         return True
 
-    async def _collided(self, plan: Plan, part: Part) -> bool:
-        deployment = plan.parts.deployment
-        there = await self._shared.client.get(ReplicaSet, part.name, deployment.metadata.namespace)
+    async def _handle_collision(self, plan: Plan, set_state: SetState) -> bool:
+        deployment = plan.rollout.deployment
+        there = await self._context.client.get(ReplicaSet, set_state.name, deployment.metadata.namespace)
         owner = there.metadata.controller
-        if owner is not None and owner.uid == deployment.metadata.uid and same_template(deployment, there):
-            self._shared.replica_sets.put(there)
+        if (
+            owner is not None
+            and owner.uid == deployment.metadata.uid
+            and has_same_template(deployment, there)
+        ):
+            self._context.replica_sets.put(there)
             return False
         count = (deployment.status.collision_count or 0) + 1
-        await self._write(deployment, replace(deployment.status, collision_count=count), "")
+        await self._write_status(deployment, replace(deployment.status, collision_count=count), "")
         return False
 
-    async def _tell_refusal(self, plan: Plan, part: Part, error: ApiError) -> None:
-        deployment = plan.parts.deployment
-        message = f'Failed to create new replica set "{part.name}": {error.message}'
-        self._shared.events.event(deployment, "Warning", "ReplicaSetCreateError", message)
+    async def _record_create_error(self, plan: Plan, set_state: SetState, error: ApiError) -> None:
+        deployment = plan.rollout.deployment
+        message = f'Failed to create new replica set "{set_state.name}": {error.message}'
+        self._context.events.event(deployment, "Warning", "ReplicaSetCreateError", message)
         if has_deadline(deployment):
             status = replace(deployment.status, conditions=list(deployment.status.conditions))
-            now = self._shared.clock.now().replace(microsecond=0)
-            put(status, condition(PROGRESSING, "False", "ReplicaSetCreateError", message, now))
-            await self._write(deployment, status, "")
+            now = self._context.clock.now().replace(microsecond=0)
+            set_condition(status, new_condition(PROGRESSING, "False", "ReplicaSetCreateError", message, now))
+            await self._write_status(deployment, status, "")
 
-    async def _change(self, plan: Plan, part: Part) -> None:
-        meta = part.set.metadata
-        spec: dict[str, object] = {"replicas": part.replicas}
-        if part is plan.parts.new:
-            spec["minReadySeconds"] = plan.parts.deployment.spec.min_ready_seconds
+    async def _patch_set(self, plan: Plan, set_state: SetState) -> None:
+        meta = set_state.replica_set.metadata
+        spec: dict[str, object] = {"replicas": set_state.replicas}
+        if set_state is plan.rollout.new:
+            spec["minReadySeconds"] = plan.rollout.deployment.spec.min_ready_seconds
         patch = {
-            "metadata": {"resourceVersion": meta.resource_version, "annotations": part.notes},
+            "metadata": {"resourceVersion": meta.resource_version, "annotations": set_state.annotations},
             "spec": spec,
         }
-        written = await self._shared.client.patch(ReplicaSet, meta.name, patch, meta.namespace)
-        self._shared.replica_sets.put(written)
+        written = await self._context.client.patch(ReplicaSet, meta.name, patch, meta.namespace)
+        self._context.replica_sets.put(written)
 
-    async def _delete(self, each: ReplicaSet) -> None:
-        meta = each.metadata
+    async def _delete_set(self, replica_set: ReplicaSet) -> None:
+        meta = replica_set.metadata
         try:
-            await self._shared.client.delete(ReplicaSet, meta.name, meta.namespace, uid=meta.uid)
+            await self._context.client.delete(ReplicaSet, meta.name, meta.namespace, uid=meta.uid)
         except NotFound:
             return
 
-    async def _write(self, deployment: Deployment, status: DeploymentStatus, revision: str) -> None:
+    async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str) -> None:
         meta = deployment.metadata
         metadata: dict[str, object] = {"resourceVersion": meta.resource_version}
-        if revision and meta.annotations.get(REVISION) != revision:
-            metadata["annotations"] = {REVISION: revision}
+        if revision and meta.annotations.get(REVISION_ANNOTATION) != revision:
+            metadata["annotations"] = {REVISION_ANNOTATION: revision}
         elif status == deployment.status:
             return
         patch = {"metadata": metadata, "status": msgspec.to_builtins(status)}
-        written = await self._shared.client.patch(
+        written = await self._context.client.patch(
             Deployment, meta.name, patch, meta.namespace, subresource="status"
         )
-        self._shared.deployments.put(written)
+        self._context.deployments.put(written)

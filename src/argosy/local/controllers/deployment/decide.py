@@ -11,120 +11,135 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.local.controllers.deployment import scaling
-from argosy.local.controllers.deployment.revisions import add_new, forgotten, parts_of, renew
-from argosy.local.controllers.deployment.rollout_state import REVISION, Part, Parts, active, rolling
+from argosy.local.controllers.deployment.revisions import (
+    add_new_set,
+    rollout_state_of,
+    sets_beyond_history,
+    update_new_set,
+)
+from argosy.local.controllers.deployment.rollout_state import (
+    REVISION_ANNOTATION,
+    RolloutState,
+    SetState,
+    active_sets,
+    is_rolling_update,
+)
 from argosy.local.controllers.deployment.status import (
     PROGRESSING,
     TIMED_OUT,
-    complete,
-    condition,
-    counted,
-    deadline_in,
-    find,
+    find_condition,
     has_deadline,
-    note_pause,
-    put,
+    is_complete,
+    new_condition,
+    record_pause,
     rollout_status,
+    seconds_to_deadline,
+    set_condition,
+    with_counts,
 )
 from argosy.local.controllers.workloads import Deployment, DeploymentStatus, ReplicaSet
 
 
 class Plan(Struct):
-    parts: Parts
+    rollout: RolloutState
     status: DeploymentStatus
     delete: list[ReplicaSet] = field(default_factory=list)
-    wake: float | None = None
+    requeue_after: float | None = None
 
     @property
-    def create(self) -> Part | None:
-        new = self.parts.new
-        return new if new is not None and new.new else None
+    def create(self) -> SetState | None:
+        new = self.rollout.new
+        return new if new is not None and new.is_new else None
 
     @property
-    def changed(self) -> list[Part]:
+    def changed(self) -> list[SetState]:
         """The sets that are to get another size or other annotations."""
-        return [part for part in self.parts.all if not part.new and self._changed(part)]
+        return [
+            set_state for set_state in self.rollout.all if not set_state.is_new and self._changed(set_state)
+        ]
 
-    def _changed(self, part: Part) -> bool:
-        seconds = self.parts.deployment.spec.min_ready_seconds
+    def _changed(self, set_state: SetState) -> bool:
+        seconds = self.rollout.deployment.spec.min_ready_seconds
         return (
-            part.replicas != part.set.spec.replicas
-            or part.notes != part.set.metadata.annotations
-            or (part is self.parts.new and part.set.spec.min_ready_seconds != seconds)
+            set_state.replicas != set_state.replica_set.spec.replicas
+            or set_state.annotations != set_state.replica_set.metadata.annotations
+            or (set_state is self.rollout.new and set_state.replica_set.spec.min_ready_seconds != seconds)
         )
 
     @property
     def revision(self) -> str:
         """The revision that the Deployment is to show."""
-        return self.parts.new.notes.get(REVISION, "") if self.parts.new is not None else ""
+        return (
+            self.rollout.new.annotations.get(REVISION_ANNOTATION, "") if self.rollout.new is not None else ""
+        )
 
 
 def decide(
-    deployment: Deployment, sets: Sequence[ReplicaSet], now: datetime, *, old_pods: bool = False
+    deployment: Deployment, replica_sets: Sequence[ReplicaSet], now: datetime, *, old_pods: bool = False
 ) -> Plan:
     """`old_pods` says whether pods of sets other than the newest are still there."""
-    parts = parts_of(deployment, sets)
+    rollout = rollout_state_of(deployment, replica_sets)
     status = replace(deployment.status, conditions=list(deployment.status.conditions))
-    plan = Plan(parts, status)
-    if parts.new is not None:
-        renew(parts, parts.new)
-        _note_found(parts.new, plan, now)
+    plan = Plan(rollout, status)
+    if rollout.new is not None:
+        update_new_set(rollout, rollout.new)
+        _record_found(rollout.new, plan, now)
     if deployment.metadata.deletion_timestamp is not None:
-        plan.status = counted(parts, status, now)
+        plan.status = with_counts(rollout, status, now)
         return plan
-    note_pause(deployment, status, now)
-    if deployment.spec.paused or scaling.scaled_meanwhile(parts):
-        scaling.scale(parts)
-        plan.delete = forgotten(parts) if deployment.spec.paused else []
-        plan.status = counted(parts, status, now)
+    record_pause(deployment, status, now)
+    if deployment.spec.paused or scaling.is_scaling_event(rollout):
+        scaling.scale_sets(rollout)
+        plan.delete = sets_beyond_history(rollout) if deployment.spec.paused else []
+        plan.status = with_counts(rollout, status, now)
         return plan
-    stepped = _roll(plan, now) if rolling(deployment) else _recreate(plan, now, old_pods=old_pods)
-    if not stepped and complete(deployment, status):
-        plan.delete = forgotten(parts)
-    plan.status = rollout_status(parts, status, now)
-    plan.wake = _look_again(plan, now)
+    stepped = _roll(plan, now) if is_rolling_update(deployment) else _recreate(plan, now, old_pods=old_pods)
+    if not stepped and is_complete(deployment, status):
+        plan.delete = sets_beyond_history(rollout)
+    plan.status = rollout_status(rollout, status, now)
+    plan.requeue_after = _deadline_check(plan, now)
     return plan
 
 
 def _roll(plan: Plan, now: datetime) -> bool:
-    new = plan.parts.new or _add(plan, now)
-    return scaling.grow(plan.parts, new) or scaling.shrink(plan.parts, new)
+    new = plan.rollout.new or _add_new_set(plan, now)
+    return scaling.scale_new_set(plan.rollout, new) or scaling.scale_down_old_sets(plan.rollout, new)
 
 
 def _recreate(plan: Plan, now: datetime, *, old_pods: bool) -> bool:
     """All old pods go before the first new one comes."""
-    parts = plan.parts
-    if going := active(parts.old):
-        for part in going:
-            parts.resize(part, 0)
+    rollout = plan.rollout
+    if going := active_sets(rollout.old):
+        for set_state in going:
+            rollout.resize(set_state, 0)
         return True
-    if old_pods or any(part.set.status.replicas for part in parts.old):
+    if old_pods or any(set_state.replica_set.status.replicas for set_state in rollout.old):
         return True
-    new = parts.new or _add(plan, now)
-    return new.new or parts.resize(new, parts.deployment.spec.replicas)
+    new = rollout.new or _add_new_set(plan, now)
+    return new.is_new or rollout.resize(new, rollout.deployment.spec.replicas)
 
 
-def _add(plan: Plan, now: datetime) -> Part:
-    parts = plan.parts
-    new = add_new(parts)
-    parts.resize(new, scaling.new_size(parts, new))
-    if has_deadline(parts.deployment):
-        told = f'Created new replica set "{new.name}"'
-        put(plan.status, condition(PROGRESSING, "True", "NewReplicaSetCreated", told, now))
+def _add_new_set(plan: Plan, now: datetime) -> SetState:
+    rollout = plan.rollout
+    new = add_new_set(rollout)
+    rollout.resize(new, scaling.new_set_size(rollout, new))
+    if has_deadline(rollout.deployment):
+        message = f'Created new replica set "{new.name}"'
+        set_condition(plan.status, new_condition(PROGRESSING, "True", "NewReplicaSetCreated", message, now))
     return new
 
 
-def _note_found(new: Part, plan: Plan, now: datetime) -> None:
-    if has_deadline(plan.parts.deployment) and find(plan.status, PROGRESSING) is None:
-        told = f'Found new replica set "{new.name}"'
-        put(plan.status, condition(PROGRESSING, "True", "FoundNewReplicaSet", told, now))
+def _record_found(new: SetState, plan: Plan, now: datetime) -> None:
+    if has_deadline(plan.rollout.deployment) and find_condition(plan.status, PROGRESSING) is None:
+        message = f'Found new replica set "{new.name}"'
+        set_condition(plan.status, new_condition(PROGRESSING, "True", "FoundNewReplicaSet", message, now))
 
 
-def _look_again(plan: Plan, now: datetime) -> float | None:
+def _deadline_check(plan: Plan, now: datetime) -> float | None:
     """When to see whether the rollout is late."""
-    deployment, known = plan.parts.deployment, find(plan.status, PROGRESSING)
-    if not has_deadline(deployment) or known is None or known.reason == TIMED_OUT:
+    deployment, existing = plan.rollout.deployment, find_condition(plan.status, PROGRESSING)
+    if not has_deadline(deployment) or existing is None or existing.reason == TIMED_OUT:
         return None
-    if complete(deployment, plan.status):
+    if is_complete(deployment, plan.status):
         return None
-    return max(deadline_in(deployment, plan.status, now), 0.0) + 1.0
+    return max(seconds_to_deadline(deployment, plan.status, now), 0.0) + 1.0

@@ -11,101 +11,117 @@ from collections.abc import Sequence
 
 from argosy.kinds.meta import Json, ObjectMeta
 from argosy.local.controllers.deployment.rollout_state import (
-    DESIRED,
-    HISTORY,
-    MOST,
-    REVISION,
-    Part,
-    Parts,
-    number,
-    size_notes,
+    DESIRED_ANNOTATION,
+    HISTORY_ANNOTATION,
+    MAX_ANNOTATION,
+    REVISION_ANNOTATION,
+    RolloutState,
+    SetState,
+    parse_number,
+    size_annotations,
 )
 from argosy.local.controllers.kinds import LabelSelector, Template
-from argosy.local.controllers.ownership import reference_to
+from argosy.local.controllers.ownership import controller_reference
 from argosy.local.controllers.workloads import Deployment, ReplicaSet, ReplicaSetSpec
 
-HASH = "pod-template-hash"
+HASH_LABEL = "pod-template-hash"
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_OWN = frozenset({_APPLIED, REVISION, HISTORY, DESIRED, MOST, "deprecated.deployment.rollback.to"})
+_NOT_COPIED = frozenset(
+    {
+        _APPLIED,
+        REVISION_ANNOTATION,
+        HISTORY_ANNOTATION,
+        DESIRED_ANNOTATION,
+        MAX_ANNOTATION,
+        "deprecated.deployment.rollback.to",
+    }
+)
 """Annotations that a set does not take over from its Deployment."""
-_LONGEST_HISTORY = 2000
-_LONGEST_NAME = 253
-_SAFE = "bcdfghjklmnpqrstvwxz2456789"
-_ALL = 2147483647
+_MAX_HISTORY_CHARS = 2000
+_MAX_NAME_CHARS = 253
+_HASH_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_UNLIMITED = 2147483647
 
 
-def parts_of(deployment: Deployment, sets: Sequence[ReplicaSet]) -> Parts:
+def rollout_state_of(deployment: Deployment, replica_sets: Sequence[ReplicaSet]) -> RolloutState:
     """The sets of a Deployment, the newest apart from the others."""
-    ordered = sorted((Part.of(each) for each in sets), key=lambda part: part.age)
+    ordered = sorted(
+        (SetState.of(replica_set) for replica_set in replica_sets), key=lambda set_state: set_state.age
+    )
     wanted = _comparable(deployment.spec.template)
-    new = next((part for part in ordered if _comparable(part.set.spec.template) == wanted), None)
-    return Parts(deployment, new, [part for part in ordered if part is not new])
+    new = next(
+        (set_state for set_state in ordered if _comparable(set_state.replica_set.spec.template) == wanted),
+        None,
+    )
+    return RolloutState(deployment, new, [set_state for set_state in ordered if set_state is not new])
 
 
-def renew(parts: Parts, new: Part) -> None:
+def update_new_set(rollout: RolloutState, new: SetState) -> None:
     """Give the newest set the annotations of its Deployment, and a revision above all others."""
-    notes = parts.deployment.metadata.annotations
-    new.notes |= {key: value for key, value in notes.items() if key not in _OWN}
-    revision = max((part.revision for part in parts.old), default=0) + 1
-    known = new.notes.get(REVISION)
-    if known is not None and number(known) is None:
+    notes = rollout.deployment.metadata.annotations
+    new.annotations |= {key: value for key, value in notes.items() if key not in _NOT_COPIED}
+    revision = max((set_state.revision for set_state in rollout.old), default=0) + 1
+    existing = new.annotations.get(REVISION_ANNOTATION)
+    if existing is not None and parse_number(existing) is None:
         return  # somebody else's: left alone
     if new.revision >= revision:
         return
-    if known is not None:
-        new.notes[HISTORY] = _history(new.notes.get(HISTORY, ""), known)
-    new.notes[REVISION] = str(revision)
+    if existing is not None:
+        new.annotations[HISTORY_ANNOTATION] = _append_history(
+            new.annotations.get(HISTORY_ANNOTATION, ""), existing
+        )
+    new.annotations[REVISION_ANNOTATION] = str(revision)
 
 
-def _history(known: str, revision: str) -> str:
-    revisions = [*filter(None, known.split(",")), revision]
-    while len(",".join(revisions)) > _LONGEST_HISTORY:
+def _append_history(existing: str, revision: str) -> str:
+    revisions = [*filter(None, existing.split(",")), revision]
+    while len(",".join(revisions)) > _MAX_HISTORY_CHARS:
         del revisions[0]
     return ",".join(revisions)
 
 
-def add_new(parts: Parts) -> Part:
+def add_new_set(rollout: RolloutState) -> SetState:
     """A set for the Deployment's template, of no size yet."""
-    deployment = parts.deployment
+    deployment = rollout.deployment
     template = copy.deepcopy(deployment.spec.template)
     digest = template_hash(template, deployment.status.collision_count)
     metadata = template.setdefault("metadata", {})
     assert isinstance(metadata, dict)
-    metadata["labels"] = labels = {**(metadata.get("labels") or {}), HASH: digest}
+    metadata["labels"] = labels = {**(metadata.get("labels") or {}), HASH_LABEL: digest}
     selector = deployment.spec.selector
-    name = deployment.metadata.name[: _LONGEST_NAME - 1 - len(digest)]
+    name = deployment.metadata.name[: _MAX_NAME_CHARS - 1 - len(digest)]
     made = ReplicaSet(
         ObjectMeta(name=f"{name}-{digest}", namespace=deployment.metadata.namespace, labels=labels),
         ReplicaSetSpec(
             replicas=0,
             min_ready_seconds=deployment.spec.min_ready_seconds,
-            selector=LabelSelector({**selector.match_labels, HASH: digest}, selector.match_expressions),
+            selector=LabelSelector({**selector.match_labels, HASH_LABEL: digest}, selector.match_expressions),
             template=template,
         ),
     )
-    parts.new = Part(made, 0, {}, new=True)
-    renew(parts, parts.new)
-    parts.new.notes |= size_notes(deployment)
-    return parts.new
+    rollout.new = SetState(made, 0, {}, is_new=True)
+    update_new_set(rollout, rollout.new)
+    rollout.new.annotations |= size_annotations(deployment)
+    return rollout.new
 
 
-def body_of(part: Part, deployment: Deployment) -> Json:
+def replica_set_body(set_state: SetState, deployment: Deployment) -> Json:
     """A new set as it is created."""
-    spec, selector = part.set.spec, part.set.spec.selector
+    spec, selector = set_state.replica_set.spec, set_state.replica_set.spec.selector
     expressions = [
-        {"key": each.key, "operator": each.operator, "values": each.values}
-        for each in selector.match_expressions
+        {"key": replica_set.key, "operator": replica_set.operator, "values": replica_set.values}
+        for replica_set in selector.match_expressions
     ]
     return {
         "metadata": {
-            "name": part.name,
-            "namespace": part.set.metadata.namespace,
-            "labels": part.set.metadata.labels,
-            "annotations": part.notes,
-            "ownerReferences": [reference_to(deployment)],
+            "name": set_state.name,
+            "namespace": set_state.replica_set.metadata.namespace,
+            "labels": set_state.replica_set.metadata.labels,
+            "annotations": set_state.annotations,
+            "ownerReferences": [controller_reference(deployment)],
         },
         "spec": {
-            "replicas": part.replicas,
+            "replicas": set_state.replicas,
             "minReadySeconds": spec.min_ready_seconds,
             "selector": {"matchLabels": selector.match_labels, "matchExpressions": expressions},
             "template": spec.template,
@@ -113,22 +129,24 @@ def body_of(part: Part, deployment: Deployment) -> Json:
     }
 
 
-def forgotten(parts: Parts) -> list[ReplicaSet]:
+def sets_beyond_history(rollout: RolloutState) -> list[ReplicaSet]:
     """Old sets beyond the history limit that have no pods and will get none."""
-    limit = parts.deployment.spec.revision_history_limit
-    if limit is None or limit == _ALL:
+    limit = rollout.deployment.spec.revision_history_limit
+    if limit is None or limit == _UNLIMITED:
         return []
-    kept = [part for part in parts.old if part.set.metadata.deletion_timestamp is None]
-    kept.sort(key=lambda part: (part.revision, part.age))
+    kept = [
+        set_state for set_state in rollout.old if set_state.replica_set.metadata.deletion_timestamp is None
+    ]
+    kept.sort(key=lambda set_state: (set_state.revision, set_state.age))
     return [
-        part.set
-        for part in kept[: max(len(kept) - limit, 0)]
-        if not (part.set.status.replicas or part.replicas)
-        and part.set.status.observed_generation >= part.set.metadata.generation
+        set_state.replica_set
+        for set_state in kept[: max(len(kept) - limit, 0)]
+        if not (set_state.replica_set.status.replicas or set_state.replicas)
+        and set_state.replica_set.status.observed_generation >= set_state.replica_set.metadata.generation
     ]
 
 
-def same_template(deployment: Deployment, other: ReplicaSet) -> bool:
+def has_same_template(deployment: Deployment, other: ReplicaSet) -> bool:
     return _comparable(deployment.spec.template) == _comparable(other.spec.template)
 
 
@@ -136,7 +154,7 @@ def template_hash(template: Template, collisions: int | None) -> str:
     """A short name for a template, of letters and digits that make no words."""
     content = json.dumps([_comparable(template), collisions or 0], sort_keys=True).encode()
     digest = int.from_bytes(hashlib.blake2s(content, digest_size=4).digest())
-    return "".join(_SAFE[ord(character) % len(_SAFE)] for character in str(digest))
+    return "".join(_HASH_ALPHABET[ord(character) % len(_HASH_ALPHABET)] for character in str(digest))
 
 
 def _comparable(template: Template) -> Template:
@@ -147,5 +165,5 @@ def _comparable(template: Template) -> Template:
     kept = {key: value for key, value in metadata.items() if value is not None}
     labels = kept.get("labels")
     if isinstance(labels, dict):
-        kept["labels"] = {key: value for key, value in labels.items() if key != HASH}
+        kept["labels"] = {key: value for key, value in labels.items() if key != HASH_LABEL}
     return {**template, "metadata": kept}

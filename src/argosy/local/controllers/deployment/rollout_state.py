@@ -8,94 +8,96 @@ from msgspec import Struct, field
 
 from argosy.local.controllers.workloads import Deployment, ReplicaSet
 
-REVISION = "deployment.kubernetes.io/revision"
-HISTORY = "deployment.kubernetes.io/revision-history"
-DESIRED = "deployment.kubernetes.io/desired-replicas"
-MOST = "deployment.kubernetes.io/max-replicas"
-_EVER = datetime.fromisoformat("1970-01-01T00:00:00Z")
+REVISION_ANNOTATION = "deployment.kubernetes.io/revision"
+HISTORY_ANNOTATION = "deployment.kubernetes.io/revision-history"
+DESIRED_ANNOTATION = "deployment.kubernetes.io/desired-replicas"
+MAX_ANNOTATION = "deployment.kubernetes.io/max-replicas"
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 
-class Part(Struct):
+class SetState(Struct):
     """A ReplicaSet with the size and annotations that this pass gives it."""
 
-    set: ReplicaSet
+    replica_set: ReplicaSet
     replicas: int
-    notes: dict[str, str]
-    new: bool = False
+    annotations: dict[str, str]
+    is_new: bool = False
     """Not made yet."""
 
     @classmethod
-    def of(cls, existing: ReplicaSet) -> "Part":
+    def of(cls, existing: ReplicaSet) -> "SetState":
         return cls(existing, existing.spec.replicas, dict(existing.metadata.annotations))
 
     @property
     def name(self) -> str:
-        return self.set.metadata.name
+        return self.replica_set.metadata.name
 
     @property
     def available(self) -> int:
-        return self.set.status.available_replicas
+        return self.replica_set.status.available_replicas
 
     @property
     def age(self) -> tuple[datetime, str]:
         """Sorts the oldest first."""
-        return self.set.metadata.creation_timestamp or _EVER, self.name
+        return self.replica_set.metadata.creation_timestamp or _EPOCH, self.name
 
     @property
     def revision(self) -> int:
-        return number(self.notes.get(REVISION)) or 0
+        return parse_number(self.annotations.get(REVISION_ANNOTATION)) or 0
 
 
-class Parts(Struct):
+class RolloutState(Struct):
     deployment: Deployment
-    new: Part | None
-    old: list[Part]
-    scaled: list[str] = field(default_factory=list)
+    new: SetState | None
+    old: list[SetState]
+    scale_messages: list[str] = field(default_factory=list)
     """What was scaled in this pass, as its events say it."""
 
     @property
-    def all(self) -> list[Part]:
+    def all(self) -> list[SetState]:
         return [*self.old, self.new] if self.new is not None else list(self.old)
 
-    def resize(self, part: Part, size: int, *, force: bool = False) -> bool:
+    def resize(self, set_state: SetState, size: int, *, force: bool = False) -> bool:
         """Give a part a size, and note what it was computed from; whether that changed the size."""
-        if part.replicas == size and not force:
+        if set_state.replicas == size and not force:
             return False
-        part.notes |= size_notes(self.deployment)
-        if part.replicas == size:
+        set_state.annotations |= size_annotations(self.deployment)
+        if set_state.replicas == size:
             return False
-        way = "up" if part.replicas < size else "down"
-        self.scaled.append(f"Scaled {way} replica set {part.name} from {part.replicas} to {size}")
-        part.replicas = size
+        way = "up" if set_state.replicas < size else "down"
+        self.scale_messages.append(
+            f"Scaled {way} replica set {set_state.name} from {set_state.replicas} to {size}"
+        )
+        set_state.replicas = size
         return True
 
 
-def size_notes(deployment: Deployment) -> dict[str, str]:
+def size_annotations(deployment: Deployment) -> dict[str, str]:
     wanted = deployment.spec.replicas
-    return {DESIRED: str(wanted), MOST: str(wanted + max_surge(deployment))}
+    return {DESIRED_ANNOTATION: str(wanted), MAX_ANNOTATION: str(wanted + max_surge(deployment))}
 
 
-def active(parts: Iterable[Part]) -> list[Part]:
-    return [part for part in parts if part.replicas > 0]
+def active_sets(rollout: Iterable[SetState]) -> list[SetState]:
+    return [set_state for set_state in rollout if set_state.replicas > 0]
 
 
-def total(parts: Iterable[Part]) -> int:
-    return sum(part.replicas for part in parts)
+def total_replicas(rollout: Iterable[SetState]) -> int:
+    return sum(set_state.replicas for set_state in rollout)
 
 
-def rolling(deployment: Deployment) -> bool:
+def is_rolling_update(deployment: Deployment) -> bool:
     return deployment.spec.strategy.type == "RollingUpdate"
 
 
 def max_surge(deployment: Deployment) -> int:
     """How many pods there may be beyond those wanted."""
-    return _fenceposts(deployment)[0] if rolling(deployment) else 0
+    return _fenceposts(deployment)[0] if is_rolling_update(deployment) else 0
 
 
 def max_unavailable(deployment: Deployment) -> int:
     """How many of the wanted pods may be missing."""
     wanted = deployment.spec.replicas
-    return min(_fenceposts(deployment)[1], wanted) if rolling(deployment) else 0
+    return min(_fenceposts(deployment)[1], wanted) if is_rolling_update(deployment) else 0
 
 
 def _fenceposts(deployment: Deployment) -> tuple[int, int]:
@@ -111,9 +113,9 @@ def _fenceposts(deployment: Deployment) -> tuple[int, int]:
 def _share(amount: int | str, whole: int) -> float:
     if isinstance(amount, int):
         return amount
-    return (number(amount.removesuffix("%")) or 0) * whole / 100
+    return (parse_number(amount.removesuffix("%")) or 0) * whole / 100
 
 
-def number(text: str | None) -> int | None:
+def parse_number(text: str | None) -> int | None:
     """A number that is not negative, from an annotation; None if it is none."""
     return int(text) if text is not None and text.isdecimal() else None

@@ -3,122 +3,124 @@
 import math
 
 from argosy.local.controllers.deployment.rollout_state import (
-    DESIRED,
-    MOST,
-    Part,
-    Parts,
-    active,
+    DESIRED_ANNOTATION,
+    MAX_ANNOTATION,
+    RolloutState,
+    SetState,
+    active_sets,
+    is_rolling_update,
     max_surge,
     max_unavailable,
-    number,
-    rolling,
-    total,
+    parse_number,
+    total_replicas,
 )
 
 
-def new_size(parts: Parts, new: Part) -> int:
+def new_set_size(rollout: RolloutState, new: SetState) -> int:
     """How large the newest set may be now."""
-    wanted = parts.deployment.spec.replicas
-    if not rolling(parts.deployment):
+    wanted = rollout.deployment.spec.replicas
+    if not is_rolling_update(rollout.deployment):
         return wanted
-    room = wanted + max_surge(parts.deployment) - total(parts.all)
+    room = wanted + max_surge(rollout.deployment) - total_replicas(rollout.all)
     return new.replicas + max(min(room, wanted - new.replicas), 0) if room > 0 else new.replicas
 
 
-def grow(parts: Parts, new: Part) -> bool:
+def scale_new_set(rollout: RolloutState, new: SetState) -> bool:
     """A step of a rolling update: the newest set up to what the surge allows, or down to what is wanted."""
-    wanted = parts.deployment.spec.replicas
+    wanted = rollout.deployment.spec.replicas
     if new.replicas == wanted:
         return False
-    return parts.resize(new, wanted if new.replicas > wanted else new_size(parts, new))
+    return rollout.resize(new, wanted if new.replicas > wanted else new_set_size(rollout, new))
 
 
-def shrink(parts: Parts, new: Part) -> bool:
+def scale_down_old_sets(rollout: RolloutState, new: SetState) -> bool:
     """The other step: old sets down by what may be missing, pods that do not work first."""
-    deployment = parts.deployment
-    old = sorted(active(parts.old), key=lambda part: part.age)
+    deployment = rollout.deployment
+    old = sorted(active_sets(rollout.old), key=lambda set_state: set_state.age)
     least = deployment.spec.replicas - max_unavailable(deployment)
-    may_go = total(parts.all) - least - (new.replicas - new.available)
-    if not old or may_go <= 0 or any(part.available > part.replicas for part in old):
+    may_go = total_replicas(rollout.all) - least - (new.replicas - new.available)
+    if not old or may_go <= 0 or any(set_state.available > set_state.replicas for set_state in old):
         return False  # the last: a set was made smaller and has not said yet what that left
     gone = 0
-    for part in old:
-        step = max(min(may_go - gone, part.replicas - part.available), 0)
-        parts.resize(part, part.replicas - step)
+    for set_state in old:
+        step = max(min(may_go - gone, set_state.replicas - set_state.available), 0)
+        rollout.resize(set_state, set_state.replicas - step)
         gone += step
     # What is available is counted as it was: those taken away above were not.
-    spare = sum(part.available for part in [*old, new]) - least
-    for part in old:
-        step = max(min(part.replicas, spare), 0)
-        parts.resize(part, part.replicas - step)
+    spare = sum(set_state.available for set_state in [*old, new]) - least
+    for set_state in old:
+        step = max(min(set_state.replicas, spare), 0)
+        rollout.resize(set_state, set_state.replicas - step)
         gone, spare = gone + step, spare - step
     return gone > 0
 
 
-def scaled_meanwhile(parts: Parts) -> bool:
+def is_scaling_event(rollout: RolloutState) -> bool:
     """Whether the Deployment was given another size since its sets got theirs."""
-    sizes = [number(part.notes.get(DESIRED)) for part in active(parts.all)]
-    return any(size not in (None, parts.deployment.spec.replicas) for size in sizes)
+    sizes = [
+        parse_number(set_state.annotations.get(DESIRED_ANNOTATION)) for set_state in active_sets(rollout.all)
+    ]
+    return any(size not in (None, rollout.deployment.spec.replicas) for size in sizes)
 
 
-def scale(parts: Parts) -> None:
+def scale_sets(rollout: RolloutState) -> None:
     """Bring the sets to the size of the Deployment, each by its share, without rolling anything out."""
-    wanted = parts.deployment.spec.replicas
-    alone = _active_or_latest(parts)
+    wanted = rollout.deployment.spec.replicas
+    alone = _active_or_latest(rollout)
     if alone is not None:
-        parts.resize(alone, wanted)
-    elif _saturated(parts):
-        for part in active(parts.old):
-            parts.resize(part, 0)
-    elif rolling(parts.deployment):
-        _scale_each(parts)
+        rollout.resize(alone, wanted)
+    elif _is_saturated(rollout):
+        for set_state in active_sets(rollout.old):
+            rollout.resize(set_state, 0)
+    elif is_rolling_update(rollout.deployment):
+        _scale_proportionally(rollout)
 
 
-def _active_or_latest(parts: Parts) -> Part | None:
-    running = active(parts.all)
+def _active_or_latest(rollout: RolloutState) -> SetState | None:
+    running = active_sets(rollout.all)
     if len(running) == 1:
         return running[0]
     if running:
         return None
-    return parts.new or max(parts.old, key=lambda part: part.age, default=None)
+    return rollout.new or max(rollout.old, key=lambda set_state: set_state.age, default=None)
 
 
-def _saturated(parts: Parts) -> bool:
-    new, wanted = parts.new, parts.deployment.spec.replicas
+def _is_saturated(rollout: RolloutState) -> bool:
+    new, wanted = rollout.new, rollout.deployment.spec.replicas
     return (
         new is not None
-        and number(new.notes.get(DESIRED)) == wanted
+        and parse_number(new.annotations.get(DESIRED_ANNOTATION)) == wanted
         and new.replicas == new.available == wanted
     )
 
 
-def _scale_each(parts: Parts) -> None:
-    deployment = parts.deployment
+def _scale_proportionally(rollout: RolloutState) -> None:
+    deployment = rollout.deployment
     wanted = deployment.spec.replicas
-    running = active(parts.all)
-    more = (wanted + max_surge(deployment) if wanted else 0) - total(running)
+    running = active_sets(rollout.all)
+    more = (wanted + max_surge(deployment) if wanted else 0) - total_replicas(running)
     # The largest first; of equal ones the newest grows first, and the oldest shrinks first.
-    running.sort(key=lambda part: part.age, reverse=more > 0)
-    running.sort(key=lambda part: -part.replicas)
+    running.sort(key=lambda set_state: set_state.age, reverse=more > 0)
+    running.sort(key=lambda set_state: -set_state.replicas)
     sizes: list[int] = []
-    for part in running:
-        left = more - (sum(sizes) - total(running[: len(sizes)]))
-        share = _share(parts, part) if more and left else 0
-        sizes.append(part.replicas + (min(share, left) if more > 0 else max(share, left)))
+    for set_state in running:
+        left = more - (sum(sizes) - total_replicas(running[: len(sizes)]))
+        share = _share(rollout, set_state) if more and left else 0
+        sizes.append(set_state.replicas + (min(share, left) if more > 0 else max(share, left)))
     if more:
-        rest = more - (sum(sizes) - total(running))
+        rest = more - (sum(sizes) - total_replicas(running))
         sizes[0] = max(sizes[0] + rest, 0)
-    for part, size in zip(running, sizes, strict=True):
-        parts.resize(part, size, force=True)
+    for set_state, size in zip(running, sizes, strict=True):
+        rollout.resize(set_state, size, force=True)
 
 
-def _share(parts: Parts, part: Part) -> int:
+def _share(rollout: RolloutState, set_state: SetState) -> int:
     """By how much a set should change so as to keep its part of the whole."""
-    wanted = parts.deployment.spec.replicas
+    wanted = rollout.deployment.spec.replicas
     if wanted == 0:
-        return -part.replicas
-    before = number(part.notes.get(MOST)) or parts.deployment.status.replicas
-    if not before:
+        return -set_state.replicas
+    previous = parse_number(set_state.annotations.get(MAX_ANNOTATION)) or rollout.deployment.status.replicas
+    if not previous:
         return 0
-    size = part.replicas * (wanted + max_surge(parts.deployment)) / before
-    return math.floor(size + 0.5) - part.replicas
+    size = set_state.replicas * (wanted + max_surge(rollout.deployment)) / previous
+    return math.floor(size + 0.5) - set_state.replicas

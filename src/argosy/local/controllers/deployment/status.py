@@ -8,82 +8,87 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from argosy.local.controllers.deployment.rollout_state import Parts, max_unavailable
-from argosy.local.controllers.replicaset.decide import FAILURE
+from argosy.local.controllers.deployment.rollout_state import RolloutState, max_unavailable
+from argosy.local.controllers.replicaset.decide import REPLICA_FAILURE
 from argosy.local.controllers.workloads import Deployment, DeploymentCondition, DeploymentStatus
 
 PROGRESSING, AVAILABLE = "Progressing", "Available"
 DONE, TIMED_OUT, PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"
-_NEVER = 2147483647
+_NO_DEADLINE = 2147483647
 
 
 def has_deadline(deployment: Deployment) -> bool:
-    return deployment.spec.progress_deadline_seconds not in (None, _NEVER)
+    return deployment.spec.progress_deadline_seconds not in (None, _NO_DEADLINE)
 
 
-def find(status: DeploymentStatus, type: str) -> DeploymentCondition | None:
+def find_condition(status: DeploymentStatus, type: str) -> DeploymentCondition | None:
     return next((condition for condition in status.conditions if condition.type == type), None)
 
 
-def put(status: DeploymentStatus, condition: DeploymentCondition) -> None:
+def set_condition(status: DeploymentStatus, condition: DeploymentCondition) -> None:
     """Set a condition, unless it says the same already; its transition is when its status changed."""
-    known = find(status, condition.type)
-    if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
+    existing = find_condition(status, condition.type)
+    if existing is not None and (existing.status, existing.reason) == (condition.status, condition.reason):
         return
-    if known is not None and known.status == condition.status:
-        condition = replace(condition, last_transition_time=known.last_transition_time)
-    remove(status, condition.type)
+    if existing is not None and existing.status == condition.status:
+        condition = replace(condition, last_transition_time=existing.last_transition_time)
+    remove_condition(status, condition.type)
     status.conditions.append(condition)
 
 
-def remove(status: DeploymentStatus, type: str) -> None:
+def remove_condition(status: DeploymentStatus, type: str) -> None:
     status.conditions = [condition for condition in status.conditions if condition.type != type]
 
 
-def condition(type: str, status: str, reason: str, message: str, now: datetime) -> DeploymentCondition:
+def new_condition(type: str, status: str, reason: str, message: str, now: datetime) -> DeploymentCondition:
     return DeploymentCondition(type, status, now, now, reason, message)
 
 
-def note_pause(deployment: Deployment, status: DeploymentStatus, now: datetime) -> None:
+def record_pause(deployment: Deployment, status: DeploymentStatus, now: datetime) -> None:
     """A paused Deployment makes no progress and cannot be late; one that is resumed starts its clock anew."""
-    known = find(status, PROGRESSING)
-    if not has_deadline(deployment) or (known is not None and known.reason == TIMED_OUT):
+    existing = find_condition(status, PROGRESSING)
+    if not has_deadline(deployment) or (existing is not None and existing.reason == TIMED_OUT):
         return
-    was_paused = known is not None and known.reason == PAUSED
+    was_paused = existing is not None and existing.reason == PAUSED
     if deployment.spec.paused and not was_paused:
-        put(status, condition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now))
+        set_condition(status, new_condition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now))
     elif not deployment.spec.paused and was_paused:
-        put(status, condition(PROGRESSING, "Unknown", "DeploymentResumed", "Deployment is resumed", now))
+        set_condition(
+            status, new_condition(PROGRESSING, "Unknown", "DeploymentResumed", "Deployment is resumed", now)
+        )
 
 
-def counted(parts: Parts, before: DeploymentStatus, now: datetime) -> DeploymentStatus:
+def with_counts(rollout: RolloutState, previous: DeploymentStatus, now: datetime) -> DeploymentStatus:
     """The counts as they are now, and whether enough pods are available."""
-    deployment, sets = parts.deployment, [part.set for part in parts.all if not part.new]
-    available = sum(each.status.available_replicas for each in sets)
-    wanted = sum(each.spec.replicas for each in sets)
-    wanted += parts.new.replicas if parts.new is not None and parts.new.new else 0
-    terminating = [each.status.terminating_replicas for each in sets]
+    deployment, replica_sets = (
+        rollout.deployment,
+        [set_state.replica_set for set_state in rollout.all if not set_state.is_new],
+    )
+    available = sum(replica_set.status.available_replicas for replica_set in replica_sets)
+    wanted = sum(replica_set.spec.replicas for replica_set in replica_sets)
+    wanted += rollout.new.replicas if rollout.new is not None and rollout.new.is_new else 0
+    terminating = [replica_set.status.terminating_replicas for replica_set in replica_sets]
     status = replace(
-        before,
+        previous,
         observed_generation=deployment.metadata.generation,
-        replicas=sum(each.status.replicas for each in sets),
-        updated_replicas=parts.new.set.status.replicas if parts.new is not None else 0,
-        ready_replicas=sum(each.status.ready_replicas for each in sets),
+        replicas=sum(replica_set.status.replicas for replica_set in replica_sets),
+        updated_replicas=rollout.new.replica_set.status.replicas if rollout.new is not None else 0,
+        ready_replicas=sum(replica_set.status.ready_replicas for replica_set in replica_sets),
         available_replicas=available,
         unavailable_replicas=max(wanted - available, 0),
         terminating_replicas=None if None in terminating else sum(filter(None, terminating)),
-        conditions=list(before.conditions),
+        conditions=list(previous.conditions),
     )
     if available >= deployment.spec.replicas - max_unavailable(deployment):
-        told = "Deployment has minimum availability."
-        put(status, condition(AVAILABLE, "True", "MinimumReplicasAvailable", told, now))
+        message = "Deployment has minimum availability."
+        set_condition(status, new_condition(AVAILABLE, "True", "MinimumReplicasAvailable", message, now))
     else:
-        told = "Deployment does not have minimum availability."
-        put(status, condition(AVAILABLE, "False", "MinimumReplicasUnavailable", told, now))
+        message = "Deployment does not have minimum availability."
+        set_condition(status, new_condition(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now))
     return status
 
 
-def complete(deployment: Deployment, status: DeploymentStatus) -> bool:
+def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     wanted = deployment.spec.replicas
     return (
         status.updated_replicas == status.replicas == status.available_replicas == wanted
@@ -91,71 +96,75 @@ def complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     )
 
 
-def rollout_status(parts: Parts, before: DeploymentStatus, now: datetime) -> DeploymentStatus:
+def rollout_status(rollout: RolloutState, previous: DeploymentStatus, now: datetime) -> DeploymentStatus:
     """The status during a rollout: the counts, and how it goes."""
-    deployment = parts.deployment
-    status = counted(parts, before, now)
+    deployment = rollout.deployment
+    status = with_counts(rollout, previous, now)
     if not has_deadline(deployment):
-        remove(status, PROGRESSING)
+        remove_condition(status, PROGRESSING)
     else:
-        _note_progress(parts, before, status, now)
-    failure = _failure(parts)
+        _record_progress(rollout, previous, status, now)
+    failure = _replica_failure(rollout)
     if failure is not None:
-        put(status, failure)
+        set_condition(status, failure)
     else:
-        remove(status, FAILURE)
+        remove_condition(status, REPLICA_FAILURE)
     return status
 
 
-def _note_progress(parts: Parts, before: DeploymentStatus, status: DeploymentStatus, now: datetime) -> None:
-    deployment, known = parts.deployment, find(before, PROGRESSING)
-    if status.replicas == status.updated_replicas and known is not None and known.reason == DONE:
+def _record_progress(
+    rollout: RolloutState, previous: DeploymentStatus, status: DeploymentStatus, now: datetime
+) -> None:
+    deployment, existing = rollout.deployment, find_condition(previous, PROGRESSING)
+    if status.replicas == status.updated_replicas and existing is not None and existing.reason == DONE:
         return
-    what = f'ReplicaSet "{parts.new.name}"' if parts.new else f'Deployment "{deployment.metadata.name}"'
-    if complete(deployment, status):
-        told = f"{what} has successfully progressed."
-        put(status, condition(PROGRESSING, "True", DONE, told, now))
-    elif _moved(before, status):
-        told = f"{what} is progressing."
-        fresh = condition(PROGRESSING, "True", "ReplicaSetUpdated", told, now)
-        if known is not None and known.status == "True":
-            fresh = replace(fresh, last_transition_time=known.last_transition_time)
-        remove(status, PROGRESSING)
-        put(status, fresh)
-    elif _late(deployment, status, now):
-        told = f"{what} has timed out progressing."
-        put(status, condition(PROGRESSING, "False", TIMED_OUT, told, now))
+    what = f'ReplicaSet "{rollout.new.name}"' if rollout.new else f'Deployment "{deployment.metadata.name}"'
+    if is_complete(deployment, status):
+        message = f"{what} has successfully progressed."
+        set_condition(status, new_condition(PROGRESSING, "True", DONE, message, now))
+    elif _has_progressed(previous, status):
+        message = f"{what} is progressing."
+        fresh = new_condition(PROGRESSING, "True", "ReplicaSetUpdated", message, now)
+        if existing is not None and existing.status == "True":
+            fresh = replace(fresh, last_transition_time=existing.last_transition_time)
+        remove_condition(status, PROGRESSING)
+        set_condition(status, fresh)
+    elif _is_overdue(deployment, status, now):
+        message = f"{what} has timed out progressing."
+        set_condition(status, new_condition(PROGRESSING, "False", TIMED_OUT, message, now))
 
 
-def _moved(before: DeploymentStatus, status: DeploymentStatus) -> bool:
+def _has_progressed(previous: DeploymentStatus, status: DeploymentStatus) -> bool:
     return (
-        status.updated_replicas > before.updated_replicas
-        or status.replicas - status.updated_replicas < before.replicas - before.updated_replicas
-        or status.ready_replicas > before.ready_replicas
-        or status.available_replicas > before.available_replicas
+        status.updated_replicas > previous.updated_replicas
+        or status.replicas - status.updated_replicas < previous.replicas - previous.updated_replicas
+        or status.ready_replicas > previous.ready_replicas
+        or status.available_replicas > previous.available_replicas
     )
 
 
-def _late(deployment: Deployment, status: DeploymentStatus, now: datetime) -> bool:
-    known = find(status, PROGRESSING)
-    if known is None or known.reason == DONE:
+def _is_overdue(deployment: Deployment, status: DeploymentStatus, now: datetime) -> bool:
+    existing = find_condition(status, PROGRESSING)
+    if existing is None or existing.reason == DONE:
         return False
-    return known.reason == TIMED_OUT or deadline_in(deployment, status, now) < 0
+    return existing.reason == TIMED_OUT or seconds_to_deadline(deployment, status, now) < 0
 
 
-def deadline_in(deployment: Deployment, status: DeploymentStatus, now: datetime) -> float:
+def seconds_to_deadline(deployment: Deployment, status: DeploymentStatus, now: datetime) -> float:
     """Seconds until a rollout without progress is late."""
-    known = find(status, PROGRESSING)
-    since = known.last_update_time if known is not None and known.last_update_time else now
+    existing = find_condition(status, PROGRESSING)
+    since = existing.last_update_time if existing is not None and existing.last_update_time else now
     seconds = deployment.spec.progress_deadline_seconds or 0
     return (since + timedelta(seconds=seconds) - now).total_seconds()
 
 
-def _failure(parts: Parts) -> DeploymentCondition | None:
+def _replica_failure(rollout: RolloutState) -> DeploymentCondition | None:
     """Pods that could not be made: of the newest set, else of any."""
-    for part in [*([parts.new] if parts.new else []), *parts.old]:
-        for each in part.set.status.conditions:
-            if each.type == FAILURE:
-                at = each.last_transition_time
-                return DeploymentCondition(FAILURE, each.status, at, at, each.reason, each.message)
+    for set_state in [*([rollout.new] if rollout.new else []), *rollout.old]:
+        for replica_set in set_state.replica_set.status.conditions:
+            if replica_set.type == REPLICA_FAILURE:
+                at = replica_set.last_transition_time
+                return DeploymentCondition(
+                    REPLICA_FAILURE, replica_set.status, at, at, replica_set.reason, replica_set.message
+                )
     return None

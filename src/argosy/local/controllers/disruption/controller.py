@@ -12,10 +12,10 @@ import msgspec
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
-from argosy.local.controllers.disruption.decide import Outcome, decide, failed
+from argosy.local.controllers.disruption.decide import Outcome, decide, sync_failed_status
 from argosy.local.controllers.disruption.kinds import BudgetStatus, PodDisruptionBudget
-from argosy.local.controllers.disruption.scales import Scale, ScaleError, scale_of
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.disruption.scales import Scale, ScaleError, total_scale
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Pod
 from argosy.local.controllers.workloads import Deployment, ReplicaSet
 from argosy.local.scheduler.node_affinity import selects
@@ -25,14 +25,14 @@ RETRY_SECONDS = 5.0
 
 
 class DisruptionController:
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._budgets = Cache(shared.client, PodDisruptionBudget, indexes={"namespace": _namespace})
-        self._controller: Controller[Key] = Controller("disruptions", self._pass)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._budgets = Cache(context.client, PodDisruptionBudget, indexes={"namespace": _namespace})
+        self._controller: Controller[Key] = Controller("disruptions", self._reconcile)
         self._budgets.subscribe(self._budget_changed)
-        shared.pods.subscribe(self._pod_changed)
-        shared.replica_sets.subscribe(self._scale_changed)
-        shared.deployments.subscribe(self._scale_changed)
+        context.pods.subscribe(self._pod_changed)
+        context.replica_sets.subscribe(self._scale_changed)
+        context.deployments.subscribe(self._scale_changed)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -57,61 +57,63 @@ class DisruptionController:
                 if budget.spec.needs_scale:
                     self._controller.enqueue(_key(budget))
 
-    async def _pass(self, key: Key) -> Requeue | None:
+    async def _reconcile(self, key: Key) -> Requeue | None:
         budget = self._budgets.get(*key)
         if budget is None:
             return None
         pods = [
             pod
-            for pod in self._shared.pods.by("namespace", key.namespace)
+            for pod in self._context.pods.by("namespace", key.namespace)
             if selects(budget.spec.selector, pod.metadata.labels)
         ]
-        now = self._shared.clock.now().replace(microsecond=0)
+        now = self._context.clock.now().replace(microsecond=0)
         scale = Scale(0)
         try:
             if budget.spec.needs_scale:
-                scale = await scale_of(self._shared, pods)
+                scale = await total_scale(self._context, pods)
         except ScaleError as error:
             message = f"Failed to calculate the number of expected pods: {error}"
-            self._report_once(budget, "CalculateExpectedPodCountFailed", message)
-            await self._write(budget, failed(budget, str(error), now))
+            self._warn_once(budget, "CalculateExpectedPodCountFailed", message)
+            await self._write_status(budget, sync_failed_status(budget, str(error), now))
             return Requeue(after=RETRY_SECONDS)
         outcome = decide(budget, pods, scale.replicas, now)
-        self._tell(budget, pods, scale, outcome)
-        written = await self._write(budget, outcome.status)
-        return Requeue(after=outcome.recheck) if written else None
+        self._record_events(budget, pods, scale, outcome)
+        written = await self._write_status(budget, outcome.status)
+        return Requeue(after=outcome.requeue_after) if written else None
 
-    def _tell(self, budget: PodDisruptionBudget, pods: list[Pod], scale: Scale, outcome: Outcome) -> None:
+    def _record_events(
+        self, budget: PodDisruptionBudget, pods: list[Pod], scale: Scale, outcome: Outcome
+    ) -> None:
         meta = budget.metadata
         if not pods and budget.status.observed_generation != meta.generation:
-            self._shared.events.event(budget, "Normal", "NoPods", "No matching pods found")
+            self._context.events.event(budget, "Normal", "NoPods", "No matching pods found")
         if scale.unmanaged:
             message = (
                 f"Pods without a controller are not counted: {', '.join(scale.unmanaged[:5])}; "
                 "to count them set spec.minAvailable to an integer"
             )
-            self._report_once(budget, "UnmanagedPods", message)
+            self._warn_once(budget, "UnmanagedPods", message)
         for pod in outcome.overdue:
             message = f"Pod was expected by PDB {meta.namespace}/{meta.name} to be deleted but it wasn't"
-            self._shared.events.event(pod, "Warning", "NotDeleted", message)
+            self._context.events.event(pod, "Warning", "NotDeleted", message)
 
-    def _report_once(self, budget: PodDisruptionBudget, reason: str, message: str) -> None:
+    def _warn_once(self, budget: PodDisruptionBudget, reason: str, message: str) -> None:
         """Tell it when the budget is first looked at, or fails for the first time."""
         known = any(condition.reason == "SyncFailed" for condition in budget.status.conditions)
         if budget.status.observed_generation != budget.metadata.generation and not known:
-            self._shared.events.event(budget, "Warning", reason, message)
+            self._context.events.event(budget, "Warning", reason, message)
 
-    async def _write(self, budget: PodDisruptionBudget, status: BudgetStatus) -> bool:
+    async def _write_status(self, budget: PodDisruptionBudget, status: BudgetStatus) -> bool:
         """Write the status if it is new; False if the budget has changed, and its news will be seen to."""
         if status == budget.status:
             return True
         meta = budget.metadata
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
-            "status": _replacing(budget.status, status),
+            "status": _status_patch(budget.status, status),
         }
         try:
-            written = await self._shared.client.patch(
+            written = await self._context.client.patch(
                 PodDisruptionBudget, meta.name, patch, meta.namespace, subresource="status"
             )
         except (NotFound, Conflict):
@@ -120,7 +122,7 @@ class DisruptionController:
         return True
 
 
-def _replacing(old: BudgetStatus, new: BudgetStatus) -> dict[str, object]:
+def _status_patch(old: BudgetStatus, new: BudgetStatus) -> dict[str, object]:
     """A merge patch from one status to the other."""
     status: dict[str, object] = msgspec.to_builtins(new)
     pods = {**dict.fromkeys(old.disrupted_pods), **new.disrupted_pods}

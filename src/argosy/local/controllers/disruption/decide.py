@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.kinds.meta import Condition
 from argosy.local.controllers.disruption.kinds import BudgetSpec, BudgetStatus, PodDisruptionBudget
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.podutil import ready
+from argosy.local.controllers.podutil import is_ready
 
 DELETION_TIMEOUT = timedelta(minutes=2)
 ALLOWED = "DisruptionAllowed"
@@ -24,7 +24,7 @@ class Outcome(Struct):
     status: BudgetStatus
     overdue: list[Pod] = field(default_factory=list)
     """Pods that should have been deleted long ago, and are there still."""
-    recheck: float | None = None
+    requeue_after: float | None = None
     """Seconds until the next of the disrupted pods is overdue."""
 
 
@@ -43,7 +43,7 @@ def decide(budget: PodDisruptionBudget, pods: list[Pod], scale: int, now: dateti
     return Outcome(_with_condition(status, reason, "", now), overdue, min(left, default=None))
 
 
-def failed(budget: PodDisruptionBudget, problem: str, now: datetime) -> BudgetStatus:
+def sync_failed_status(budget: PodDisruptionBudget, problem: str, now: datetime) -> BudgetStatus:
     """The status of a budget that cannot be computed: nothing may be evicted, and the condition says why."""
     status = replace(budget.status, disruptions_allowed=0)
     return _with_condition(status, "SyncFailed", problem, now)
@@ -67,21 +67,21 @@ def _disrupted(
 
 
 def _is_healthy(pod: Pod, disrupted: dict[str, datetime]) -> bool:
-    return pod.metadata.deletion_timestamp is None and pod.metadata.name not in disrupted and ready(pod)
+    return pod.metadata.deletion_timestamp is None and pod.metadata.name not in disrupted and is_ready(pod)
 
 
 def _expected(spec: BudgetSpec, count: int, scale: int) -> tuple[int, int]:
     """How many pods there should be, and how many of them healthy."""
     if spec.max_unavailable is not None:
-        return scale, max(scale - _share(spec.max_unavailable, scale), 0)
+        return scale, max(scale - _scaled_value(spec.max_unavailable, scale), 0)
     if isinstance(spec.min_available, str):
-        return scale, _share(spec.min_available, scale)
+        return scale, _scaled_value(spec.min_available, scale)
     if spec.min_available is not None:
         return count, spec.min_available
     return 0, 0
 
 
-def _share(amount: int | str, whole: int) -> int:
+def _scaled_value(amount: int | str, whole: int) -> int:
     """A number, or a percentage of the whole, rounded up."""
     if isinstance(amount, int):
         return amount

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from argosy.engine.errors import NotFound
 from argosy.kinds.meta import OwnerReference
-from argosy.local.controllers.discovery import discover, metadata_of
-from argosy.local.controllers.informers import Shared
+from argosy.local.controllers.discovery import discover, metadata_type
+from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Pod
 
 
@@ -25,7 +25,7 @@ class Scale(Struct, frozen=True):
     """Pods without a controller, which are not counted."""
 
 
-async def scale_of(shared: Shared, pods: Iterable[Pod]) -> Scale:
+async def total_scale(context: ControllerContext, pods: Iterable[Pod]) -> Scale:
     found: dict[str, int] = {}
     known: set[str] = set()
     unmanaged = []
@@ -34,7 +34,9 @@ async def scale_of(shared: Shared, pods: Iterable[Pod]) -> Scale:
         if owner is None:
             unmanaged.append(pod.metadata.name)
         elif owner.uid not in known:
-            wanted = _cached(shared, owner, namespace) or await _asked(shared, owner, namespace)
+            wanted = _scale_from_caches(context, owner, namespace) or await _scale_from_api(
+                context, owner, namespace
+            )
             if wanted is None:
                 raise ScaleError(f'found no controllers for pod "{pod.metadata.name}"')
             known.add(owner.uid)
@@ -42,32 +44,36 @@ async def scale_of(shared: Shared, pods: Iterable[Pod]) -> Scale:
     return Scale(sum(found.values()), tuple(unmanaged))
 
 
-def _cached(shared: Shared, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+def _scale_from_caches(
+    context: ControllerContext, owner: OwnerReference, namespace: str
+) -> tuple[str, int] | None:
     """The uid and the replicas of a ReplicaSet, or of the Deployment above it."""
     if owner.kind != "ReplicaSet" or not owner.api_version.startswith("apps/"):
         return None
-    found = shared.replica_sets.get(namespace, owner.name)
+    found = context.replica_sets.get(namespace, owner.name)
     if found is None or found.metadata.uid != owner.uid:
         return None
     above = found.metadata.controller
     if above is None or above.kind != "Deployment":
         return owner.uid, found.spec.replicas
-    deployment = shared.deployments.get(namespace, above.name)
+    deployment = context.deployments.get(namespace, above.name)
     if deployment is None or deployment.metadata.uid != above.uid:
         return None
     return above.uid, deployment.spec.replicas
 
 
-async def _asked(shared: Shared, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
-    resource = (await discover(shared.client)).find(owner.api_version, owner.kind)
+async def _scale_from_api(
+    context: ControllerContext, owner: OwnerReference, namespace: str
+) -> tuple[str, int] | None:
+    resource = (await discover(context.client)).find(owner.api_version, owner.kind)
     if resource is None:
         raise ScaleError(f'no matches for kind "{owner.kind}" in version "{owner.api_version}"')
-    kind = metadata_of(resource)
+    kind = metadata_type(resource)
     try:
-        scale = await shared.client.get_scale(kind, owner.name, namespace)
+        scale = await context.client.get_scale(kind, owner.name, namespace)
     except NotFound:
         try:
-            await shared.client.get(kind, owner.name, namespace)
+            await context.client.get(kind, owner.name, namespace)
         except NotFound:
             return None
         name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural

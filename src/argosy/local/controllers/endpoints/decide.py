@@ -25,12 +25,12 @@ MANAGER = "endpointslice-controller.k8s.io"
 SERVICE_NAME = "kubernetes.io/service-name"
 HEADLESS = "service.kubernetes.io/headless"
 RESERVED = (MANAGED_BY, SERVICE_NAME, HEADLESS)
-MOST_ENDPOINTS = 100
+MAX_ENDPOINTS = 100
 
 Ports = tuple[EndpointPort, ...]
 
 
-class Wanted(Struct):
+class DesiredSlice(Struct):
     """One slice as it should be; `name` is empty for one that is to be made."""
 
     ports: Ports
@@ -40,7 +40,7 @@ class Wanted(Struct):
 
 
 class Plan(Struct):
-    write: list[Wanted] = field(default_factory=list)
+    write: list[DesiredSlice] = field(default_factory=list)
     delete: list[EndpointSlice] = field(default_factory=list)
 
 
@@ -48,26 +48,34 @@ def decide(
     service: Service, pods: Iterable[Pod], slices: Sequence[EndpointSlice], zones: Mapping[str, str]
 ) -> Plan:
     labels = slice_labels(service)
-    groups = _groups(service, pods, zones)
+    groups = _endpoints_by_ports(service, pods, zones)
     plan = Plan()
     spare = [
-        piece for piece in slices if tuple(piece.ports or ()) not in groups or piece.address_type != "IPv4"
+        endpoint_slice
+        for endpoint_slice in slices
+        if tuple(endpoint_slice.ports or ()) not in groups or endpoint_slice.address_type != "IPv4"
     ]
     for ports, endpoints in groups.items():
-        held = [piece for piece in slices if tuple(piece.ports or ()) == ports and piece not in spare]
-        for wanted in _fill(ports, endpoints, held, labels):
-            if not wanted.name and spare:
-                wanted.name = spare.pop().metadata.name
-            plan.write.append(wanted)
-        kept = {wanted.name for wanted in plan.write}
-        plan.delete += [piece for piece in held if piece.metadata.name not in kept]
+        existing = [
+            endpoint_slice
+            for endpoint_slice in slices
+            if tuple(endpoint_slice.ports or ()) == ports and endpoint_slice not in spare
+        ]
+        for desired in _fill_slices(ports, endpoints, existing, labels):
+            if not desired.name and spare:
+                desired.name = spare.pop().metadata.name
+            plan.write.append(desired)
+        kept = {desired.name for desired in plan.write}
+        plan.delete += [
+            endpoint_slice for endpoint_slice in existing if endpoint_slice.metadata.name not in kept
+        ]
     plan.delete += spare
-    known = {piece.metadata.name: piece for piece in slices}
-    plan.write = [wanted for wanted in plan.write if not _same(wanted, known.get(wanted.name))]
+    by_name = {endpoint_slice.metadata.name: endpoint_slice for endpoint_slice in slices}
+    plan.write = [desired for desired in plan.write if not _is_unchanged(desired, by_name.get(desired.name))]
     return plan
 
 
-def manages(service: Service) -> bool:
+def is_managed(service: Service) -> bool:
     return bool(service.spec.selector) and service.spec.type != "ExternalName"
 
 
@@ -78,7 +86,7 @@ def slice_labels(service: Service) -> dict[str, str]:
     return labels | {SERVICE_NAME: service.metadata.name, MANAGED_BY: MANAGER}
 
 
-def endpoint_of(service: Service, pod: Pod, zone: str = "") -> Endpoint:
+def build_endpoint(service: Service, pod: Pod, zone: str = "") -> Endpoint:
     meta = pod.metadata
     serving = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
     terminating = meta.deletion_timestamp is not None
@@ -94,7 +102,7 @@ def endpoint_of(service: Service, pod: Pod, zone: str = "") -> Endpoint:
     )
 
 
-def _groups(
+def _endpoints_by_ports(
     service: Service, pods: Iterable[Pod], zones: Mapping[str, str]
 ) -> dict[Ports, dict[str, Endpoint]]:
     groups: dict[Ports, dict[str, Endpoint]] = {}
@@ -104,19 +112,19 @@ def _groups(
         ports = _ports(service, pod)
         if not ports and service.spec.ports:
             continue
-        endpoint = endpoint_of(service, pod, zones.get(pod.spec.node_name, ""))
+        endpoint = build_endpoint(service, pod, zones.get(pod.spec.node_name, ""))
         groups.setdefault(ports, {})[pod.metadata.uid] = endpoint
     return groups or {(): {}}
 
 
 def _ports(service: Service, pod: Pod) -> Ports:
-    found = ((port, _number(port, pod)) for port in service.spec.ports)
+    found = ((port, _target_port(port, pod)) for port in service.spec.ports)
     return tuple(
         EndpointPort(port.name, number, port.protocol, port.app_protocol) for port, number in found if number
     )
 
 
-def _number(port: ServicePort, pod: Pod) -> int:
+def _target_port(port: ServicePort, pod: Pod) -> int:
     """The pod's port behind a service port: itself, a number, or the name of a container's port."""
     target = port.target_port
     if isinstance(target, int) or target.isdecimal():
@@ -132,34 +140,34 @@ def _number(port: ServicePort, pod: Pod) -> int:
     return 0
 
 
-def _fill(
-    ports: Ports, endpoints: dict[str, Endpoint], held: Sequence[EndpointSlice], labels: dict[str, str]
-) -> list[Wanted]:
+def _fill_slices(
+    ports: Ports, endpoints: dict[str, Endpoint], existing: Sequence[EndpointSlice], labels: dict[str, str]
+) -> list[DesiredSlice]:
     left = dict(endpoints)
     filled = []
-    for piece in held:
+    for endpoint_slice in existing:
         stay = [
-            left.pop(known.target_ref.uid)
-            for known in piece.endpoints or ()
-            if known.target_ref is not None and known.target_ref.uid in left
+            left.pop(existing.target_ref.uid)
+            for existing in endpoint_slice.endpoints or ()
+            if existing.target_ref is not None and existing.target_ref.uid in left
         ]
-        filled.append(Wanted(ports, stay, labels, piece.metadata.name))
+        filled.append(DesiredSlice(ports, stay, labels, endpoint_slice.metadata.name))
     fresh = list(left.values())
-    for wanted in filled:
-        room = MOST_ENDPOINTS - len(wanted.endpoints)
-        wanted.endpoints += fresh[:room]
+    for desired in filled:
+        room = MAX_ENDPOINTS - len(desired.endpoints)
+        desired.endpoints += fresh[:room]
         del fresh[:room]
     while fresh or not filled:
-        filled.append(Wanted(ports, fresh[:MOST_ENDPOINTS], labels))
-        del fresh[:MOST_ENDPOINTS]
-    used = [wanted for wanted in filled if wanted.endpoints]
+        filled.append(DesiredSlice(ports, fresh[:MAX_ENDPOINTS], labels))
+        del fresh[:MAX_ENDPOINTS]
+    used = [desired for desired in filled if desired.endpoints]
     return used or filled[:1]
 
 
-def _same(wanted: Wanted, known: EndpointSlice | None) -> bool:
+def _is_unchanged(desired: DesiredSlice, existing: EndpointSlice | None) -> bool:
     return (
-        known is not None
-        and tuple(known.ports or ()) == wanted.ports
-        and (known.endpoints or []) == wanted.endpoints
-        and known.metadata.labels == wanted.labels
+        existing is not None
+        and tuple(existing.ports or ()) == desired.ports
+        and (existing.endpoints or []) == desired.endpoints
+        and existing.metadata.labels == desired.labels
     )

@@ -23,13 +23,20 @@ from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import OwnerReference
 from argosy.kinds.resource import Resource
 from argosy.local.controllers.discovery import Catalog, discover
-from argosy.local.controllers.gc.decide import Await, Delete, Disown, Finish, Look, decide
-from argosy.local.controllers.gc.graph import Graph, Thing
-from argosy.local.controllers.informers import Shared, each
+from argosy.local.controllers.gc.decide import (
+    Delete,
+    LookUpOwners,
+    RemoveFinalizer,
+    RemoveOwners,
+    WaitForDependents,
+    decide,
+)
+from argosy.local.controllers.gc.graph import Graph, GraphObject
+from argosy.local.controllers.informers import ControllerContext, gather_errors
 
-IGNORED = {("", "events"), ("events.k8s.io", "events")}
-REDISCOVER = 30.0
-REMEMBERED_ABSENT = 20_000
+IGNORED_RESOURCES = {("", "events"), ("events.k8s.io", "events")}
+REDISCOVERY_SECONDS = 30.0
+MAX_ABSENT_OWNERS = 20_000
 SYNC_SECONDS = 15.0
 
 log = Logger(__name__)
@@ -46,21 +53,21 @@ class Meta(Struct, rename="camel"):
 
 
 class GarbageCollector:
-    def __init__(self, shared: Shared, rediscover: float = REDISCOVER) -> None:
-        self._shared = shared
-        self._rediscover = rediscover
+    def __init__(self, context: ControllerContext, rediscover: float = REDISCOVERY_SECONDS) -> None:
+        self._context = context
+        self._rediscovery_seconds = rediscover
         self._graph = Graph()
         self._catalog = Catalog(())
         self._monitors: dict[Resource, tuple[Cache[ApiObject], asyncio.Task[None]]] = {}
         self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._definitions_changed = asyncio.Event()
-        self._controller: Controller[str] = Controller("garbage", self._pass)
+        self._controller: Controller[str] = Controller("garbage", self._reconcile)
 
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                await self._discover_at_last()
-                await self._all_in()
+                await self._discover_with_retry()
+                await self._wait_for_monitors()
                 tasks.create_task(self._keep_discovering())
                 tasks.create_task(self._controller.run())
         finally:
@@ -68,7 +75,7 @@ class GarbageCollector:
                 task.cancel()
             await asyncio.gather(*(task for _, task in self._monitors.values()), return_exceptions=True)
 
-    async def _discover_at_last(self) -> None:
+    async def _discover_with_retry(self) -> None:
         while True:
             try:
                 return await self._discover()
@@ -76,7 +83,7 @@ class GarbageCollector:
                 log.warning("discovery failed, trying again", error=str(error))
                 await asyncio.sleep(1.0)
 
-    async def _all_in(self) -> None:
+    async def _wait_for_monitors(self) -> None:
         try:
             async with asyncio.timeout(SYNC_SECONDS):
                 for cache, _ in tuple(self._monitors.values()):
@@ -88,7 +95,7 @@ class GarbageCollector:
     async def _keep_discovering(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._rediscover):
+                async with asyncio.timeout(self._rediscovery_seconds):
                     await self._definitions_changed.wait()
             except TimeoutError:
                 pass
@@ -99,109 +106,111 @@ class GarbageCollector:
                 log.warning("discovery failed", error=str(error))
 
     async def _discover(self) -> None:
-        self._catalog = await discover(self._shared.client)
+        self._catalog = await discover(self._context.client)
         wanted = {
             served.resource
-            for served in self._catalog.served
-            if served.collectable and (served.resource.group, served.resource.plural) not in IGNORED
+            for served in self._catalog.kinds
+            if served.collectable and (served.resource.group, served.resource.plural) not in IGNORED_RESOURCES
         }
         for resource in wanted - self._monitors.keys():
-            self._follow(resource)
+            self._start_monitor(resource)
         if self._catalog.complete:
             for resource in self._monitors.keys() - wanted:
-                self._unfollow(resource)
+                self._stop_monitor(resource)
 
-    def _follow(self, resource: Resource) -> None:
+    def _start_monitor(self, resource: Resource) -> None:
         kind = msgspec.defstruct(resource.kind, [("metadata", Meta)], namespace={"resource": resource})
-        cache = Cache(self._shared.client, cast("type[ApiObject]", kind))
+        cache = Cache(self._context.client, cast("type[ApiObject]", kind))
         cache.subscribe(self._listener(resource))
         self._monitors[resource] = (cache, asyncio.create_task(cache.run()))
 
-    def _unfollow(self, resource: Resource) -> None:
+    def _stop_monitor(self, resource: Resource) -> None:
         """The kind is gone, and all its objects with it."""
         _, task = self._monitors.pop(resource)
         task.cancel()
-        for thing in self._graph:
-            if thing.resource == resource:
-                self._lost(thing)
+        for obj in self._graph:
+            if obj.resource == resource:
+                self._object_deleted(obj)
 
     def _listener(self, resource: Resource) -> Callable[[Change[ApiObject]], None]:
         definitions = resource.plural == "customresourcedefinitions"
 
         def changed(change: Change[ApiObject]) -> None:
-            old = _thing(resource, change.old) if change.old is not None else None
+            old = _graph_object(resource, change.old) if change.old is not None else None
             if change.new is None:
                 if old is not None:
-                    self._lost(old)
+                    self._object_deleted(old)
             else:
-                self._seen(_thing(resource, change.new))
+                self._object_changed(_graph_object(resource, change.new))
             if definitions:
                 self._definitions_changed.set()
 
         return changed
 
-    def _seen(self, new: Thing) -> None:
+    def _object_changed(self, new: GraphObject) -> None:
         old = self._graph.get(new.uid)
         self._graph.put(new)
-        if old is None or (old.owners, old.finalizers, old.deleting) != (
+        if old is None or (old.owners, old.finalizers, old.is_deleting) != (
             new.owners,
             new.finalizers,
-            new.deleting,
+            new.is_deleting,
         ):
-            if new.owners or new.deleting:
+            if new.owners or new.is_deleting:
                 self._controller.enqueue(new.uid)
             if old is not None:
-                self._look_at_owners(old)
-            if new.deleting:
-                self._look_at_dependents(new)
+                self._enqueue_deleting_owners(old)
+            if new.is_deleting:
+                self._enqueue_dependents(new)
 
-    def _lost(self, thing: Thing) -> None:
-        self._graph.remove(thing.uid)
-        self._remember_absent(thing.uid, thing.namespace)
-        for dependent in self._graph.dependents(thing.uid):
-            self._remember_absent(thing.uid, dependent.namespace)
+    def _object_deleted(self, obj: GraphObject) -> None:
+        self._graph.remove(obj.uid)
+        self._remember_absent(obj.uid, obj.namespace)
+        for dependent in self._graph.dependents(obj.uid):
+            self._remember_absent(obj.uid, dependent.namespace)
             self._controller.enqueue(dependent.uid)
-        self._look_at_owners(thing)
+        self._enqueue_deleting_owners(obj)
 
-    def _look_at_owners(self, thing: Thing) -> None:
-        for reference in thing.owners:
+    def _enqueue_deleting_owners(self, obj: GraphObject) -> None:
+        for reference in obj.owners:
             owner = self._graph.get(reference.uid)
-            if owner is not None and owner.deleting:
+            if owner is not None and owner.is_deleting:
                 self._controller.enqueue(owner.uid)
 
-    def _look_at_dependents(self, thing: Thing) -> None:
-        for dependent in self._graph.dependents(thing.uid):
+    def _enqueue_dependents(self, obj: GraphObject) -> None:
+        for dependent in self._graph.dependents(obj.uid):
             self._controller.enqueue(dependent.uid)
 
     def _remember_absent(self, uid: str, namespace: str) -> None:
         self._absent[uid, namespace] = None
-        while len(self._absent) > REMEMBERED_ABSENT:
+        while len(self._absent) > MAX_ABSENT_OWNERS:
             self._absent.popitem(last=False)
 
-    async def _pass(self, uid: str) -> Requeue | None:
-        thing = self._graph.get(uid)
-        if thing is None:
+    async def _reconcile(self, uid: str) -> Requeue | None:
+        obj = self._graph.get(uid)
+        if obj is None:
             return None
-        action = decide(thing, self._graph, self._absent)
+        action = decide(obj, self._graph, self._absent)
         try:
             match action:
-                case Look(owners):
-                    if await self._look(thing, owners):
+                case LookUpOwners(owners):
+                    if await self._find_absent_owners(obj, owners):
                         return Requeue(after=0)
                 case Delete(propagation):
-                    await self._delete(thing, propagation)
-                case Disown(things, owners, then):
-                    for problem in await each(self._disown(each_thing, owners) for each_thing in things):
+                    await self._delete(obj, propagation)
+                case RemoveOwners(objects, owners, then):
+                    for problem in await gather_errors(
+                        self._remove_owner_references(obj, owners) for obj in objects
+                    ):
                         raise problem
                     if then:
-                        await self._finish(thing, then)
-                case Finish(finalizer):
+                        await self._remove_finalizer(obj, then)
+                case RemoveFinalizer(finalizer):
                     if not all(cache.synced for cache, _ in self._monitors.values()):
                         return Requeue(after=0.5)
-                    await self._finish(thing, finalizer)
-                case Await(things):
-                    for dependent in things:
-                        if not dependent.deleting:
+                    await self._remove_finalizer(obj, finalizer)
+                case WaitForDependents(objects):
+                    for dependent in objects:
+                        if not dependent.is_deleting:
                             self._controller.enqueue(dependent.uid)
         except (NotFound, Conflict):
             return Requeue(
@@ -209,7 +218,7 @@ class GarbageCollector:
             )  # seen too late: the watch brings the truth; this is in case it did already
         return None
 
-    async def _look(self, thing: Thing, owners: tuple[OwnerReference, ...]) -> bool:
+    async def _find_absent_owners(self, obj: GraphObject, owners: tuple[OwnerReference, ...]) -> bool:
         """Looks owners up in the API; True if one of them is absent. An unknown kind is no proof: it
         raises.
         """
@@ -218,10 +227,10 @@ class GarbageCollector:
             resource = self._catalog.find(owner.api_version, owner.kind)
             if resource is None:
                 self._definitions_changed.set()
-                message = f"{thing}: its owner's kind {owner.api_version} {owner.kind} is not served"
+                message = f"{obj}: its owner's kind {owner.api_version} {owner.kind} is not served"
                 raise ApiError(404, "UnknownKind", message)
-            if not await self._exists(resource, owner, thing.namespace):
-                self._remember_absent(owner.uid, thing.namespace)
+            if not await self._exists(resource, owner, obj.namespace):
+                self._remember_absent(owner.uid, obj.namespace)
                 found_absent = True
         return found_absent
 
@@ -229,43 +238,45 @@ class GarbageCollector:
         if resource.namespaced and not namespace:
             return False
         try:
-            live = await self._shared.client.get(
+            live = await self._context.client.get(
                 dynamic_kind(resource), owner.name, namespace if resource.namespaced else None
             )
         except NotFound:
             return False
         return live.metadata.uid == owner.uid
 
-    async def _delete(self, thing: Thing, propagation: str) -> None:
-        await self._shared.client.delete(
-            dynamic_kind(thing.resource),
-            thing.name,
-            thing.namespace or None,
-            uid=thing.uid,
+    async def _delete(self, obj: GraphObject, propagation: str) -> None:
+        await self._context.client.delete(
+            dynamic_kind(obj.resource),
+            obj.name,
+            obj.namespace or None,
+            uid=obj.uid,
             propagation=propagation,
         )
 
-    async def _disown(self, thing: Thing, owners: frozenset[str]) -> None:
-        kept = [_encoded(owner) for owner in thing.owners if owner.uid not in owners]
+    async def _remove_owner_references(self, obj: GraphObject, owners: frozenset[str]) -> None:
+        kept = [_encode_reference(owner) for owner in obj.owners if owner.uid not in owners]
         try:
-            await self._edit(thing, {"ownerReferences": kept})
+            await self._patch_metadata(obj, {"ownerReferences": kept})
         except NotFound:
             return
 
-    async def _finish(self, thing: Thing, finalizer: str) -> None:
-        await self._edit(thing, {"finalizers": [item for item in thing.finalizers if item != finalizer]})
+    async def _remove_finalizer(self, obj: GraphObject, finalizer: str) -> None:
+        await self._patch_metadata(
+            obj, {"finalizers": [item for item in obj.finalizers if item != finalizer]}
+        )
 
-    async def _edit(self, thing: Thing, metadata: dict[str, object]) -> None:
-        fixed = {"uid": thing.uid, "resourceVersion": thing.version}
-        await self._shared.client.patch(
-            dynamic_kind(thing.resource), thing.name, {"metadata": fixed | metadata}, thing.namespace or None
+    async def _patch_metadata(self, obj: GraphObject, metadata: dict[str, object]) -> None:
+        fixed = {"uid": obj.uid, "resourceVersion": obj.version}
+        await self._context.client.patch(
+            dynamic_kind(obj.resource), obj.name, {"metadata": fixed | metadata}, obj.namespace or None
         )
 
 
-def _thing(resource: Resource, obj: ApiObject) -> Thing:
+def _graph_object(resource: Resource, obj: ApiObject) -> GraphObject:
     meta = obj.metadata
     assert isinstance(meta, Meta)
-    return Thing(
+    return GraphObject(
         resource,
         meta.namespace,
         meta.name,
@@ -277,6 +288,6 @@ def _thing(resource: Resource, obj: ApiObject) -> Thing:
     )
 
 
-def _encoded(owner: OwnerReference) -> dict[str, object]:
+def _encode_reference(owner: OwnerReference) -> dict[str, object]:
     encoded: dict[str, object] = msgspec.to_builtins(owner)
     return {name: value for name, value in encoded.items() if value is not False}

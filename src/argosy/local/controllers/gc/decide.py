@@ -10,13 +10,13 @@ from collections.abc import Container
 from msgspec import Struct
 
 from argosy.kinds.meta import OwnerReference
-from argosy.local.controllers.gc.graph import FOREGROUND, ORPHAN, Graph, Thing
+from argosy.local.controllers.gc.graph import FOREGROUND, ORPHAN, Graph, GraphObject
 
 Absent = Container[tuple[str, str]]
 """(owner's uid, dependent's namespace) pairs of owners that were looked up and not found."""
 
 
-class Look(Struct, frozen=True):
+class LookUpOwners(Struct, frozen=True):
     """Find out whether these owners exist."""
 
     owners: tuple[OwnerReference, ...]
@@ -26,69 +26,69 @@ class Delete(Struct, frozen=True):
     propagation: str
 
 
-class Disown(Struct, frozen=True):
+class RemoveOwners(Struct, frozen=True):
     """Take references to these owners out of these objects."""
 
-    things: tuple[Thing, ...]
+    objects: tuple[GraphObject, ...]
     owners: frozenset[str]
     then: str = ""
     """The finalizer to take off the object itself afterwards."""
 
 
-class Finish(Struct, frozen=True):
+class RemoveFinalizer(Struct, frozen=True):
     """Take this finalizer off: nothing keeps the object any more."""
 
     finalizer: str
 
 
-class Await(Struct, frozen=True):
+class WaitForDependents(Struct, frozen=True):
     """The object waits for these to go; they are to be looked at."""
 
-    things: tuple[Thing, ...]
+    dependents: tuple[GraphObject, ...]
 
 
-Action = Look | Delete | Disown | Finish | Await | None
+Action = LookUpOwners | Delete | RemoveOwners | RemoveFinalizer | WaitForDependents | None
 
 
-def decide(thing: Thing, graph: Graph, absent: Absent) -> Action:
-    if thing.deleting:
-        return _deleting(thing, graph)
-    if not thing.owners:
+def decide(obj: GraphObject, graph: Graph, absent: Absent) -> Action:
+    if obj.is_deleting:
+        return _decide_deleting(obj, graph)
+    if not obj.owners:
         return None
     solid, waiting, gone, unknown = [], [], [], []
-    for reference in thing.owners:
+    for reference in obj.owners:
         owner = graph.get(reference.uid)
-        if (reference.uid, thing.namespace) in absent:
+        if (reference.uid, obj.namespace) in absent:
             gone.append(reference.uid)
-        elif owner is None or not _reachable(owner, thing):
+        elif owner is None or not _can_own(owner, obj):
             unknown.append(reference)
         elif owner.waits_for_dependents:
             waiting.append(reference.uid)
         else:
             solid.append(reference.uid)
     if unknown:
-        return Look(tuple(unknown))
+        return LookUpOwners(tuple(unknown))
     if solid:
         loose = frozenset(gone + waiting)
-        return Disown((thing,), loose) if loose else None
-    return Delete("Foreground" if waiting and graph.dependents(thing.uid) else "Background")
+        return RemoveOwners((obj,), loose) if loose else None
+    return Delete("Foreground" if waiting and graph.dependents(obj.uid) else "Background")
 
 
-def blocks(dependent: Thing, uid: str) -> bool:
+def blocks_deletion(dependent: GraphObject, uid: str) -> bool:
     return any(owner.uid == uid and owner.block_owner_deletion for owner in dependent.owners)
 
 
-def _deleting(thing: Thing, graph: Graph) -> Action:
-    dependents = tuple(graph.dependents(thing.uid))
-    if ORPHAN in thing.finalizers:
-        return Disown(dependents, frozenset({thing.uid}), then=ORPHAN)
-    if FOREGROUND not in thing.finalizers:
+def _decide_deleting(obj: GraphObject, graph: Graph) -> Action:
+    dependents = tuple(graph.dependents(obj.uid))
+    if ORPHAN in obj.finalizers:
+        return RemoveOwners(dependents, frozenset({obj.uid}), then=ORPHAN)
+    if FOREGROUND not in obj.finalizers:
         return None
-    if any(blocks(dependent, thing.uid) for dependent in dependents):
-        return Await(dependents)
-    return Finish(FOREGROUND)
+    if any(blocks_deletion(dependent, obj.uid) for dependent in dependents):
+        return WaitForDependents(dependents)
+    return RemoveFinalizer(FOREGROUND)
 
 
-def _reachable(owner: Thing, thing: Thing) -> bool:
+def _can_own(owner: GraphObject, obj: GraphObject) -> bool:
     """An owner in another namespace is none: a reference has no namespace of its own."""
-    return not owner.resource.namespaced or owner.namespace == thing.namespace
+    return not owner.resource.namespaced or owner.namespace == obj.namespace

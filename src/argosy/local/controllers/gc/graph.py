@@ -11,7 +11,7 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
 
-class Thing(Struct, frozen=True):
+class GraphObject(Struct, frozen=True):
     """One object, as far as ownership goes."""
 
     resource: Resource
@@ -21,11 +21,11 @@ class Thing(Struct, frozen=True):
     version: str = ""
     owners: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
-    deleting: bool = False
+    is_deleting: bool = False
 
     @property
     def waits_for_dependents(self) -> bool:
-        return self.deleting and FOREGROUND in self.finalizers
+        return self.is_deleting and FOREGROUND in self.finalizers
 
     def __str__(self) -> str:
         return f"{self.resource.kind} {self.namespace}/{self.name}"
@@ -33,27 +33,27 @@ class Thing(Struct, frozen=True):
 
 class Graph:
     def __init__(self) -> None:
-        self._things: dict[str, Thing] = {}
+        self._objects: dict[str, GraphObject] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
-    def get(self, uid: str) -> Thing | None:
-        return self._things.get(uid)
+    def get(self, uid: str) -> GraphObject | None:
+        return self._objects.get(uid)
 
-    def __iter__(self) -> Iterator[Thing]:
-        return iter(tuple(self._things.values()))
+    def __iter__(self) -> Iterator[GraphObject]:
+        return iter(tuple(self._objects.values()))
 
-    def dependents(self, uid: str) -> list[Thing]:
-        return [self._things[each] for each in self._dependents.get(uid, ())]
+    def dependents(self, uid: str) -> list[GraphObject]:
+        return [self._objects[each] for each in self._dependents.get(uid, ())]
 
-    def put(self, thing: Thing) -> None:
-        self.remove(thing.uid)
-        self._things[thing.uid] = thing
-        for owner in thing.owners:
-            self._dependents.setdefault(owner.uid, {})[thing.uid] = None
+    def put(self, obj: GraphObject) -> None:
+        self.remove(obj.uid)
+        self._objects[obj.uid] = obj
+        for owner in obj.owners:
+            self._dependents.setdefault(owner.uid, {})[obj.uid] = None
 
     def remove(self, uid: str) -> None:
-        thing = self._things.pop(uid, None)
-        for owner in thing.owners if thing is not None else ():
+        obj = self._objects.pop(uid, None)
+        for owner in obj.owners if obj is not None else ():
             held = self._dependents.get(owner.uid, {})
             held.pop(uid, None)
             if not held:

@@ -5,32 +5,34 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from argosy.local.controllers.job.pod_failure_policy import failed, judge
+from argosy.local.controllers.job.pod_failure_policy import evaluate_failure, has_failed
 from argosy.local.controllers.kinds import Job, Pod
 
 
-class Backoff(Struct, frozen=True):
+class JobBackoff(Struct, frozen=True):
     """Seconds to wait after failures: doubling from the first, up to the most."""
 
-    first: float = 10.0
-    most: float = 600.0
+    initial: float = 10.0
+    maximum: float = 600.0
 
 
-def pause(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff) -> float:
+def backoff_remaining(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff) -> float:
     """Seconds to wait before the Job's next pod, by its failures since the last success."""
-    latest = max((ended(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
-    failures = [ended(pod, now) for pod in pods if failed(job, pod) and judge(job, pod).counts]
+    latest = max((finish_time(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
+    failures = [
+        finish_time(pod, now) for pod in pods if has_failed(job, pod) and evaluate_failure(job, pod).counts
+    ]
     failures = [when for when in failures if latest is None or when > latest]
-    return pause_after(len(failures), max(failures), now, backoff) if failures else 0.0
+    return backoff_after(len(failures), max(failures), now, backoff) if failures else 0.0
 
 
-def pause_after(failures: int, latest: datetime, now: datetime, backoff: Backoff) -> float:
+def backoff_after(failures: int, latest: datetime, now: datetime, backoff: JobBackoff) -> float:
     """Seconds to wait after so many failures, the latest of them then; not above zero when it is over."""
-    delay = min(backoff.first * 2.0 ** min(failures - 1, 30), backoff.most)
+    delay = min(backoff.initial * 2.0 ** min(failures - 1, 30), backoff.maximum)
     return delay - (now - latest).total_seconds()
 
 
-def ended(pod: Pod, now: datetime) -> datetime:
+def finish_time(pod: Pod, now: datetime) -> datetime:
     """When the pod ended: its last container's end, else its deletion, else now."""
     ends = [
         status.state.terminated.finished_at

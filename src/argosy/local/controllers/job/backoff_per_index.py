@@ -9,13 +9,13 @@ Job with it once the others are done.
 from collections.abc import Iterable
 from datetime import datetime
 
-from argosy.local.controllers.job.backoff import Backoff, ended, pause_after
-from argosy.local.controllers.job.indexes import index_of, parse_indexes
-from argosy.local.controllers.job.pod_failure_policy import failed, judge
+from argosy.local.controllers.job.backoff import JobBackoff, backoff_after, finish_time
+from argosy.local.controllers.job.indexes import completion_index, parse_indexes
+from argosy.local.controllers.job.pod_failure_policy import evaluate_failure, has_failed
 from argosy.local.controllers.kinds import Job, JobStatus, Pod
 
-FAILURES = "batch.kubernetes.io/job-index-failure-count"
-IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
+FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_ANNOTATION = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 
 def failed_indexes(job: Job, status: JobStatus, fresh: Iterable[Pod]) -> set[int]:
@@ -25,53 +25,61 @@ def failed_indexes(job: Job, status: JobStatus, fresh: Iterable[Pod]) -> set[int
         return set()
     found = parse_indexes(status.failed_indexes or "")
     for pod in fresh:
-        index = index_of(pod)
-        if index is None or not failed(job, pod):
+        index = completion_index(pod)
+        if index is None or not has_failed(job, pod):
             continue
-        verdict = judge(job, pod)
-        if verdict.fails_index or (verdict.counts and _noted(pod, FAILURES) >= tries):
+        verdict = evaluate_failure(job, pod)
+        if verdict.fails_index or (verdict.counts and _annotated_count(pod, FAILURES_ANNOTATION) >= tries):
             found.add(index)
     return {index for index in found if index < limit}
 
 
-def predecessors(job: Job, tracked: Iterable[Pod], settled: set[int], now: datetime) -> dict[int, Pod]:
+def last_failed_pods(job: Job, tracked: Iterable[Pod], settled: set[int], now: datetime) -> dict[int, Pod]:
     """The last failed pod of each index that is still to have another; settled ones need none."""
     last: dict[int, Pod] = {}
     if job.spec.backoff_limit_per_index is None:
         return last
     for pod in tracked:
-        index = index_of(pod)
-        if index is None or index >= (job.spec.completions or 0) or index in settled or not failed(job, pod):
+        index = completion_index(pod)
+        if (
+            index is None
+            or index >= (job.spec.completions or 0)
+            or index in settled
+            or not has_failed(job, pod)
+        ):
             continue
         before = last.get(index)
-        if before is None or (_total(before), ended(before, now)) <= (_total(pod), ended(pod, now)):
+        if before is None or (_total_failures(before), finish_time(before, now)) <= (
+            _total_failures(pod),
+            finish_time(pod, now),
+        ):
             last[index] = pod
     return last
 
 
-def pause_of(before: Pod | None, now: datetime, backoff: Backoff) -> float:
+def index_backoff(before: Pod | None, now: datetime, backoff: JobBackoff) -> float:
     """Seconds to wait before an index has its next pod."""
     if before is None:
         return 0.0
-    return max(pause_after(_total(before) + 1, ended(before, now), now, backoff), 0.0)
+    return max(backoff_after(_total_failures(before) + 1, finish_time(before, now), now, backoff), 0.0)
 
 
-def successor_notes(job: Job, before: Pod | None) -> dict[str, str]:
+def successor_annotations(job: Job, before: Pod | None) -> dict[str, str]:
     """The annotations that carry an index's failures on to its next pod."""
     if job.spec.backoff_limit_per_index is None:
         return {}
     failures = ignored = 0
     if before is not None:
-        counts = judge(job, before).counts
-        failures = _noted(before, FAILURES) + counts
-        ignored = _noted(before, IGNORED) + (not counts)
-    return {FAILURES: str(failures)} | ({IGNORED: str(ignored)} if ignored else {})
+        counts = evaluate_failure(job, before).counts
+        failures = _annotated_count(before, FAILURES_ANNOTATION) + counts
+        ignored = _annotated_count(before, IGNORED_ANNOTATION) + (not counts)
+    return {FAILURES_ANNOTATION: str(failures)} | ({IGNORED_ANNOTATION: str(ignored)} if ignored else {})
 
 
-def _total(pod: Pod) -> int:
-    return _noted(pod, FAILURES) + _noted(pod, IGNORED)
+def _total_failures(pod: Pod) -> int:
+    return _annotated_count(pod, FAILURES_ANNOTATION) + _annotated_count(pod, IGNORED_ANNOTATION)
 
 
-def _noted(pod: Pod, annotation: str) -> int:
+def _annotated_count(pod: Pod, annotation: str) -> int:
     text = pod.metadata.annotations.get(annotation, "")
     return int(text) if text.isdecimal() else 0

@@ -13,22 +13,22 @@ from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
-from argosy.local.controllers.informers import Shared, each
-from argosy.local.controllers.job.backoff import Backoff
-from argosy.local.controllers.job.decide import TRACKING, Plan, decide
-from argosy.local.controllers.job.pods import pod_for
+from argosy.local.controllers.informers import ControllerContext, gather_errors
+from argosy.local.controllers.job.backoff import JobBackoff
+from argosy.local.controllers.job.decide import TRACKING_FINALIZER, Plan, decide
+from argosy.local.controllers.job.pods import build_pod
 from argosy.local.controllers.kinds import Job, Pod
 
 MANAGER = "kubernetes.io/job-controller"
 
 
 class JobController:
-    def __init__(self, shared: Shared, backoff: Backoff = Backoff()) -> None:
-        self._shared = shared
+    def __init__(self, context: ControllerContext, backoff: JobBackoff = JobBackoff()) -> None:
+        self._context = context
         self._backoff = backoff
-        self._controller: Controller[Key] = Controller("job", self._pass)
-        shared.jobs.subscribe(self._job_changed)
-        shared.pods.subscribe(self._pod_changed)
+        self._controller: Controller[Key] = Controller("job", self._reconcile)
+        context.jobs.subscribe(self._job_changed)
+        context.pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         await self._controller.run()
@@ -48,28 +48,28 @@ class JobController:
             ):
                 self._controller.enqueue(Key(pod.metadata.namespace, owner.name))
 
-    async def _pass(self, key: Key) -> Requeue | None:
-        job = self._shared.jobs.get(*key)
-        await self._release(self._orphans(key, job))
+    async def _reconcile(self, key: Key) -> Requeue | None:
+        job = self._context.jobs.get(*key)
+        await self._remove_finalizers(self._orphans(key, job))
         if job is None or job.spec.managed_by not in (None, MANAGER):
             return None
-        pods = self._shared.pods.by("owner", job.metadata.uid)
-        plan = decide(job, pods, self._shared.clock.now().replace(microsecond=0), self._backoff)
+        pods = self._context.pods.by("owner", job.metadata.uid)
+        plan = decide(job, pods, self._context.clock.now().replace(microsecond=0), self._backoff)
         if plan.expired:
-            await self._delete(job)
+            await self._delete_job(job)
             return None
-        problems = await self._perform(job, plan)
+        problems = await self._apply(job, plan)
         try:
-            await self._write(job, plan)
+            await self._write_status(job, plan)
         except NotFound:
             return None
         except Conflict:
             # The cache is behind: its news will bring the key back, with what was noted still to do.
             return None
-        await self._release(plan.release)
+        await self._remove_finalizers(plan.release)
         for problem in problems:
             raise problem
-        return Requeue(after=plan.wake)
+        return Requeue(after=plan.requeue_after)
 
     def _orphans(self, key: Key, job: Job | None) -> list[Pod]:
         """Pods that still hold the finalizer for a Job that is gone."""
@@ -77,67 +77,69 @@ class JobController:
             return []
         return [
             pod
-            for pod in self._shared.pods.by("namespace", key.namespace)
-            if TRACKING in pod.metadata.finalizers
+            for pod in self._context.pods.by("namespace", key.namespace)
+            if TRACKING_FINALIZER in pod.metadata.finalizers
             and (owner := pod.metadata.controller) is not None
             and (owner.kind, owner.name) == ("Job", key.name)
         ]
 
-    async def _perform(self, job: Job, plan: Plan) -> list[BaseException]:
+    async def _apply(self, job: Job, plan: Plan) -> list[BaseException]:
         """Makes and removes pods; what could not be made is not counted as active."""
-        await self._release(plan.drop)
-        problems = await each(self._stop(job, pod) for pod in (*plan.drop, *plan.stop))
-        refused = await each(
-            self._make(job, index, plan.notes.get(index, {}) if index is not None else {})
+        await self._remove_finalizers(plan.drop)
+        problems = await gather_errors(self._delete_pod(job, pod) for pod in (*plan.drop, *plan.stop))
+        refused = await gather_errors(
+            self._create_pod(job, index, plan.annotations.get(index, {}) if index is not None else {})
             for index in plan.create
         )
         plan.status.active -= len(refused)
         if refused:
-            self._shared.events.event(job, "Warning", "FailedCreate", f"Error creating: {refused[0]}")
+            self._context.events.event(job, "Warning", "FailedCreate", f"Error creating: {refused[0]}")
         return problems + refused
 
-    async def _make(self, job: Job, index: int | None, notes: Mapping[str, str]) -> None:
-        pod = await self._shared.client.create(Pod, pod_for(job, index, notes), job.metadata.namespace)
-        self._shared.pods.put(pod)
-        self._shared.events.event(job, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+    async def _create_pod(self, job: Job, index: int | None, annotations: Mapping[str, str]) -> None:
+        pod = await self._context.client.create(
+            Pod, build_pod(job, index, annotations), job.metadata.namespace
+        )
+        self._context.pods.put(pod)
+        self._context.events.event(job, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
 
-    async def _stop(self, job: Job, pod: Pod) -> None:
+    async def _delete_pod(self, job: Job, pod: Pod) -> None:
         meta = pod.metadata
         try:
-            await self._shared.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid)
+            await self._context.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid)
         except (NotFound, Conflict):
             return
-        self._shared.events.event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {meta.name}")
+        self._context.events.event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {meta.name}")
 
-    async def _write(self, job: Job, plan: Plan) -> None:
+    async def _write_status(self, job: Job, plan: Plan) -> None:
         if plan.status != job.status:
             meta = job.metadata
             patch = {
                 "metadata": {"resourceVersion": meta.resource_version},
                 "status": msgspec.to_builtins(plan.status),
             }
-            written = await self._shared.client.patch(
+            written = await self._context.client.patch(
                 Job, meta.name, patch, meta.namespace, subresource="status"
             )
-            self._shared.jobs.put(written)
+            self._context.jobs.put(written)
         for severity, reason, message in plan.events:
-            self._shared.events.event(job, "Warning" if severity == "Warning" else "Normal", reason, message)
+            self._context.events.event(job, "Warning" if severity == "Warning" else "Normal", reason, message)
 
-    async def _release(self, pods: list[Pod]) -> None:
-        for problem in await each(self._release_one(pod) for pod in pods):
+    async def _remove_finalizers(self, pods: list[Pod]) -> None:
+        for problem in await gather_errors(self._remove_finalizer(pod) for pod in pods):
             raise problem
 
-    async def _release_one(self, pod: Pod) -> None:
+    async def _remove_finalizer(self, pod: Pod) -> None:
         meta = pod.metadata
-        if TRACKING not in meta.finalizers:
+        if TRACKING_FINALIZER not in meta.finalizers:
             return
-        position = meta.finalizers.index(TRACKING)
+        position = meta.finalizers.index(TRACKING_FINALIZER)
         patch = [
-            {"op": "test", "path": f"/metadata/finalizers/{position}", "value": TRACKING},
+            {"op": "test", "path": f"/metadata/finalizers/{position}", "value": TRACKING_FINALIZER},
             {"op": "remove", "path": f"/metadata/finalizers/{position}"},
         ]
         try:
-            written = await self._shared.client.patch(
+            written = await self._context.client.patch(
                 Pod, meta.name, patch, meta.namespace, type=PatchType.JSON
             )
         except NotFound:
@@ -146,12 +148,12 @@ class JobController:
             raise ApiError(
                 409, "Conflict", f"pod {meta.name}: its finalizers changed: {error.message}"
             ) from error
-        self._shared.pods.put(written)
+        self._context.pods.put(written)
 
-    async def _delete(self, job: Job) -> None:
+    async def _delete_job(self, job: Job) -> None:
         meta = job.metadata
         try:
-            await self._shared.client.delete(
+            await self._context.client.delete(
                 Job, meta.name, meta.namespace, uid=meta.uid, propagation="Foreground"
             )
         except (NotFound, Conflict):

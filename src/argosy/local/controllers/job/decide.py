@@ -13,21 +13,21 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 
-from argosy.local.controllers.job.backoff import Backoff, pause
+from argosy.local.controllers.job.backoff import JobBackoff, backoff_remaining
 from argosy.local.controllers.job.backoff_per_index import (
     failed_indexes,
-    pause_of,
-    predecessors,
-    successor_notes,
+    index_backoff,
+    last_failed_pods,
+    successor_annotations,
 )
-from argosy.local.controllers.job.indexes import format_indexes, index_of, parse_indexes
-from argosy.local.controllers.job.pod_failure_policy import failed, judge
-from argosy.local.controllers.job.success_policy import met
+from argosy.local.controllers.job.indexes import completion_index, format_indexes, parse_indexes
+from argosy.local.controllers.job.pod_failure_policy import evaluate_failure, has_failed
+from argosy.local.controllers.job.success_policy import matched_success_rule
 from argosy.local.controllers.kinds import Job, JobCondition, JobStatus, Pod
-from argosy.local.controllers.podutil import ready
+from argosy.local.controllers.podutil import is_ready
 
-TRACKING = "batch.kubernetes.io/job-tracking"
-MOST_AT_ONCE = 500
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+MAX_PODS_PER_PASS = 500
 """How many pods are made, dropped or counted in one pass."""
 
 
@@ -35,7 +35,7 @@ class Plan(Struct):
     status: JobStatus
     create: list[int | None] = field(default_factory=list)
     """One entry per pod to make: its index, or None where there are no indexes."""
-    notes: dict[int, dict[str, str]] = field(default_factory=dict)
+    annotations: dict[int, dict[str, str]] = field(default_factory=dict)
     """Annotations of the pods to make, by index."""
     drop: list[Pod] = field(default_factory=list)
     """Pods that are not wanted any more: finalizer off and deleted, not counted."""
@@ -44,121 +44,125 @@ class Plan(Struct):
     release: list[Pod] = field(default_factory=list)
     """Pods whose finalizer comes off once the status is written."""
     events: list[tuple[str, str, str]] = field(default_factory=list)
-    wake: float | None = None
+    requeue_after: float | None = None
     expired: bool = False
     """The Job is finished and its time to live is over: delete it."""
 
 
-def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: Backoff = Backoff()) -> Plan:
-    tracked = [pod for pod in pods if TRACKING in pod.metadata.finalizers]
-    if finished(job) is not None or job.metadata.deletion_timestamp is not None:
-        return _afterwards(job, tracked, now)
+def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff = JobBackoff()) -> Plan:
+    tracked = [pod for pod in pods if TRACKING_FINALIZER in pod.metadata.finalizers]
+    if finished_condition(job) is not None or job.metadata.deletion_timestamp is not None:
+        return _decide_finished(job, tracked, now)
     plan = Plan(status=copy.deepcopy(job.status))
     _count_released(plan.status, {pod.metadata.uid for pod in tracked}, job)
-    tally = _tally(job, plan.status, pods, tracked, now)
+    counts = _count_pods(job, plan.status, pods, tracked, now)
     if plan.status.start_time is None and not job.spec.suspend:
         plan.status.start_time = now
-    ending = _ending(job, plan, pods, tally, now)
+    ending = _ending_condition(job, plan, pods, counts, now)
     if ending is not None:
-        plan.stop = tally.active
+        plan.stop = counts.active
     else:
-        _manage(job, plan, pods, tally, now, backoff)
-        if _complete(job, plan, tally):
+        _manage_pods(job, plan, pods, counts, now, backoff)
+        if _is_complete(job, plan, counts):
             ending = _condition(
                 "SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods", now
             )
         else:
-            _note_suspension(job, plan, now)
+            _record_suspension(job, plan, now)
     gone = {pod.metadata.uid for pod in (*plan.drop, *plan.stop)}
-    staying = [pod for pod in tally.active if pod.metadata.uid not in gone]
+    staying = [pod for pod in counts.active if pod.metadata.uid not in gone]
     plan.status.active = len(staying) + len(plan.create)
-    plan.status.ready = sum(ready(pod) for pod in staying)
-    plan.status.terminating = len(tally.terminating) + len(gone)
-    _note_ended(job, plan, tracked, ending, _untouched(plan, tally, ending))
+    plan.status.ready = sum(is_ready(pod) for pod in staying)
+    plan.status.terminating = len(counts.terminating) + len(gone)
+    _record_terminated(job, plan, tracked, ending, _uncountable_uids(plan, counts, ending))
     if job.spec.backoff_limit_per_index is not None:
-        plan.status.failed_indexes = format_indexes(tally.failed_indexes)
+        plan.status.failed_indexes = format_indexes(counts.failed_indexes)
     if ending is not None:
         _finish(plan, ending, now, pending=len(tracked))
     return plan
 
 
-def finished(job: Job) -> JobCondition | None:
+def finished_condition(job: Job) -> JobCondition | None:
     return next(
         (c for c in job.status.conditions if c.type in ("Complete", "Failed") and c.status == "True"), None
     )
 
 
-class _Tally(Struct):
+class _PodCounts(Struct):
     active: list[Pod]
     terminating: list[Pod]
     succeeded: int
     failed: int
     completed: set[int]
     failed_indexes: set[int]
-    predecessors: dict[int, Pod]
+    last_failed: dict[int, Pod]
     """The failed pod that the next pod of an index follows; it is let go when that exists."""
 
 
-def _afterwards(job: Job, tracked: list[Pod], now: datetime) -> Plan:
+def _decide_finished(job: Job, tracked: list[Pod], now: datetime) -> Plan:
     plan = Plan(status=job.status, release=tracked)
-    end = finished(job)
+    end = finished_condition(job)
     ttl = job.spec.ttl_seconds_after_finished
     if end is None or ttl is None or job.metadata.deletion_timestamp is not None:
         return plan
     left = ((end.last_transition_time or now) + timedelta(seconds=ttl) - now).total_seconds()
-    plan.expired, plan.wake = left <= 0, max(left, 0.0)
+    plan.expired, plan.requeue_after = left <= 0, max(left, 0.0)
     return plan
 
 
 def _count_released(status: JobStatus, tracked: set[str], job: Job) -> None:
     """Pods that were noted and have lost their finalizer enter the counts."""
     uncounted = status.uncounted_terminated_pods
-    if not indexed(job):
+    if not is_indexed(job):
         status.succeeded += sum(uid not in tracked for uid in uncounted.succeeded)
     status.failed += sum(uid not in tracked for uid in uncounted.failed)
     uncounted.succeeded = [uid for uid in uncounted.succeeded if uid in tracked]
     uncounted.failed = [uid for uid in uncounted.failed if uid in tracked]
 
 
-def indexed(job: Job) -> bool:
+def is_indexed(job: Job) -> bool:
     return job.spec.completion_mode == "Indexed"
 
 
-def _tally(job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod], now: datetime) -> _Tally:
+def _count_pods(
+    job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod], now: datetime
+) -> _PodCounts:
     uncounted = status.uncounted_terminated_pods
     known = {*uncounted.succeeded, *uncounted.failed}
     fresh = [pod for pod in tracked if pod.metadata.uid not in known]
     completed = parse_indexes(status.completed_indexes)
     done = [pod for pod in fresh if pod.status.phase == "Succeeded"]
-    if indexed(job):
+    if is_indexed(job):
         limit = job.spec.completions or 0
-        completed |= {index for index in map(index_of, done) if index is not None}
+        completed |= {index for index in map(completion_index, done) if index is not None}
         completed = {index for index in completed if index < limit}
     succeeded = status.succeeded + len(uncounted.succeeded) + len(done)
-    broken = [pod for pod in fresh if failed(job, pod) and judge(job, pod).counts]
+    broken = [pod for pod in fresh if has_failed(job, pod) and evaluate_failure(job, pod).counts]
     active = [pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is None]
     lost = failed_indexes(job, status, fresh) - completed
-    running = {index for pod in active if (index := index_of(pod)) is not None}
-    return _Tally(
+    running = {index for pod in active if (index := completion_index(pod)) is not None}
+    return _PodCounts(
         active=active,
         terminating=[pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is not None],
-        succeeded=len(completed) if indexed(job) else succeeded,
+        succeeded=len(completed) if is_indexed(job) else succeeded,
         failed=status.failed + len(uncounted.failed) + len(broken),
         completed=completed,
         failed_indexes=lost,
-        predecessors=predecessors(job, fresh, completed | lost | running, now),
+        last_failed=last_failed_pods(job, fresh, completed | lost | running, now),
     )
 
 
-def _ending(job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datetime) -> JobCondition | None:
+def _ending_condition(
+    job: Job, plan: Plan, pods: Sequence[Pod], counts: _PodCounts, now: datetime
+) -> JobCondition | None:
     """Why the Job is to end, if it is: what was said before, else the first reason to fail."""
     for condition in job.status.conditions:
         if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
             return condition
     for pod in pods:
-        if message := judge(job, pod).fails_job:
+        if message := evaluate_failure(job, pod).fails_job:
             return _condition("FailureTarget", "PodFailurePolicy", message, now)
-    if tally.failed > job.spec.backoff_limit or _restarted_too_often(job, pods):
+    if counts.failed > job.spec.backoff_limit or _exceeds_restart_limit(job, pods):
         text = "Job has reached the specified backoff limit"
         return _condition("FailureTarget", "BackoffLimitExceeded", text, now)
     deadline, started = job.spec.active_deadline_seconds, plan.status.start_time
@@ -167,23 +171,23 @@ def _ending(job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datet
         if left <= 0:
             text = "Job was active longer than specified deadline"
             return _condition("FailureTarget", "DeadlineExceeded", text, now)
-        plan.wake = left
-    return _ending_of_indexes(job, tally, now)
+        plan.requeue_after = left
+    return _index_ending_condition(job, counts, now)
 
 
-def _ending_of_indexes(job: Job, tally: _Tally, now: datetime) -> JobCondition | None:
-    lost, most = len(tally.failed_indexes), job.spec.max_failed_indexes
-    if most is not None and lost > most:
+def _index_ending_condition(job: Job, counts: _PodCounts, now: datetime) -> JobCondition | None:
+    lost, maximum = len(counts.failed_indexes), job.spec.max_failed_indexes
+    if maximum is not None and lost > maximum:
         text = "Job has exceeded the specified maximal number of failed indexes"
         return _condition("FailureTarget", "MaxFailedIndexesExceeded", text, now)
-    if lost and lost + len(tally.completed) >= (job.spec.completions or 0):
+    if lost and lost + len(counts.completed) >= (job.spec.completions or 0):
         return _condition("FailureTarget", "FailedIndexes", "Job has failed indexes", now)
-    if message := met(job, tally.completed):
+    if message := matched_success_rule(job, counts.completed):
         return _condition("SuccessCriteriaMet", "SuccessPolicy", message, now)
     return None
 
 
-def _restarted_too_often(job: Job, pods: Sequence[Pod]) -> bool:
+def _exceeds_restart_limit(job: Job, pods: Sequence[Pod]) -> bool:
     spec = job.spec.template.get("spec")
     if not isinstance(spec, dict) or spec.get("restartPolicy") != "OnFailure":
         return False
@@ -196,76 +200,76 @@ def _restarted_too_often(job: Job, pods: Sequence[Pod]) -> bool:
     return restarts >= max(job.spec.backoff_limit, 1)
 
 
-def _manage(
-    job: Job, plan: Plan, pods: Sequence[Pod], tally: _Tally, now: datetime, backoff: Backoff
+def _manage_pods(
+    job: Job, plan: Plan, pods: Sequence[Pod], counts: _PodCounts, now: datetime, backoff: JobBackoff
 ) -> None:
     """As many active pods as the Job wants, no more."""
     if job.spec.suspend:
-        plan.drop = tally.active
+        plan.drop = counts.active
         return
-    active = sorted(tally.active, key=_expendable)
-    wanted = _wanted(job, tally)
-    surplus = _repeated(job, active, tally)
+    active = sorted(counts.active, key=_deletion_rank)
+    wanted = _desired_active(job, counts)
+    surplus = _surplus_index_pods(job, active, counts)
     twice = {pod.metadata.uid for pod in surplus}
     once = [pod for pod in active if pod.metadata.uid not in twice]
     surplus += once[: max(len(once) - wanted, 0)]
     if surplus:
-        plan.drop = surplus[:MOST_AT_ONCE]
+        plan.drop = surplus[:MAX_PODS_PER_PASS]
         return
-    waiting = len(tally.terminating) if job.spec.pod_replacement_policy == "Failed" else 0
-    lacking = min(wanted - waiting - len(active), MOST_AT_ONCE)
+    waiting = len(counts.terminating) if job.spec.pod_replacement_policy == "Failed" else 0
+    lacking = min(wanted - waiting - len(active), MAX_PODS_PER_PASS)
     if lacking <= 0:
         return
     if job.spec.backoff_limit_per_index is not None:
-        _manage_each_index(job, plan, tally, _free_indexes(job, active, tally, lacking), now, backoff)
+        _create_by_index(job, plan, counts, _free_indexes(job, active, counts, lacking), now, backoff)
         return
-    seconds = pause(job, pods, now, backoff)
+    seconds = backoff_remaining(job, pods, now, backoff)
     if seconds > 0:
-        _wake_in(plan, seconds)
-    elif indexed(job):
-        plan.create.extend(_free_indexes(job, active, tally, lacking))
+        _requeue_in(plan, seconds)
+    elif is_indexed(job):
+        plan.create.extend(_free_indexes(job, active, counts, lacking))
     else:
         plan.create = [None] * lacking
 
 
-def _manage_each_index(
-    job: Job, plan: Plan, tally: _Tally, free: list[int], now: datetime, backoff: Backoff
+def _create_by_index(
+    job: Job, plan: Plan, counts: _PodCounts, free: list[int], now: datetime, backoff: JobBackoff
 ) -> None:
     """A pod for each index whose own pause is over."""
     for index in free:
-        before = tally.predecessors.get(index)
-        seconds = pause_of(before, now, backoff)
+        before = counts.last_failed.get(index)
+        seconds = index_backoff(before, now, backoff)
         if seconds > 0:
-            _wake_in(plan, seconds)
+            _requeue_in(plan, seconds)
         else:
             plan.create.append(index)
-            plan.notes[index] = successor_notes(job, before)
+            plan.annotations[index] = successor_annotations(job, before)
 
 
-def _wake_in(plan: Plan, seconds: float) -> None:
-    plan.wake = min(seconds, plan.wake) if plan.wake is not None else seconds
+def _requeue_in(plan: Plan, seconds: float) -> None:
+    plan.requeue_after = min(seconds, plan.requeue_after) if plan.requeue_after is not None else seconds
 
 
-def _wanted(job: Job, tally: _Tally) -> int:
+def _desired_active(job: Job, counts: _PodCounts) -> int:
     if job.spec.completions is None:
-        return len(tally.active) if tally.succeeded else job.spec.parallelism
-    return max(min(job.spec.completions - tally.succeeded, job.spec.parallelism), 0)
+        return len(counts.active) if counts.succeeded else job.spec.parallelism
+    return max(min(job.spec.completions - counts.succeeded, job.spec.parallelism), 0)
 
 
-def _expendable(pod: Pod) -> tuple[bool, bool, str]:
+def _deletion_rank(pod: Pod) -> tuple[bool, bool, str]:
     """The least loss first: without a node, not ready, youngest by name order."""
-    return (bool(pod.spec.node_name), ready(pod), pod.metadata.name)
+    return (bool(pod.spec.node_name), is_ready(pod), pod.metadata.name)
 
 
-def _repeated(job: Job, active: list[Pod], tally: _Tally) -> list[Pod]:
+def _surplus_index_pods(job: Job, active: list[Pod], counts: _PodCounts) -> list[Pod]:
     """Pods of an index that is done, out of range, or has a pod already."""
-    if not indexed(job):
+    if not is_indexed(job):
         return []
     seen: set[int] = set()
     surplus = []
     for pod in reversed(active):
-        index = index_of(pod)
-        done = index in seen or index in tally.completed
+        index = completion_index(pod)
+        done = index in seen or index in counts.completed
         if index is None or index >= (job.spec.completions or 0) or done:
             surplus.append(pod)
         else:
@@ -273,22 +277,22 @@ def _repeated(job: Job, active: list[Pod], tally: _Tally) -> list[Pod]:
     return surplus
 
 
-def _free_indexes(job: Job, active: list[Pod], tally: _Tally, count: int) -> list[int]:
-    held = {index_of(pod) for pod in active} | tally.failed_indexes
+def _free_indexes(job: Job, active: list[Pod], counts: _PodCounts, count: int) -> list[int]:
+    held = {completion_index(pod) for pod in active} | counts.failed_indexes
     if job.spec.pod_replacement_policy == "Failed":
-        held |= {index_of(pod) for pod in tally.terminating}
-    free = (i for i in range(job.spec.completions or 0) if i not in tally.completed and i not in held)
+        held |= {completion_index(pod) for pod in counts.terminating}
+    free = (i for i in range(job.spec.completions or 0) if i not in counts.completed and i not in held)
     return [index for index, _ in zip(free, range(count), strict=False)]
 
 
-def _complete(job: Job, plan: Plan, tally: _Tally) -> bool:
-    remaining = len(tally.active) - len(plan.drop) + len(plan.create)
+def _is_complete(job: Job, plan: Plan, counts: _PodCounts) -> bool:
+    remaining = len(counts.active) - len(plan.drop) + len(plan.create)
     if job.spec.completions is None:
-        return tally.succeeded > 0 and remaining == 0
-    return tally.succeeded >= job.spec.completions and remaining == 0
+        return counts.succeeded > 0 and remaining == 0
+    return counts.succeeded >= job.spec.completions and remaining == 0
 
 
-def _note_suspension(job: Job, plan: Plan, now: datetime) -> None:
+def _record_suspension(job: Job, plan: Plan, now: datetime) -> None:
     known = next((c for c in plan.status.conditions if c.type == "Suspended"), None)
     if job.spec.suspend and (known is None or known.status != "True"):
         fresh = _condition("Suspended", "JobSuspended", "Job suspended", now)
@@ -304,13 +308,13 @@ def _note_suspension(job: Job, plan: Plan, now: datetime) -> None:
     plan.status.conditions = [c for c in plan.status.conditions if c.type != "Suspended"] + [fresh]
 
 
-def _untouched(plan: Plan, tally: _Tally, ending: JobCondition | None) -> set[str]:
+def _uncountable_uids(plan: Plan, counts: _PodCounts, ending: JobCondition | None) -> set[str]:
     """Pods that are not to be noted now: dropped ones, and those whose count their successor still needs."""
     dropped = {pod.metadata.uid for pod in plan.drop}
-    return dropped if ending else dropped | {pod.metadata.uid for pod in tally.predecessors.values()}
+    return dropped if ending else dropped | {pod.metadata.uid for pod in counts.last_failed.values()}
 
 
-def _note_ended(
+def _record_terminated(
     job: Job, plan: Plan, tracked: list[Pod], ending: JobCondition | None, untouched: set[str]
 ) -> None:
     """Notes pods that ended, so that their finalizers can come off."""
@@ -323,22 +327,22 @@ def _note_ended(
         if uid in succeeded or uid in broken:
             plan.release.append(pod)  # noted before, and interrupted then
             continue
-        if uid in untouched or len(uncounted.succeeded) + len(uncounted.failed) >= MOST_AT_ONCE:
+        if uid in untouched or len(uncounted.succeeded) + len(uncounted.failed) >= MAX_PODS_PER_PASS:
             continue
-        index = index_of(pod)
-        in_range = not indexed(job) or (index is not None and index < (job.spec.completions or 0))
-        over = failed(job, pod)
+        index = completion_index(pod)
+        in_range = not is_indexed(job) or (index is not None and index < (job.spec.completions or 0))
+        over = has_failed(job, pod)
         if not (over or ending is not None or pod.status.phase == "Succeeded"):
             continue
         plan.release.append(pod)
         if pod.status.phase == "Succeeded":
-            if indexed(job) and index is not None and in_range:
+            if is_indexed(job) and index is not None and in_range:
                 completed.add(index)
-            elif not indexed(job):
+            elif not is_indexed(job):
                 uncounted.succeeded.append(uid)
-        elif (over or failing) and in_range and judge(job, pod).counts:
+        elif (over or failing) and in_range and evaluate_failure(job, pod).counts:
             uncounted.failed.append(uid)
-    if indexed(job):
+    if is_indexed(job):
         completed = {index for index in completed if index < (job.spec.completions or 0)}
         plan.status.completed_indexes = format_indexes(completed)
         plan.status.succeeded = len(completed)

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from argosy.local.controllers.kinds import Pod
 
-INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-def index_of(pod: Pod) -> int | None:
-    text = pod.metadata.annotations.get(INDEX_LABEL, "")
+def completion_index(pod: Pod) -> int | None:
+    text = pod.metadata.annotations.get(COMPLETION_INDEX, "")
     return int(text) if text.isdecimal() else None
 
 
@@ -27,9 +27,9 @@ def format_indexes(indexes: Iterable[int]) -> str:
             runs[-1].append(index)
         else:
             runs.append([index])
-    return ",".join(_run(run) for run in runs)
+    return ",".join(_format_run(run) for run in runs)
 
 
-def _run(run: list[int]) -> str:
+def _format_run(run: list[int]) -> str:
     """Two neighbours are listed, three or more become a range."""
     return ",".join(map(str, run)) if len(run) < 3 else f"{run[0]}-{run[-1]}"

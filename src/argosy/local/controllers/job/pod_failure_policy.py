@@ -10,7 +10,7 @@ from msgspec import Struct
 from argosy.local.controllers.kinds import ExitCodes, FailureRule, Job, Pod
 
 
-class Verdict(Struct, frozen=True):
+class FailureVerdict(Struct, frozen=True):
     counts: bool = True
     fails_job: str = ""
     """The message of the Job's failure, if this pod ends the Job."""
@@ -18,7 +18,7 @@ class Verdict(Struct, frozen=True):
     """Whether its index is not to be tried again."""
 
 
-def failed(job: Job, pod: Pod) -> bool:
+def has_failed(job: Job, pod: Pod) -> bool:
     """A pod being deleted counts as failed at once, unless the Job says to wait until it has ended."""
     if pod.status.phase == "Failed":
         return True
@@ -26,20 +26,20 @@ def failed(job: Job, pod: Pod) -> bool:
     return deleting and job.spec.pod_replacement_policy != "Failed"
 
 
-def judge(job: Job, pod: Pod) -> Verdict:
+def evaluate_failure(job: Job, pod: Pod) -> FailureVerdict:
     policy = job.spec.pod_failure_policy
     if policy is None or pod.status.phase != "Failed":
-        return Verdict()
+        return FailureVerdict()
     for number, rule in enumerate(policy.rules):
         found = _match(rule, pod)
         if found:
             message = f"{found} matching {rule.action} rule at index {number}"
-            return Verdict(
+            return FailureVerdict(
                 counts=rule.action != "Ignore",
                 fails_job=message if rule.action == "FailJob" else "",
                 fails_index=rule.action == "FailIndex",
             )
-    return Verdict()
+    return FailureVerdict()
 
 
 def _match(rule: FailureRule, pod: Pod) -> str:

@@ -5,33 +5,35 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from argosy.kinds.meta import Json
-from argosy.local.controllers.job.decide import TRACKING
-from argosy.local.controllers.job.indexes import INDEX_LABEL
+from argosy.local.controllers.job.decide import TRACKING_FINALIZER
+from argosy.local.controllers.job.indexes import COMPLETION_INDEX
 from argosy.local.controllers.kinds import Job
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
-NAME_LIMIT = 57
+MAX_PREFIX_CHARS = 57
 """Leaves room for the five random characters that the API server appends, within 63."""
 
 
-def pod_for(job: Job, index: int | None, more: Mapping[str, str] = MappingProxyType({})) -> Json:
+def build_pod(
+    job: Job, index: int | None, extra_annotations: Mapping[str, str] = MappingProxyType({})
+) -> Json:
     """The pod of an index, or any pod of a Job without indexes; `more` are annotations of this pod alone."""
     template = copy.deepcopy(job.spec.template)
     metadata, spec = _mapping(template.get("metadata")), _mapping(template.get("spec"))
-    labels, notes = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
+    labels, annotations = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
     name, uid = job.metadata.name, job.metadata.uid
     for key, value in {"controller-uid": uid, "job-name": name}.items():
         labels.setdefault(key, value)
         labels.setdefault(f"batch.kubernetes.io/{key}", value)
-    notes.update(more)
+    annotations.update(extra_annotations)
     prefix = name
     if index is not None:
-        labels[INDEX_LABEL] = notes[INDEX_LABEL] = str(index)
+        labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
         prefix = f"{name}-{index}"
         spec.setdefault("hostname", prefix)
         _add_index_variable(spec)
     finalizers = metadata.get("finalizers")
-    kept = [item for item in finalizers if item != TRACKING] if isinstance(finalizers, list) else []
+    kept = [item for item in finalizers if item != TRACKING_FINALIZER] if isinstance(finalizers, list) else []
     owner = {
         "apiVersion": Job.resource.api_version,
         "kind": Job.resource.kind,
@@ -42,11 +44,11 @@ def pod_for(job: Job, index: int | None, more: Mapping[str, str] = MappingProxyT
     }
     return {
         "metadata": {
-            "generateName": f"{prefix[:NAME_LIMIT]}-",
+            "generateName": f"{prefix[:MAX_PREFIX_CHARS]}-",
             "namespace": job.metadata.namespace,
             "labels": labels,
-            "annotations": notes,
-            "finalizers": [*kept, TRACKING],
+            "annotations": annotations,
+            "finalizers": [*kept, TRACKING_FINALIZER],
             "ownerReferences": [owner],
         },
         "spec": spec,
@@ -54,7 +56,7 @@ def pod_for(job: Job, index: int | None, more: Mapping[str, str] = MappingProxyT
 
 
 def _add_index_variable(spec: Json) -> None:
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX_LABEL}']"}}
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     for field in ("initContainers", "containers"):
         containers = spec.get(field)
         for container in containers if isinstance(containers, list) else []:

@@ -4,19 +4,19 @@ from argosy.local.controllers.job.indexes import parse_indexes
 from argosy.local.controllers.kinds import Job, SuccessRule
 
 
-def met(job: Job, completed: set[int]) -> str:
+def matched_success_rule(job: Job, completed: set[int]) -> str:
     """The message of the success: the first rule that these indexes satisfy; nothing if none does."""
     policy = job.spec.success_policy
     if policy is None or not completed:
         return ""
     limit = job.spec.completions or 0
     for number, rule in enumerate(policy.rules):
-        if _satisfied(rule, completed, limit):
+        if _is_satisfied(rule, completed, limit):
             return f"Matched rules at index {number}"
     return ""
 
 
-def _satisfied(rule: SuccessRule, completed: set[int], limit: int) -> bool:
+def _is_satisfied(rule: SuccessRule, completed: set[int], limit: int) -> bool:
     """All of the indexes named, or so many of them; without names, so many of any."""
     count = rule.succeeded_count
     if rule.succeeded_indexes is None:

@@ -12,7 +12,7 @@ from argosy.local.controllers.kinds import Pod, Taint
 from argosy.local.controllers.node_lifecycle.health import NOT_READY, UNREACHABLE
 
 
-def leaves_at(pod: Pod, taints: Iterable[Taint], now: datetime, longest: float | None) -> datetime | None:
+def eviction_time(pod: Pod, taints: Iterable[Taint], now: datetime, longest: float | None) -> datetime | None:
     """None if the pod may stay. `longest` caps how long a node may be away, whatever the pod tolerates."""
     times: list[datetime] = []
     for taint in taints:

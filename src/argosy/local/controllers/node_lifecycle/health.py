@@ -12,50 +12,50 @@ from msgspec import Struct
 from argosy.local.controllers.kinds import Node, NodeCondition, Taint
 
 READY = "Ready"
-REPORTED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+REPORTED_CONDITIONS = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-PRESSURES = {
+PRESSURE_TAINTS = {
     "MemoryPressure": "node.kubernetes.io/memory-pressure",
     "DiskPressure": "node.kubernetes.io/disk-pressure",
     "PIDPressure": "node.kubernetes.io/pid-pressure",
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
-OURS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURES.values()}
+MANAGED_TAINTS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE_TAINTS.values()}
 
 
-class Heard(Struct, frozen=True):
+class NodeHealth(Struct, frozen=True):
     """The last word of a node, and when we took notice of it."""
 
-    renewed: datetime | None
+    lease_renewed: datetime | None
     heartbeat: datetime | None
-    at: float
+    observed_at: float
 
 
-def listen(
-    known: Heard | None, renewed: datetime | None, heartbeat: datetime | None, monotonic: float
-) -> Heard:
-    if known is not None and (known.renewed, known.heartbeat) == (renewed, heartbeat):
+def observe(
+    known: NodeHealth | None, renewed: datetime | None, heartbeat: datetime | None, monotonic: float
+) -> NodeHealth:
+    if known is not None and (known.lease_renewed, known.heartbeat) == (renewed, heartbeat):
         return known
-    return Heard(renewed, heartbeat, monotonic)
+    return NodeHealth(renewed, heartbeat, monotonic)
 
 
-def heartbeat_of(node: Node) -> datetime | None:
-    ready = _find(node.status.conditions, READY)
+def last_heartbeat(node: Node) -> datetime | None:
+    ready = _find_condition(node.status.conditions, READY)
     return ready.last_heartbeat_time if ready is not None and ready.status != "Unknown" else None
 
 
 def ready_status(node: Node) -> str:
-    ready = _find(node.status.conditions, READY)
+    ready = _find_condition(node.status.conditions, READY)
     return ready.status if ready is not None else "Unknown"
 
 
-def lost_conditions(node: Node, now: datetime) -> list[NodeCondition]:
+def unknown_conditions(node: Node, now: datetime) -> list[NodeCondition]:
     """The conditions of a silent node that are to change; none if it is marked already."""
     changed = []
-    for reported in REPORTED:
-        known = _find(node.status.conditions, reported)
+    for reported in REPORTED_CONDITIONS:
+        known = _find_condition(node.status.conditions, reported)
         if known is None:
             reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
             changed.append(NodeCondition(reported, "Unknown", reason, message, None, now))
@@ -67,21 +67,23 @@ def lost_conditions(node: Node, now: datetime) -> list[NodeCondition]:
     return changed
 
 
-def taints_for(node: Node, now: datetime) -> list[Taint]:
+def desired_taints(node: Node, now: datetime) -> list[Taint]:
     """The taints a node should have: those of others untouched, ours by its conditions."""
     wanted: list[tuple[str, str]] = []
     ready = ready_status(node)
     if ready != "True":
         key = NOT_READY if ready == "False" else UNREACHABLE
         wanted += [(key, "NoSchedule"), (key, "NoExecute")]
-    for pressure, key in PRESSURES.items():
-        condition = _find(node.status.conditions, pressure)
+    for pressure, key in PRESSURE_TAINTS.items():
+        condition = _find_condition(node.status.conditions, pressure)
         if condition is not None and condition.status == "True":
             wanted.append((key, "NoSchedule"))
     if node.spec.unschedulable:
         wanted.append((UNSCHEDULABLE, "NoSchedule"))
     kept = [
-        taint for taint in node.spec.taints if taint.key not in OURS or (taint.key, taint.effect) in wanted
+        taint
+        for taint in node.spec.taints
+        if taint.key not in MANAGED_TAINTS or (taint.key, taint.effect) in wanted
     ]
     present = {(taint.key, taint.effect) for taint in kept}
     fresh = [
@@ -92,5 +94,5 @@ def taints_for(node: Node, now: datetime) -> list[Taint]:
     return kept + fresh
 
 
-def _find(conditions: Iterable[NodeCondition], type: str) -> NodeCondition | None:
+def _find_condition(conditions: Iterable[NodeCondition], type: str) -> NodeCondition | None:
     return next((condition for condition in conditions if condition.type == type), None)

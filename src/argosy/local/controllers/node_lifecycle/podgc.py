@@ -7,24 +7,24 @@ from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Conflict, NotFound
-from argosy.local.controllers.informers import Shared, each
+from argosy.local.controllers.informers import ControllerContext, gather_errors
 from argosy.local.controllers.kinds import Node, Pod
 
-QUARANTINE = 40.0
+QUARANTINE_SECONDS = 40.0
 
 
-class PodCollector:
-    def __init__(self, shared: Shared, quarantine: float = QUARANTINE) -> None:
-        self._shared = shared
+class PodGarbageCollector:
+    def __init__(self, context: ControllerContext, quarantine: float = QUARANTINE_SECONDS) -> None:
+        self._context = context
         self._quarantine = quarantine
-        self._lost: dict[str, float] = {}
+        self._missing_nodes: dict[str, float] = {}
         """Nodes that pods name and that are not there, and since when."""
-        self._controller: Controller[str] = Controller("pods", self._pass)
-        shared.pods.subscribe(self._pod_changed)
-        shared.nodes.subscribe(self._node_changed)
+        self._controller: Controller[str] = Controller("pods", self._reconcile)
+        context.pods.subscribe(self._pod_changed)
+        context.nodes.subscribe(self._node_changed)
 
     async def run(self) -> None:
-        for pod in self._shared.pods:
+        for pod in self._context.pods:
             self._pod_changed(Change(None, pod))
         await self._controller.run()
 
@@ -33,7 +33,7 @@ class PodCollector:
         if pod is None:
             return
         name = pod.spec.node_name
-        if name and self._shared.nodes.synced and self._shared.nodes.get("", name) is None:
+        if name and self._context.nodes.synced and self._context.nodes.get("", name) is None:
             self._controller.enqueue(name)
         if not name and pod.metadata.deletion_timestamp is not None:
             self._controller.enqueue("")
@@ -42,34 +42,34 @@ class PodCollector:
         if change.new is None and change.old is not None:
             self._controller.enqueue(change.old.metadata.name)
 
-    async def _pass(self, node: str) -> Requeue | None:
+    async def _reconcile(self, node: str) -> Requeue | None:
         if not node:
             stuck = [
                 pod
-                for pod in self._shared.pods
+                for pod in self._context.pods
                 if not pod.spec.node_name
                 and pod.metadata.deletion_timestamp is not None
                 and pod.metadata.deletion_grace_period_seconds
             ]
             await self._remove_all(stuck)
             return None
-        if self._shared.nodes.get("", node) is not None or not self._shared.pods.by("node", node):
-            self._lost.pop(node, None)
+        if self._context.nodes.get("", node) is not None or not self._context.pods.by("node", node):
+            self._missing_nodes.pop(node, None)
             return None
-        now = self._shared.clock.monotonic()
-        left = self._lost.setdefault(node, now) + self._quarantine - now
+        now = self._context.clock.monotonic()
+        left = self._missing_nodes.setdefault(node, now) + self._quarantine - now
         if left > 0:
             return Requeue(after=left)
         try:
-            await self._shared.client.get(Node, node)
+            await self._context.client.get(Node, node)
         except NotFound:
-            pods = [pod for pod in self._shared.pods.by("node", node) if not _removed(pod)]
+            pods = [pod for pod in self._context.pods.by("node", node) if not _is_force_deleted(pod)]
             await self._remove_all(pods)
             return None
         return Requeue(after=1.0)
 
     async def _remove_all(self, pods: list[Pod]) -> None:
-        for problem in await each(self._remove(pod) for pod in pods):
+        for problem in await gather_errors(self._remove(pod) for pod in pods):
             raise problem
 
     async def _remove(self, pod: Pod) -> None:
@@ -77,7 +77,7 @@ class PodCollector:
         try:
             if not pod.finished:
                 await self._fail(pod)
-            await self._shared.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+            await self._context.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
         except (NotFound, Conflict):
             return
 
@@ -90,15 +90,15 @@ class PodCollector:
                 "status": "True",
                 "reason": "DeletionByPodGC",
                 "message": "PodGC: node no longer exists",
-                "lastTransitionTime": self._shared.clock.now().replace(microsecond=0),
+                "lastTransitionTime": self._context.clock.now().replace(microsecond=0),
             }
             status["conditions"] = [condition]
         patch = {"metadata": {"uid": meta.uid}, "status": status}
-        await self._shared.client.patch(
+        await self._context.client.patch(
             Pod, meta.name, patch, meta.namespace, type=PatchType.STRATEGIC, subresource="status"
         )
 
 
-def _removed(pod: Pod) -> bool:
+def _is_force_deleted(pod: Pod) -> bool:
     """Force-deleted already, and kept by a finalizer only."""
     return pod.metadata.deletion_timestamp is not None and not pod.metadata.deletion_grace_period_seconds

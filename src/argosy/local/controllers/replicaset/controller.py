@@ -12,21 +12,21 @@ from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.kinds.meta import Json
-from argosy.local.controllers.informers import Shared, each
+from argosy.local.controllers.informers import ControllerContext, gather_errors
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.ownership import adopt, claims, reference_to, release
-from argosy.local.controllers.replicaset.decide import Plan, decide, with_failure
+from argosy.local.controllers.ownership import adopt, controller_reference, release, resolve_ownership
+from argosy.local.controllers.replicaset.decide import Plan, decide, with_replica_failure
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetStatus
 from argosy.local.scheduler.node_affinity import selects
 
 
 class ReplicaSetController:
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._leaving: set[str] = set()
-        self._controller: Controller[Key] = Controller("replicaset", self._pass)
-        shared.replica_sets.subscribe(self._set_changed)
-        shared.pods.subscribe(self._pod_changed)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._pending_deletes: set[str] = set()
+        self._controller: Controller[Key] = Controller("replicaset", self._reconcile)
+        context.replica_sets.subscribe(self._set_changed)
+        context.pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         await self._controller.run()
@@ -40,7 +40,7 @@ class ReplicaSetController:
         if change.old is not None and (
             change.new is None or change.new.metadata.deletion_timestamp is not None
         ):
-            self._leaving.discard(change.old.metadata.uid)
+            self._pending_deletes.discard(change.old.metadata.uid)
         for pod in (change.old, change.new):
             if pod is None:
                 continue
@@ -48,47 +48,47 @@ class ReplicaSetController:
             if owner is not None and (owner.kind, owner.api_version) == ("ReplicaSet", "apps/v1"):
                 self._controller.enqueue(Key(pod.metadata.namespace, owner.name))
         if change.new is not None and change.new.metadata.controller is None:
-            self._offer(change.new)
+            self._enqueue_adopters(change.new)
 
-    def _offer(self, pod: Pod) -> None:
+    def _enqueue_adopters(self, pod: Pod) -> None:
         """A pod without a controller: whoever selects it may want it."""
-        for owner in self._shared.replica_sets.by("namespace", pod.metadata.namespace):
+        for owner in self._context.replica_sets.by("namespace", pod.metadata.namespace):
             if selects(owner.spec.selector, pod.metadata.labels):
                 self._controller.enqueue(Key(owner.metadata.namespace, owner.metadata.name))
 
-    async def _pass(self, key: Key) -> Requeue | None:
-        owner = self._shared.replica_sets.get(*key)
+    async def _reconcile(self, key: Key) -> Requeue | None:
+        owner = self._context.replica_sets.get(*key)
         if owner is None:
             return None
         pods = await self._claim(owner)
-        now = self._shared.clock.now().replace(microsecond=0)
-        plan = decide(owner, pods, self._related(owner, pods), self._leaving, now)
-        problem = await self._perform(owner, plan)
+        now = self._context.clock.now().replace(microsecond=0)
+        plan = decide(owner, pods, self._related(owner, pods), self._pending_deletes, now)
+        problem = await self._apply(owner, plan)
         reason = "FailedCreate" if plan.create else "FailedDelete"
-        status = with_failure(plan.status, reason, problem.message if problem else None, now)
+        status = with_replica_failure(plan.status, reason, problem.message if problem else None, now)
         try:
-            await self._write(owner, status)
+            await self._write_status(owner, status)
         except (NotFound, Conflict):
             return None  # the cache is behind: its news will bring the key back
         if problem is not None:
             raise problem
-        return Requeue(after=plan.wake)
+        return Requeue(after=plan.requeue_after)
 
     async def _claim(self, owner: ReplicaSet) -> list[Pod]:
         meta = owner.metadata
-        found = claims(meta, owner.spec.selector, self._candidates(owner))
-        for pod in found.adopt:
-            if not pod.finished and (taken := await adopt(self._shared.client, owner, pod)):
-                self._shared.pods.put(taken)
-                found.held.append(taken)
-        for pod in found.release:
-            if freed := await release(self._shared.client, owner, pod):
-                self._shared.pods.put(freed)
-        return found.held
+        found = resolve_ownership(meta, owner.spec.selector, self._candidates(owner))
+        for pod in found.to_adopt:
+            if not pod.finished and (taken := await adopt(self._context.client, owner, pod)):
+                self._context.pods.put(taken)
+                found.owned.append(taken)
+        for pod in found.to_release:
+            if freed := await release(self._context.client, owner, pod):
+                self._context.pods.put(freed)
+        return found.owned
 
     def _candidates(self, owner: ReplicaSet) -> list[Pod]:
         """The pods that it owns, and those that have the first label that it selects."""
-        meta, pods = owner.metadata, self._shared.pods
+        meta, pods = owner.metadata, self._context.pods
         found = {pod.metadata.uid: pod for pod in pods.by("owner", meta.uid)}
         for key, value in owner.spec.selector.match_labels.items():
             for pod in pods.by("label", f"{meta.namespace}|{key}={value}"):
@@ -106,47 +106,47 @@ class ReplicaSetController:
         above = owner.metadata.controller
         if above is None:
             return pods
-        siblings = self._shared.replica_sets.by("owner", above.uid)
-        return [pod for sibling in siblings for pod in self._shared.pods.by("owner", sibling.metadata.uid)]
+        siblings = self._context.replica_sets.by("owner", above.uid)
+        return [pod for sibling in siblings for pod in self._context.pods.by("owner", sibling.metadata.uid)]
 
-    async def _perform(self, owner: ReplicaSet, plan: Plan) -> ApiError | None:
+    async def _apply(self, owner: ReplicaSet, plan: Plan) -> ApiError | None:
         """Make and delete pods; the first thing that went wrong is returned."""
         made, batch = 0, 1
         while made < plan.create:
             count = min(batch, plan.create - made)
-            problems = await each(self._make(owner) for _ in range(count))
+            problems = await gather_errors(self._create_pod(owner) for _ in range(count))
             if problems:
-                return self._refused(owner, _api_error(problems[0]))
+                return self._record_create_error(owner, _api_error(problems[0]))
             made, batch = made + count, batch * 2
-        for problem in await each(self._stop(owner, pod) for pod in plan.delete):
+        for problem in await gather_errors(self._delete_pod(owner, pod) for pod in plan.delete):
             return _api_error(problem)
         return None
 
-    def _refused(self, owner: ReplicaSet, problem: ApiError) -> ApiError | None:
+    def _record_create_error(self, owner: ReplicaSet, problem: ApiError) -> ApiError | None:
         causes = problem.details.causes if problem.details else None
         if any(cause.reason == "NamespaceTerminating" for cause in causes or ()):
             return None
-        self._shared.events.event(owner, "Warning", "FailedCreate", f"Error creating: {problem.message}")
+        self._context.events.event(owner, "Warning", "FailedCreate", f"Error creating: {problem.message}")
         return problem
 
-    async def _make(self, owner: ReplicaSet) -> None:
-        pod = await self._shared.client.create(Pod, pod_for(owner), owner.metadata.namespace)
-        self._shared.pods.put(pod)
-        self._shared.events.event(owner, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+    async def _create_pod(self, owner: ReplicaSet) -> None:
+        pod = await self._context.client.create(Pod, build_pod(owner), owner.metadata.namespace)
+        self._context.pods.put(pod)
+        self._context.events.event(owner, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
 
-    async def _stop(self, owner: ReplicaSet, pod: Pod) -> None:
+    async def _delete_pod(self, owner: ReplicaSet, pod: Pod) -> None:
         meta = pod.metadata
-        self._leaving.add(meta.uid)
+        self._pending_deletes.add(meta.uid)
         try:
-            await self._shared.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid)
+            await self._context.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid)
         except (NotFound, Conflict):
             return
         except ApiError:
-            self._leaving.discard(meta.uid)
+            self._pending_deletes.discard(meta.uid)
             raise
-        self._shared.events.event(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {meta.name}")
+        self._context.events.event(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {meta.name}")
 
-    async def _write(self, owner: ReplicaSet, status: ReplicaSetStatus) -> None:
+    async def _write_status(self, owner: ReplicaSet, status: ReplicaSetStatus) -> None:
         if status == owner.status:
             return
         meta = owner.metadata
@@ -154,10 +154,10 @@ class ReplicaSetController:
             "metadata": {"resourceVersion": meta.resource_version},
             "status": msgspec.to_builtins(status),
         }
-        written = await self._shared.client.patch(
+        written = await self._context.client.patch(
             ReplicaSet, meta.name, patch, meta.namespace, subresource="status"
         )
-        self._shared.replica_sets.put(written)
+        self._context.replica_sets.put(written)
 
 
 def _api_error(problem: BaseException) -> ApiError:
@@ -167,7 +167,7 @@ def _api_error(problem: BaseException) -> ApiError:
     return problem
 
 
-def pod_for(owner: ReplicaSet) -> Json:
+def build_pod(owner: ReplicaSet) -> Json:
     """A pod of the template, with a name of its own and its owner's reference."""
     template = copy.deepcopy(owner.spec.template)
     metadata, spec = template.get("metadata"), template.get("spec")
@@ -178,7 +178,7 @@ def pod_for(owner: ReplicaSet) -> Json:
             **given,
             "generateName": f"{owner.metadata.name}-",
             "namespace": owner.metadata.namespace,
-            "ownerReferences": [reference_to(owner)],
+            "ownerReferences": [controller_reference(owner)],
         },
         "spec": spec,
     }

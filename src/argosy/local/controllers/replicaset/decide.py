@@ -9,19 +9,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.local.controllers.kinds import Pod
-from argosy.local.controllers.podutil import available_in, ready, ready_since
+from argosy.local.controllers.podutil import is_ready, ready_since, seconds_until_available
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetCondition, ReplicaSetStatus
 
-MOST_AT_ONCE = 500
-FAILURE = "ReplicaFailure"
-COST = "controller.kubernetes.io/pod-deletion-cost"
+BURST_REPLICAS = 500
+REPLICA_FAILURE = "ReplicaFailure"
+DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Plan(Struct):
     status: ReplicaSetStatus
     create: int = 0
     delete: list[Pod] = field(default_factory=list)
-    wake: float | None = None
+    requeue_after: float | None = None
     """When a pod will have been ready for long enough."""
 
 
@@ -29,22 +29,22 @@ def decide(
     owner: ReplicaSet, pods: Sequence[Pod], related: Iterable[Pod], leaving: Collection[str], now: datetime
 ) -> Plan:
     """`pods` are all its own, `related` those of its siblings too; `leaving` are uids of deleted ones."""
-    active = [pod for pod in pods if _active(pod) and pod.metadata.uid not in leaving]
+    active = [pod for pod in pods if _is_active(pod) and pod.metadata.uid not in leaving]
     plan = Plan(status=_status(owner, pods, active, now))
     if owner.metadata.deletion_timestamp is not None:
         return plan
     surplus = len(active) - owner.spec.replicas
     if surplus < 0:
-        plan.create = min(-surplus, MOST_AT_ONCE)
+        plan.create = min(-surplus, BURST_REPLICAS)
     elif surplus > 0:
-        plan.delete = spared(active, related, now)[: min(surplus, MOST_AT_ONCE)]
+        plan.delete = deletion_order(active, related, now)[: min(surplus, BURST_REPLICAS)]
     if seconds := owner.spec.min_ready_seconds:
-        waits = [wait for pod in active if (wait := available_in(pod, seconds, now))]
-        plan.wake = min(waits) if waits else None
+        waits = [wait for pod in active if (wait := seconds_until_available(pod, seconds, now))]
+        plan.requeue_after = min(waits) if waits else None
     return plan
 
 
-def _active(pod: Pod) -> bool:
+def _is_active(pod: Pod) -> bool:
     return not pod.finished and pod.metadata.deletion_timestamp is None
 
 
@@ -55,8 +55,8 @@ def _status(owner: ReplicaSet, pods: Sequence[Pod], active: Sequence[Pod], now: 
         owner.status,
         replicas=len(active),
         fully_labeled_replicas=sum(wanted <= pod.metadata.labels.items() for pod in active),
-        ready_replicas=sum(ready(pod) for pod in active),
-        available_replicas=sum(available_in(pod, seconds, now) == 0.0 for pod in active),
+        ready_replicas=sum(is_ready(pod) for pod in active),
+        available_replicas=sum(seconds_until_available(pod, seconds, now) == 0.0 for pod in active),
         terminating_replicas=sum(
             pod.metadata.deletion_timestamp is not None and not pod.finished for pod in pods
         ),
@@ -70,22 +70,24 @@ def _template_labels(owner: ReplicaSet) -> set[tuple[str, str]]:
     return {(str(key), str(value)) for key, value in labels.items()} if isinstance(labels, dict) else set()
 
 
-def with_failure(
+def with_replica_failure(
     status: ReplicaSetStatus, reason: str, message: str | None, now: datetime
 ) -> ReplicaSetStatus:
     """The status with, or without, the condition that pods could not be made or deleted."""
-    known = next((c for c in status.conditions if c.type == FAILURE), None)
+    known = next((c for c in status.conditions if c.type == REPLICA_FAILURE), None)
     if (known is None) == (message is None):
         return status
-    rest = [c for c in status.conditions if c.type != FAILURE]
+    rest = [c for c in status.conditions if c.type != REPLICA_FAILURE]
     if message is None:
         return replace(status, conditions=rest)
-    return replace(status, conditions=[*rest, ReplicaSetCondition(FAILURE, "True", now, reason, message)])
+    return replace(
+        status, conditions=[*rest, ReplicaSetCondition(REPLICA_FAILURE, "True", now, reason, message)]
+    )
 
 
-def spared(active: Sequence[Pod], related: Iterable[Pod], now: datetime) -> list[Pod]:
+def deletion_order(active: Sequence[Pod], related: Iterable[Pod], now: datetime) -> list[Pod]:
     """The pods in the order in which they can be spared, as Kubernetes chooses them."""
-    crowd = Counter(pod.spec.node_name for pod in related if _active(pod))
+    crowd = Counter(pod.spec.node_name for pod in related if _is_active(pod))
     phases = {"Pending": 0, "Unknown": 1, "Running": 2}
 
     def worth(pod: Pod) -> tuple[bool, int, bool, int, int, int, int, int, str]:
@@ -94,25 +96,25 @@ def spared(active: Sequence[Pod], related: Iterable[Pod], now: datetime) -> list
             bool(pod.spec.node_name),
             phases.get(pod.status.phase, 0),
             since is not None,
-            _cost(pod),
+            _deletion_cost(pod),
             -crowd[pod.spec.node_name],
-            _age(since, now),
+            _log_age(since, now),
             -max((status.restart_count for status in pod.status.container_statuses), default=0),
-            _age(pod.metadata.creation_timestamp, now),
+            _log_age(pod.metadata.creation_timestamp, now),
             pod.metadata.uid,
         )
 
     return sorted(active, key=worth)
 
 
-def _cost(pod: Pod) -> int:
+def _deletion_cost(pod: Pod) -> int:
     try:
-        return int(pod.metadata.annotations.get(COST, "0"))
+        return int(pod.metadata.annotations.get(DELETION_COST_ANNOTATION, "0"))
     except ValueError:
         return 0
 
 
-def _age(since: datetime | None, now: datetime) -> int:
+def _log_age(since: datetime | None, now: datetime) -> int:
     """The order of magnitude of an age: among pods of like age none is preferred."""
     seconds = (now - since).total_seconds() if since is not None else 0.0
     return int(math.log2(seconds * 1e9)) if seconds > 0 else -1
