@@ -1,7 +1,7 @@
-"""What holds on the local control plane and on a real cluster alike; `--on` says on which it runs.
+"""Fixtures of the conformance suite, which passes on the local control plane and on a real cluster (`--on`).
 
-Tests get a user, which looks the same on both. On the cluster all test processes share one; a file that
-hurts it is marked `alone` and waits until no other file is at work.
+Tests get a `user`, which is the same on both. On a real cluster all test processes share one cluster; a file
+that disturbs it has the marker `exclusive` and runs while no other file does.
 """
 
 import os
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def owner() -> int:
-    """The process that began this run of tests: pytest-xdist starts its workers itself."""
+    """The pid of the process that started this test run; with pytest-xdist the parent of the workers."""
     return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
@@ -58,23 +58,23 @@ def target(pytestconfig: pytest.Config, owner: int) -> Iterator[Target]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _in_turn(request: pytest.FixtureRequest, owner: int) -> Iterator[None]:
-    """Files that hurt the cluster run alone."""
-    if request.config.getoption("--on") == "local":  # every process has its own
+def _cluster_access(request: pytest.FixtureRequest, owner: int) -> Iterator[None]:
+    """Files that disturb the cluster get it for themselves."""
+    if request.config.getoption("--on") == "local":  # every process has its own control plane
         yield
         return
-    with targets.cluster_access(owner, alone=request.node.get_closest_marker("exclusive") is not None):
+    with targets.cluster_access(owner, exclusive=request.node.get_closest_marker("exclusive") is not None):
         yield
 
 
 @pytest.fixture(scope="module")
-def user(target: Target, _in_turn: None) -> Iterator[User]:
-    with user_in_namespace(target, f"t{secrets.token_hex(3)}") as made:
-        yield made
+def user(target: Target, _cluster_access: None) -> Iterator[User]:
+    with user_in_namespace(target, f"t{secrets.token_hex(3)}") as user:
+        yield user
 
 
 @pytest.fixture
 def sshd() -> None:
-    """The machine's sshd, which pods mount."""
+    """Skip or fail without an sshd on the machine, which pods mount."""
     if reason := examples.missing("examples/ares/mpi.yaml"):
         pytest.fail(reason, pytrace=False) if REQUIRE_ALL else pytest.skip(reason)

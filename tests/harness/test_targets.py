@@ -1,4 +1,4 @@
-"""Files of tests that hurt the shared cluster run alone."""
+"""Access to the shared cluster: shared by most files of tests, exclusive for those that disturb it."""
 
 import fcntl
 import os
@@ -13,25 +13,25 @@ from tests.support.targets import ClusterTarget, ForeignCluster
 from tests.support.waiting import wait_for
 
 
-class Visitor:
-    """A file of tests that takes its turn in a thread of its own, and leaves when told."""
+class FileOfTests:
+    """Uses the cluster in a thread of its own, until it is ended."""
 
-    def __init__(self, owner: int, *, alone: bool) -> None:
-        self.inside, self.leaving = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=self._visit, args=(owner, alone))
-        self.thread.start()
+    def __init__(self, owner: int, *, exclusive: bool) -> None:
+        self.has_access, self._ending = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(owner, exclusive))
+        self._thread.start()
 
-    def _visit(self, owner: int, alone: bool) -> None:
-        with targets.cluster_access(owner, alone=alone):
-            self.inside.set()
-            self.leaving.wait(30)
+    def _run(self, owner: int, exclusive: bool) -> None:
+        with targets.cluster_access(owner, exclusive=exclusive):
+            self.has_access.set()
+            self._ending.wait(30)
 
-    def leave(self) -> None:
-        self.leaving.set()
-        self.thread.join(30)
+    def end(self) -> None:
+        self._ending.set()
+        self._thread.join(30)
 
 
-def locked(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,31 +40,31 @@ def locked(path: Path) -> bool:
     return False
 
 
-def test_one_alone_waits_for_the_others_and_lets_nobody_in_before(
+def test_exclusive_access_waits_for_the_current_files_and_comes_before_later_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, owner = tmp_path, os.getpid()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    first, second = (Visitor(owner, alone=False) for _ in range(2))
-    wait_for(lambda: first.inside.is_set() and second.inside.is_set(), "two are in at once")
-    alone = Visitor(owner, alone=True)
-    wait_for(lambda: locked(folder / f"argosy-shared-{owner}.door"), "it waits at the door")
-    assert not alone.inside.is_set()
-    late = Visitor(owner, alone=False)
-    first.leave()
-    assert not late.inside.wait(0.2)
-    assert not alone.inside.is_set(), "the second is still there"
-    second.leave()
-    wait_for(alone.inside.is_set, "it is alone")
-    assert not late.inside.wait(0.2)
-    alone.leave()
-    wait_for(late.inside.is_set, "the last one is let in")
-    late.leave()
+    owner = os.getpid()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first, second = (FileOfTests(owner, exclusive=False) for _ in range(2))
+    wait_for(lambda: first.has_access.is_set() and second.has_access.is_set(), "both share the cluster")
+    exclusive = FileOfTests(owner, exclusive=True)
+    wait_for(lambda: is_locked(tmp_path / f"argosy-shared-{owner}.queue"), "exclusive access is queued")
+    assert not exclusive.has_access.is_set()
+    late = FileOfTests(owner, exclusive=False)
+    first.end()
+    assert not late.has_access.wait(0.2)
+    assert not exclusive.has_access.is_set(), "the second file still runs"
+    second.end()
+    wait_for(exclusive.has_access.is_set, "exclusive access is granted")
+    assert not late.has_access.wait(0.2)
+    exclusive.end()
+    wait_for(late.has_access.is_set, "the last file gets access")
+    late.end()
     targets.end_cluster(owner)
-    assert not list(folder.iterdir())
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_users_own_cluster_is_used_and_not_hurt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_cluster_is_used_and_its_api_server_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARGOSY_TEST_KUBECONFIG", "/mine")
     target = targets.cluster_target(os.getpid())
     assert isinstance(target, ClusterTarget)

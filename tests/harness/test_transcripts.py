@@ -31,7 +31,7 @@ def seen(phase: str, active: int, since: datetime, reason: str = "") -> Training
 def told(*statuses: TrainingRun) -> str:
     transcript = Transcript()
     for status in statuses:
-        transcript.see(status)
+        transcript.add(status)
     return str(transcript)
 
 
@@ -112,11 +112,11 @@ def test_times_and_numbers_are_left_out() -> None:
     assert told(seen("Running", 1, THEN)) == told(seen("Running", 2, LATER))
 
 
-def test_it_has_ended_when_the_run_has() -> None:
+def test_a_transcript_is_finished_when_the_run_is() -> None:
     transcript = Transcript()
-    for phase, ended in (("Running", False), ("Restarting", False), ("Failed", True)):
-        transcript.see(seen(phase, 1, THEN))
-        assert transcript.ended is ended
+    for phase, finished in (("Running", False), ("Restarting", False), ("Failed", True)):
+        transcript.add(seen(phase, 1, THEN))
+        assert transcript.finished is finished
 
 
 def test_every_example_has_a_transcript_and_every_transcript_an_example() -> None:

@@ -1,6 +1,6 @@
-"""What a bad day needs: killing parts of a control plane, watching for twins, and looking for what is left.
+"""Kills parts of a local control plane, watches for duplicate pods, and lists leftovers.
 
-All of it looks at one control plane only, so that tests of several may run on one machine at once.
+Everything concerns one control plane only, so that tests with several of them can run on one machine.
 """
 
 import contextlib
@@ -20,66 +20,69 @@ from tests.support.watch_thread import watch_in_thread
 
 
 def run_state(plane: ControlPlane) -> Run:
+    """The content of `run.json`: the processes of the control plane."""
     run = read_run(plane.state.run)
     assert run is not None, f"no run.json in {plane.state.folder}"
     return run
 
 
 def kill_component(plane: ControlPlane, component: str) -> Process:
-    """`kill -9` of a component, and wait until the supervisor has noticed; returns the new process."""
+    """Kill a component with SIGKILL and wait until the supervisor has restarted it; returns the new
+    process.
+    """
     wait_for(lambda: component in run_state(plane).components, f"{component} runs")
     victim = run_state(plane).components[component]
     victim.signal(signal.SIGKILL)
 
-    def again() -> bool:
+    def restarted() -> bool:
         return run_state(plane).components.get(component, victim) != victim
 
-    wait_for(again, f"the supervisor starts {component} again")
+    wait_for(restarted, f"the supervisor restarts {component}")
     return run_state(plane).components[component]
 
 
 def kill_everything(plane: ControlPlane) -> None:
-    """As when the machine loses power: every process at once, and every file stays."""
+    """Kill all processes of a control plane, as a loss of power does; its files stay."""
     for _ in range(20):
-        mine = processes(plane)
-        if not mine:
+        alive = processes(plane)
+        if not alive:
             return
-        for process in mine:
+        for process in alive:
             process.signal(signal.SIGKILL)
-        for process in mine:
+        for process in alive:
             process.wait_gone(5)
-    raise AssertionError(f"these do not die: {_command_lines(plane)}")
+    raise AssertionError(f"processes survive SIGKILL: {_command_lines(plane)}")
 
 
 @contextlib.contextmanager
 def no_duplicate_pods(plane: ControlPlane) -> Iterator[None]:
-    """Watches all the while that no two pods of one (role, index) are alive at once."""
-    twins = _DuplicatePods()
-    with watch_in_thread(plane.state.kubeconfig, Pod, twins.changed, labels=JOB):
+    """Check during the block that no two pods of the same job, role and index are alive at once."""
+    pods = _DuplicatePods()
+    with watch_in_thread(plane.state.kubeconfig, Pod, pods.observe, labels=JOB):
         yield
-    assert twins.found == []
-    assert twins.seen, "the watch saw no pod at all"
+    assert pods.duplicates == []
+    assert pods.uids, "the watch saw no pod at all"
 
 
 class _DuplicatePods:
     def __init__(self) -> None:
         self._live: dict[tuple[str, ...], set[str]] = defaultdict(set)
-        self.found: list[str] = []
-        self.seen: set[str] = set()
+        self.duplicates: list[str] = []
+        self.uids: set[str] = set()
 
-    def changed(self, change: Change[Pod]) -> None:
+    def observe(self, change: Change[Pod]) -> None:
         pod = change.new or change.old
         assert pod is not None
         labels = pod.metadata.labels
-        place = (pod.metadata.namespace, labels[JOB], labels.get(ROLE, ""), labels.get(INDEX, ""))
-        self.seen.add(pod.metadata.uid)
-        live = self._live[place]
+        replica = (pod.metadata.namespace, labels[JOB], labels.get(ROLE, ""), labels.get(INDEX, ""))
+        self.uids.add(pod.metadata.uid)
+        live = self._live[replica]
         if change.new is not None and _is_live(change.new):
             live.add(pod.metadata.uid)
         else:
             live.discard(pod.metadata.uid)
         if len(live) > 1:
-            self.found.append(f"{'/'.join(place)}: {sorted(live)}")
+            self.duplicates.append(f"{'/'.join(replica)}: {sorted(live)}")
 
 
 def _is_live(pod: Pod) -> bool:
@@ -87,20 +90,20 @@ def _is_live(pod: Pod) -> bool:
 
 
 def processes(plane: ControlPlane) -> list[Process]:
-    """Every process of the control plane: components, and pods with all that their containers started."""
-    found = []
+    """All live processes of a control plane: its components, and the processes in its pods."""
+    processes = []
     home = str(plane.home).encode() + b"/"
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
             if home in (entry / "cmdline").read_bytes() or home in (entry / "environ").read_bytes():
-                found.append(Process.of(int(entry.name)))
-    return [process for process in found if process.alive]
+                processes.append(Process.of(int(entry.name)))
+    return [process for process in processes if process.alive]
 
 
 def leftovers(plane: ControlPlane) -> list[str]:
-    """What of a control plane is still on the machine, outside of its state folder or locked inside it."""
+    """Processes, mounts, sockets, interfaces, cgroups and pods of a control plane that still exist."""
     state = plane.state
     home = str(plane.home)
     left = [f"process {line}" for line in _command_lines(plane)]
@@ -118,12 +121,12 @@ def leftovers(plane: ControlPlane) -> list[str]:
 
 
 def _command_lines(plane: ControlPlane) -> list[str]:
-    told = []
+    lines = []
     for process in processes(plane):
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            told.append(f"{process.pid}: {words[:160]}")
-    return told
+            lines.append(f"{process.pid}: {words[:160]}")
+    return lines
 
 
 def _lines(path: str) -> list[str]:

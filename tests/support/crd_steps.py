@@ -1,4 +1,4 @@
-"""Steps that define the custom kind of a case, and wait until it is served."""
+"""Steps that create a CustomResourceDefinition for one case and wait until it is served."""
 
 from tests.support.differential import get, post
 from tests.support.manifests import DEFINITIONS, WIDGETS, definition
@@ -8,4 +8,4 @@ DEFINED = (
     get(f"{DEFINITIONS}/widgets.$ns.example.com", until="status.conditions.1", shown=False),
     get(WIDGETS, until="metadata.resourceVersion", shown=False),
 )
-"""The kind `widgets` in a group of the case's own."""
+"""The kind Widget, in a group named after the namespace of the case."""

@@ -1,14 +1,14 @@
-"""Fields of answers by their paths: to look at, to leave out, to use in the next request."""
+"""Reads, removes and substitutes fields of JSON values by dotted paths."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 Json = object
-"""What json.loads gives."""
+"""A value returned by json.loads."""
 
 
 def dig(value: Json, path: str) -> Json:
-    """A field by its dotted path, list items by index; None when it is not there."""
+    """The field at a dotted path, with list items by index; None if it does not exist."""
     for part in path.split(".") if path else ():
         if isinstance(value, dict):
             value = value.get(part.replace("~", "."))
@@ -23,7 +23,7 @@ _REFERENCE = re.compile(r"\$([a-z]\w*)((?:\.[\w~]+)*)")
 
 
 def filled(value: Json, saved: Mapping[str, Json]) -> Json:
-    """The same with `$name.path` replaced by that field of the answer saved under that name."""
+    """A copy in which `$name.path` is replaced by that field of the response saved under that name."""
     if isinstance(value, str):
         return _text(value, saved)
     if isinstance(value, list):
@@ -38,17 +38,17 @@ def _text(text: str, saved: Mapping[str, Json]) -> Json:
     if whole and whole[1] in saved and whole[1] != "ns":
         return dig(saved[whole[1]], whole[2].removeprefix("."))
 
-    def found(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         name, path = match[1], match[2].removeprefix(".")
         if name == "ns":
             return str(saved["ns"]) + match[2]
         return str(dig(saved[name], path)) if name in saved else match[0]
 
-    return _REFERENCE.sub(found, text)
+    return _REFERENCE.sub(replacement, text)
 
 
 def hide(value: Json, path: Sequence[str]) -> None:
-    """Take a field out of an answer."""
+    """Remove a field; `*` in the path stands for every item."""
     head, rest = path[0], path[1:]
     if isinstance(value, list):
         for item in value if head == "*" else []:

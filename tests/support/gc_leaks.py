@@ -1,7 +1,7 @@
-"""What a piece of work leaves in circles, which only the garbage collector could free.
+"""Finds objects that code leaves in reference cycles, which only the garbage collector frees.
 
-Frozen objects are out of its sight, and it runs seldom in an operator with many of them: what fails again and
-again must not leave circles, above all not of errors and the frames that they came through.
+The operator freezes its long-lived objects and collects rarely, so an operation that fails repeatedly must
+not leave cycles, in particular not of exceptions and the frames in their tracebacks.
 """
 
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def reference_cycles(*types: type) -> Iterator[list[object]]:
-    """A list that holds, after the block, the objects of these types that were left in circles in it."""
+    """A list that after the block holds the objects of these types that the block left in cycles."""
     left: list[object] = []
     enabled, debug = gc.isenabled(), gc.get_debug()
     gc.collect()
@@ -20,7 +20,7 @@ def reference_cycles(*types: type) -> Iterator[list[object]]:
     try:
         yield left
         gc.collect()
-        left.extend(one for one in gc.garbage if isinstance(one, types))
+        left.extend(item for item in gc.garbage if isinstance(item, types))
     finally:
         gc.garbage.clear()
         gc.set_debug(debug)

@@ -1,4 +1,4 @@
-"""An administrator's own command for the initializers of AresJobs, and a job that shows what it was told."""
+"""A custom initializer command in the operator's configuration, and an AresJob that checks its arguments."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ exec PYTHON -m argosy.helper cache --key {{.Key}} --cacheURI {{.CacheURI}} --rol
 
 
 def settings(python: str) -> Json:
-    """Of `--config`: the command, with a variable and a folder of the node."""
+    """The operator's configuration file: the command, an environment variable, and a hostPath volume."""
     common = {
         "cmd": COMMAND.replace("PYTHON", python).replace("FOLDER", FOLDER),
         "envs": {"GREETING": "we wait"},
@@ -26,7 +26,7 @@ def settings(python: str) -> Json:
 
 
 def check(user: User) -> None:
-    """Run a job in which one role only waits, and one is written a host file: both by that command."""
+    """Run a job in which the command waits for a role, and in another role also writes an MPI host file."""
     worker = {"roleNames": ["worker"]}
     roles = {
         "worker": _role("sleep 3"),

@@ -1,4 +1,4 @@
-"""A whole local control plane for tests, brought up and used by the `argosy` command as a user does."""
+"""A local control plane for tests, started and used with the `argosy` command as a user does."""
 
 import subprocess
 import tempfile
@@ -18,13 +18,13 @@ __all__ = ["ARGOSY", "KUBECTL", "REPOSITORY", "ControlPlane", "operated"]
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """The command and kubectl, pointed at one control plane of its own."""
+    """`argosy` and kubectl for one control plane."""
 
     home: Path
 
     @classmethod
     def up(cls, *options: str) -> "ControlPlane":
-        # Not pytest's folder: a Unix socket's path must be short.
+        # Not pytest's folder: its path is too long for a Unix socket.
         plane = cls(Path(tempfile.mkdtemp(prefix="argosy-")))
         plane.argosy("up", "--timeout", "60", *options)
         return plane
@@ -40,7 +40,7 @@ class ControlPlane:
     def argosy(
         self, *words: str, code: int | None = 0, stdin: str | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        """Run `argosy …` from the repository's root; a code other than wanted (None: any) fails the test."""
+        """Run `argosy …` in the root of the repository; fails on another exit code (None: any is fine)."""
         command = (str(ARGOSY), *words)
         return commands.run(command, self.environment, code=code, stdin=stdin, timeout=timeout)
 
@@ -52,11 +52,11 @@ class ControlPlane:
         return commands.run(command, self.environment, code=code, stdin=stdin, timeout=timeout)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start `argosy …` and return at once; its output is to be read from the pipe."""
+        """Start `argosy …` without waiting for it; the caller reads its output from the pipe."""
         return commands.start((str(ARGOSY), *words), self.environment)
 
     def get(self, *words: str) -> dict[str, object]:
-        """An object, or a list of them, as kubectl gets it."""
+        """The JSON that `kubectl get` returns."""
         return msgspec.json.decode(self.kubectl("get", *words, "-o", "json").stdout, type=dict[str, object])
 
     def down(self) -> None:
@@ -66,7 +66,7 @@ class ControlPlane:
 
 @contextmanager
 def operated(*options: str) -> Iterator[ControlPlane]:
-    """A control plane of one node, with an operator of the caller's: `argosy operator` with these options."""
+    """A control plane of one node whose operator is `argosy operator` with these options."""
     plane = ControlPlane.up("--nodes", "1", "--no-operator")
     operator = plane.start("operator", "--local", str(plane.state.folder), *options)
     try:

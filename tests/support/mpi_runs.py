@@ -1,4 +1,4 @@
-"""Runs of MPI for tests: with any of the implementations, mounted from the machine."""
+"""TrainingRuns for tests that use one of the MPI implementations of the machine."""
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ world = MPI.COMM_WORLD
 total = world.allreduce(world.rank + 1)
 print("rank", world.rank, "of", world.size, "on", MPI.Get_processor_name(), "total", total, flush=True)
 """
-"""Every rank says who and where it is."""
+"""Every rank prints its number and its host."""
 
 SLOW = """
 import time
@@ -23,11 +23,11 @@ print("started", flush=True)
 time.sleep(6)
 print("sum", MPI.COMM_WORLD.allreduce(1), flush=True)
 """
-"""A program that says when it has begun, and later the number of its ranks."""
+"""Every rank prints `started`, and six seconds later the number of ranks."""
 
 
 def job(launcher: Launcher, name: str, script: str, uid: int = 0, **options: object) -> RunBuilder:
-    """With `sshKeys` the pods see the machine's ssh and sshd too."""
+    """A run of `script` in the launcher; with the option `sshKeys` the pods also mount ssh and sshd."""
     options = {"implementation": launcher.implementation, **options}
     if options.get("sshKeys"):
         launcher = with_ssh(launcher)
@@ -55,7 +55,7 @@ def template(launcher: Launcher, script: str | None, uid: int) -> dict[str, obje
 
 
 def with_ssh(launcher: Launcher) -> Launcher:
-    """The same, of which pods mount the machine's own software too."""
+    """The same launcher, with which pods also mount the software of the machine."""
     return replace(launcher, folders=tuple(dict.fromkeys((*launcher.folders, *SYSTEM))))
 
 
@@ -64,12 +64,12 @@ def mpirun(launcher: Launcher, ranks: int, program: str, *words: str) -> str:
     return f"{launcher.mpirun} -n {ranks} {launcher.python} -c '{program}' {arguments}\n"
 
 
-def start(user: User, made: RunBuilder) -> None:
-    """Begin the run and wait until a rank of it says so."""
-    user.apply(made)
-    pod = f"{made.name}-launcher-0"
+def start(user: User, job: RunBuilder) -> None:
+    """Create the run and wait until a rank has started."""
+    user.apply(job)
+    pod = f"{job.name}-launcher-0"
     wait_for(
         lambda: "started" in user.kubectl("logs", pod, "-c", "main", code=None).stdout,
-        lambda: user.kubectl("describe", "tr", made.name).stdout,
+        lambda: user.kubectl("describe", "tr", job.name).stdout,
         90,
     )

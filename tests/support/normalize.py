@@ -1,7 +1,7 @@
-"""Takes out of API answers what differs between any two servers, and keeps what must be the same.
+"""Replaces the parts of API responses that differ between any two servers.
 
-Ids and versions become the number of their first appearance, so that "the same object", "an unchanged
-version" still show. Times, allocated addresses, generated name endings and tokens become their kind.
+uids and resource versions become numbers in the order of their first appearance, so that it still shows
+whether two are equal. Times, allocated addresses, generated name suffixes and tokens become placeholders.
 """
 
 import json
@@ -12,7 +12,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _CLUSTER_IP = re.compile(r"10\.96\.\d+\.\d+")
 _NODE_PORT = re.compile(r"(?<=:)3\d{4}(?=/(?:TCP|UDP|SCTP)\b)")
-"""As a Table shows them, beside the port of the Service."""
+"""As a Table shows them, after the port of the Service."""
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _WEB_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _VERSIONS_TOO_OLD = re.compile(r"too old resource version: \d+ \(\d+\)")
@@ -25,7 +25,7 @@ _AGE = re.compile(r"\d+(?:s|ms|m|h|d)(?:\d+s)?")
 
 
 class Normaliser:
-    """One for each transcript: numbers are given in order of appearance."""
+    """Numbers uids and versions in the order of their appearance; one for each sequence of requests."""
 
     def __init__(self, url: str = "") -> None:
         self._url = url
@@ -35,7 +35,7 @@ class Normaliser:
         self._ages: list[bool] = []
 
     def normal(self, value: object) -> object:
-        """A copy of an answer without what must differ."""
+        """A copy of a response in which such parts are replaced."""
         return self._value("", value)
 
     def _value(self, key: str, value: object) -> object:
@@ -43,17 +43,17 @@ class Normaliser:
             return self._object(key, value)
         if isinstance(value, list):
             items = [self._value(key, item) for item in value]
-            # They stand in the order of their times, in whole seconds: whether two share one is chance.
+            # Servers sort them by time in whole seconds, so the order of two writes within one is random.
             return sorted(items, key=_words) if key == "managedFields" else items
         if key in ("nodePort", "healthCheckNodePort") and re.fullmatch(r"3\d{4}", str(value)):
-            return self._number("node port", str(value))  # in YAML a text here, as all is
+            return self._number("node port", str(value))  # YAML is loaded as strings
         return self._text(key, value) if isinstance(value, str) else value
 
     def _object(self, key: str, value: dict[str, object]) -> object:
         self._note_generated_name(value)
         is_list = "items" in value or value.get("kind") == "Table" or value.get("type") == "BOOKMARK"
         normal: dict[str, object] = {}
-        # Numbers are given in an order that does not depend on how a server orders fields, or managers.
+        # The numbering must not depend on how a server orders fields or managers.
         for name, item in sorted(value.items(), key=lambda pair: (pair[0] == "managedFields", pair[0])):
             if is_list and name in ("metadata", "object") and isinstance(item, dict):
                 item = _without_version(item)
@@ -67,7 +67,7 @@ class Normaliser:
         return normal
 
     def _settle_table(self, table: dict[str, object]) -> None:
-        """Ages go, and the descriptions of columns: they are Kubernetes' prose, which ours does not carry.
+        """Replace ages, and remove the descriptions of columns, which the local server does not have.
 
         In a watch only the first table names the columns.
         """
@@ -93,7 +93,7 @@ class Normaliser:
             self._generated[name] = f"{name[:-5]}<5>"
 
     def expect(self, prefix: str) -> None:
-        """A name with this beginning was asked for: a refusal shows a name, not the beginning."""
+        """Replace generated names with this prefix, also in error messages, which show only the name."""
         self._prefixes.append(re.compile(f"({re.escape(prefix[:_LONGEST_PREFIX])})[a-z0-9]{{5}}\\b"))
 
     def _text(self, key: str, text: str) -> object:
@@ -132,7 +132,7 @@ class Normaliser:
 
 
 def _without_version(item: dict[str, object]) -> dict[str, object]:
-    """The version of a list or bookmark is that of the whole store: other writes move it."""
+    """Hide the version of a list or bookmark, which is that of the whole store and changes with any write."""
     hidden = {name: "<any version>" if name == "resourceVersion" else part for name, part in item.items()}
     if isinstance(metadata := hidden.get("metadata"), dict):
         hidden["metadata"] = _without_version(metadata)
@@ -142,8 +142,10 @@ def _without_version(item: dict[str, object]) -> dict[str, object]:
 
 
 def _ordered(items: list[object]) -> list[object]:
-    """Lists stand in the order of names. Objects whose names end by chance are put in that of their versions,
-    in the places that they have together."""
+    """Sort objects with generated names by version within the positions that they have in the list.
+
+    Servers sort lists by name, and generated names are random.
+    """
     places: dict[str, list[int]] = {}
     for place, item in enumerate(items):
         if prefix := str(_meta(item).get("generateName", "")):
@@ -162,14 +164,14 @@ def _version(item: object) -> int:
 
 
 def _meta(item: object) -> dict[str, object]:
-    """The metadata of an item of a list, or of what a row of a Table is about."""
+    """The metadata of an item of a list, or of the object in a row of a Table."""
     inner = item.get("object", item) if isinstance(item, dict) else None
     metadata = inner.get("metadata") if isinstance(inner, dict) else None
     return metadata if isinstance(metadata, dict) else {}
 
 
 def _settle_causes(status: dict[str, object]) -> None:
-    """Causes are put in order, and left out of the message that repeats them: Go's maps come in any order."""
+    """Sort the causes, and cut the message that repeats them: the order of Go's maps is random."""
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     if isinstance(details, dict) and isinstance(causes, list) and len(causes) > 1:
@@ -178,5 +180,5 @@ def _settle_causes(status: dict[str, object]) -> None:
 
 
 def _words(value: object) -> str:
-    """A text by which JSON values sort, whatever the order of their fields."""
+    """A sort key of a JSON value that does not depend on the order of its fields."""
     return json.dumps(value, sort_keys=True)

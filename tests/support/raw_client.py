@@ -1,4 +1,4 @@
-"""A plain HTTP client of an API server, with its token: none of the engine in it."""
+"""An HTTP client of an API server with a bearer token, which uses nothing of the engine."""
 
 import json
 import ssl
@@ -24,7 +24,7 @@ class Reply(NamedTuple):
 
 
 class Stream:
-    """An answer that is still coming."""
+    """A response that is still being received."""
 
     def __init__(self, streamed: Streamed) -> None:
         self.status = streamed.status
@@ -32,11 +32,11 @@ class Stream:
         self._rest = b""
 
     async def chunk(self) -> bytes:
-        """Whatever has come; empty at the end."""
+        """The next bytes; empty at the end."""
         return await self._streamed.chunk()
 
     async def line(self) -> bytes:
-        """The next line without its end; what is left when there is none."""
+        """The next line without its line break; at the end the incomplete last line."""
         while b"\n" not in self._rest:
             chunk = await self.chunk()
             if not chunk:
@@ -60,7 +60,7 @@ class Plain:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Reply:
-        """Ask and read all of the answer; a body that is not bytes is sent as JSON."""
+        """Send a request and read the whole response; a body that is not bytes is sent as JSON."""
         sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {**self._headers, "Content-Type": content_type} if sent is not None else self._headers
         answer = await self._client.send(
@@ -77,7 +77,7 @@ class Plain:
 
 @asynccontextmanager
 async def plain_client(server: Server) -> AsyncIterator[Plain]:
-    """A client of a server, for as long as it is wanted."""
+    """A client of a server for the duration of the block."""
     client = Client(Origin.from_url(server.url))
     try:
         yield Plain(client, ssl.create_default_context(cafile=str(server.ca_file)), server.token)

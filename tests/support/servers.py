@@ -1,8 +1,8 @@
-"""Two API servers to test against: the real one, which is the judge, and our own.
+"""Starts the two API servers of tests: a real kube-apiserver, which is the reference, and the local one.
 
-Both know the same users by token, listen on loopback only and keep everything below one folder. A server
-started here is tethered: it ends with the process that started it, however that ends, so a killed test run
-leaves nothing behind. `scripts/kubernetes up` starts the real one untethered.
+Both have the same users with static tokens, listen on loopback only, and keep all files in one folder. A
+server started for tests is tethered: the kernel kills it when the process that started it ends, so that a
+killed test run leaves nothing behind. `scripts/kubernetes up` starts the real one without a tether.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class TokenUser:
 
 ADMIN = TokenUser("testing-admin-token", "testing-admin", ("system:masters",))
 STRANGER = TokenUser("testing-stranger-token", "stranger")
-"""A user without any rights but those of everybody who is authenticated."""
+"""A user with only the rights of every authenticated user."""
 READER = TokenUser("testing-reader-token", "reader", ("readers",))
 """A user to whom tests grant rights."""
 USERS = (ADMIN, STRANGER, READER)
@@ -64,13 +64,13 @@ class Server:
         return int(self.url.rsplit(":", 1)[1])
 
 
-class ServerFailed(Exception):  # noqa: N818 - it reads as what it is
-    """A server ended, or did not answer in time; the message ends with the last lines of its log."""
+class ServerFailed(Exception):  # noqa: N818 - the name reads well without "Error"
+    """A server ended, or was not ready in time; the message ends with the last lines of its log."""
 
 
 @contextlib.contextmanager
 def real_apiserver(folder: Path) -> Iterator[Server]:
-    """etcd and kube-apiserver, for the duration of a with block; killed at its end, for nothing is kept."""
+    """etcd and kube-apiserver for the duration of a with block."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         yield start_real(folder, free_port(), processes, tethered=True)
@@ -82,7 +82,7 @@ def real_apiserver(folder: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def local_apiserver(folder: Path, *options: str) -> Iterator[Server]:
-    """Our own API server alone, without nodes and controllers, for the duration of a with block."""
+    """The local API server without nodes and controllers, for the duration of a with block."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         yield start_local(folder, free_port(), processes, options)
@@ -99,7 +99,7 @@ def start_real(
     tethered: bool,
     programs: Programs = Programs(),
 ) -> Server:
-    """Start etcd and kube-apiserver and wait until they serve; each process is noted in `processes`."""
+    """Start etcd and kube-apiserver and wait until they are ready; appends the processes to `processes`."""
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     prepare_real(folder)
     for name, command in real_commands(folder, port, programs).items():
@@ -110,11 +110,11 @@ def start_real(
 
 
 def real_commands(folder: Path, port: int, programs: Programs = Programs()) -> dict[str, tuple[str, ...]]:
-    """How etcd and kube-apiserver are started, by their names and in this order."""
+    """The commands of etcd and kube-apiserver, in the order of their start."""
     etcd, apiserver = programs.find("etcd"), programs.find("kube-apiserver")
     flags = (
         *apiserver_flags(folder, _LOOPBACK, port, "10.96.0.0/16"),
-        # Nothing runs that would go to the API server at its address in the cluster.
+        # No client uses the API server through its Service.
         "--endpoint-reconciler-type=none",
         f"--client-ca-file={folder}/pki/ca.crt",
     )
@@ -125,7 +125,7 @@ def real_commands(folder: Path, port: int, programs: Programs = Programs()) -> d
 
 
 def prepare_real(folder: Path, addresses: Sequence[str] = ()) -> None:
-    """The keys and users of a real API server, which is reached at loopback and at these addresses."""
+    """Write the keys and users of a real API server that listens on loopback or on these addresses."""
     ensure_pki(folder, addresses)
     _write_public_key(folder / "pki")
     lines = [f'{user.token},{user.name},{user.uid},"{",".join(user.groups)}"' for user in USERS]
@@ -135,7 +135,7 @@ def prepare_real(folder: Path, addresses: Sequence[str] = ()) -> None:
 def start_local(
     folder: Path, port: int, processes: list[subprocess.Popen[bytes]], options: Sequence[str] = ()
 ) -> Server:
-    """Start our own API server and wait until it serves."""
+    """Start the local API server and wait until it is ready."""
     State(folder).create()
     ensure_pki(folder)
     users = {u.token: {"user": u.name, "uid": u.uid, "groups": list(u.groups)} for u in USERS}
@@ -151,14 +151,14 @@ def start_local(
 
 
 def _write_public_key(folder: Path) -> None:
-    """kube-apiserver wants the public half of the token key in a file of its own."""
+    """Write the public key of the token signer, which kube-apiserver needs in a separate file."""
     key = serialization.load_pem_private_key((folder / "sa.key").read_bytes(), password=None)
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     (folder / "sa.pub").write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, form))
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nothing listens on now."""
+    """A TCP port on loopback that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -167,11 +167,11 @@ def free_port() -> int:
 
 _ETCD = "unix://localhost:2379"
 _ETCD_PEER = "unix://localhost:2380"
-"""Unix sockets of these names in the working folder, so that no port is taken; etcd wants this form."""
+"""Unix sockets with these names in the working folder, so that no port is used; etcd requires this form."""
 
 
 def etcd_flags(folder: Path) -> tuple[str, ...]:
-    """The flags of etcd with its data below a folder, which must be its working folder."""
+    """The flags of etcd with its data in a folder, which must be its working folder."""
     return (
         f"--data-dir={folder}/etcd",
         f"--listen-client-urls={_ETCD}",
@@ -185,7 +185,7 @@ def etcd_flags(folder: Path) -> tuple[str, ...]:
 
 
 def apiserver_flags(folder: Path, address: str, port: int, services: str) -> tuple[str, ...]:
-    """The flags of kube-apiserver that all our real ones have; its working folder is that of etcd."""
+    """The flags that every kube-apiserver here has; its working folder is that of etcd."""
     return (
         f"--etcd-servers={_ETCD}",
         f"--secure-port={port}",
@@ -206,7 +206,7 @@ def apiserver_flags(folder: Path, address: str, port: int, services: str) -> tup
 
 
 def describe(name: str, folder: Path, address: str, port: int) -> Server:
-    """How an API server is reached that is about to run; writes its administrator's kubeconfig."""
+    """The address and credentials of an API server; writes the administrator's kubeconfig."""
     url, authority, kubeconfig = f"https://{address}:{port}", folder / "pki" / "ca.crt", folder / "kubeconfig"
     write_kubeconfig(kubeconfig, url, authority, ADMIN.token)
     return Server(name, url, ADMIN.token, authority, kubeconfig, folder)
@@ -216,16 +216,18 @@ _TETHER = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() != int(sys.argv[1]):
-    raise SystemExit("the process that wanted this server has ended")
+    raise SystemExit("the process that started this server has ended")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Has the kernel kill this process when its parent ends (1 is PR_SET_PDEATHSIG), then becomes the server."""
+"""Makes the kernel kill this process when its parent ends (1 is PR_SET_PDEATHSIG), then executes the
+server.
+"""
 
 
 def start_tethered(
     command: Sequence[str], folder: Path, name: str, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start a program that belongs to a server; its log is named after it."""
+    """Start a program of a server with a tether; `name` is the name of its log."""
     return _start(command, folder, folder / "logs" / f"{name}.log", tethered=True, stdin=stdin)
 
 
@@ -247,19 +249,19 @@ def _start(
 
 
 def wait_ready(server: Server, processes: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
-    """Until the server says that it is ready; `ServerFailed` if one of its processes ends, or it does not."""
+    """Wait until the server is ready; raises `ServerFailed` if a process ends or the deadline passes."""
     deadline = time.monotonic() + _READY_SECONDS
     while not is_ready(server):
         for process in processes:
             if process.poll() is not None:
                 raise ServerFailed(f"{server.name} ended with {process.returncode}:\n{tail(log)}")
         if time.monotonic() > deadline:
-            raise ServerFailed(f"{server.name} did not serve within {_READY_SECONDS:.0f} s:\n{tail(log)}")
+            raise ServerFailed(f"{server.name} was not ready within {_READY_SECONDS:.0f} s:\n{tail(log)}")
         time.sleep(0.05)
 
 
 def is_ready(server: Server) -> bool:
-    """Whether the server says that it is ready to serve."""
+    """True if /readyz answers ok."""
     if not server.ca_file.exists():
         return False
     try:
@@ -279,7 +281,7 @@ def tail(log: Path) -> str:
 
 
 def stop_process(process: subprocess.Popen[bytes]) -> None:
-    """End a process, by force if it does not end by itself."""
+    """Terminate a process; kill it if it does not end within ten seconds."""
     if process.stdin is not None:
         process.stdin.close()
     process.terminate()

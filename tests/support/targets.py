@@ -1,7 +1,7 @@
-"""What the conformance suite stands on: the local control plane, a real cluster, or a cluster of the user's.
+"""The targets that the conformance suite runs on: a local control plane, a real cluster, or a given cluster.
 
-Each is a whole one, with our operator working in it. Tests see a target through a `Tenant`, which is the
-same on all of them; what differs is only how a part of it is killed.
+Each has a running operator. Tests use a target through a `User`, which is the same for all of them; targets
+differ in how the operator and the API server are killed.
 """
 
 import fcntl
@@ -29,32 +29,32 @@ from tests.support.local_control_plane import ControlPlane
 from tests.support.waiting import wait_for
 
 IMAGE: Final = os.environ.get("ARGOSY_TEST_IMAGE", "local")
-"""The image of tests' containers: any with a POSIX shell and python3."""
+"""The image of the containers in tests; it needs a POSIX shell and python3."""
 _READY_SECONDS: Final = 60.0
 
 
-class ForeignCluster(Exception):  # noqa: N818 - it reads as what it is
-    """This target is a cluster of the user's, and what was asked for would hurt it."""
+class ForeignCluster(Exception):  # noqa: N818 - the name reads well without "Error"
+    """The cluster was given by ARGOSY_TEST_KUBECONFIG, and the operation would damage it."""
 
 
 class Target(Protocol):
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The kubeconfig of the administrator."""
 
     def operators(self) -> frozenset[str]:
-        """The operator's processes or containers, by a name that no later one has."""
+        """A unique name for each running process or container of the operator."""
 
     def kill_operator(self) -> None:
-        """As a crash does, all replicas at once; it comes back by itself."""
+        """Kill all replicas of the operator at once, as a crash does; the target restarts it."""
 
     def kill_apiserver(self) -> None:
-        """As a crash does; returns when it is back."""
+        """Kill the API server as a crash does; returns when it is ready again."""
 
 
 @dataclass(frozen=True)
 class LocalTarget:
-    """`argosy up`."""
+    """A local control plane, started by `argosy up`."""
 
     plane: ControlPlane
 
@@ -79,16 +79,16 @@ class LocalTarget:
 
 @dataclass(frozen=True)
 class ClusterTarget:
-    """A real cluster, with the chart's operator in its pods; `own` if it is not the user's."""
+    """A real cluster with the operator of the chart; `owned` is None for a given cluster."""
 
     kubeconfig: Path
     owned: RunningCluster | None = None
 
     def operators(self) -> frozenset[str]:
-        found = cast("list[dict[str, dict[str, object]]]", self._get("pods", "-l", SELECTOR)["items"])
+        pods = cast("list[dict[str, dict[str, object]]]", self._get("pods", "-l", SELECTOR)["items"])
         return frozenset(
             f"{pod['metadata']['uid']} {status.get('restartCount')}"
-            for pod in found
+            for pod in pods
             for status in cast("list[dict[str, object]]", pod["status"].get("containerStatuses", ()))
         )
 
@@ -102,14 +102,14 @@ class ClusterTarget:
         self.owned.mend()
 
     def install(self) -> None:
-        """The operator of this clone, two replicas, under the chart's own account."""
-        chosen = ("--set", "gang.backend=auto", "--set", "features.sshKeys=true")
-        command = (str(ARGOSY), "install", "--kubeconfig", str(self.kubeconfig), *chosen)
+        """Install the operator of this clone with the chart: two replicas, the chart's ServiceAccount."""
+        values = ("--set", "gang.backend=auto", "--set", "features.sshKeys=true")
+        command = (str(ARGOSY), "install", "--kubeconfig", str(self.kubeconfig), *values)
         commands.run(command, commands.environment(), timeout=180)
 
     def _kubectl(self, *words: str) -> str:
-        where = ("--kubeconfig", str(self.kubeconfig), "--namespace", OPERATOR_NAMESPACE)
-        return commands.run((str(KUBECTL), *where, *words), commands.environment()).stdout
+        options = ("--kubeconfig", str(self.kubeconfig), "--namespace", OPERATOR_NAMESPACE)
+        return commands.run((str(KUBECTL), *options, *words), commands.environment()).stdout
 
     def _get(self, *words: str) -> dict[str, object]:
         return msgspec.json.decode(self._kubectl("get", *words, "-o", "json"), type=dict[str, object])
@@ -117,7 +117,7 @@ class ClusterTarget:
 
 @contextmanager
 def local_target() -> Iterator[Target]:
-    """A local control plane of this process's own."""
+    """A new local control plane for this process."""
     plane = ControlPlane.up("--nodes", "2")
     try:
         yield LocalTarget(plane)
@@ -126,12 +126,12 @@ def local_target() -> Iterator[Target]:
 
 
 def cluster_target(owner: int) -> Target:
-    """The cluster that all test processes of one run share: the first that asks brings it up.
+    """The cluster that all test processes of one run share; the first process that needs it starts it.
 
     It ends with the process `owner`, or by `end_cluster`.
     """
-    if given := os.environ.get("ARGOSY_TEST_KUBECONFIG"):
-        return ClusterTarget(Path(given).absolute())
+    if kubeconfig := os.environ.get("ARGOSY_TEST_KUBECONFIG"):
+        return ClusterTarget(Path(kubeconfig).absolute())
     folder = _folder(owner)
     with _locked(folder):
         state = read(folder)
@@ -143,13 +143,13 @@ def cluster_target(owner: int) -> Target:
         try:
             target.install()
         except BaseException:
-            running.down()  # the next one must not take it for whole
+            running.down()  # the next process must not use a cluster without an operator
             raise
         return target
 
 
 def end_cluster(owner: int) -> None:
-    """Take away the cluster that `owner` shared with others, if there is one."""
+    """End the cluster that the process `owner` and its workers shared, if there is one."""
     folder = _folder(owner)
     lifecycle.down(folder)
     for lock in folder.parent.glob(f"{folder.name}.*"):
@@ -157,18 +157,21 @@ def end_cluster(owner: int) -> None:
 
 
 @contextmanager
-def cluster_access(owner: int, *, alone: bool) -> Iterator[None]:
-    """Stand on the shared cluster, with others or alone. Who waits to be alone lets nobody else begin."""
+def cluster_access(owner: int, *, exclusive: bool) -> Iterator[None]:
+    """Use the shared cluster during the block, shared with others or exclusively.
+
+    A process that waits for exclusive access holds the queue, so that no new shared access starts before it.
+    """
     folder = _folder(owner)
-    with folder.with_suffix(".room").open("w") as room:
-        with folder.with_suffix(".door").open("w") as door:
-            fcntl.flock(door, fcntl.LOCK_EX)
-            fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    with folder.with_suffix(".access").open("w") as access:
+        with folder.with_suffix(".queue").open("w") as queue:
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            fcntl.flock(access, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield
 
 
 def _host_paths() -> tuple[str, ...]:
-    """What pods mount of this machine: the clone, its Python, MPIs, frameworks, an etcd."""
+    """Folders of this machine that pods mount: the clone, Python, MPI, frameworks, programs of Kubernetes."""
     own = {REPOSITORY, Path(sys.prefix), Path(sys.base_prefix)}
     folders = own | {mpi_venvs.cache(), framework_venvs.cache(), assets.cache()}
     return tuple(str(path) for path in sorted(folders) if path.is_dir() and path != Path("/usr"))

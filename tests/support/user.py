@@ -1,6 +1,6 @@
-"""A user of a target: the `argosy` command and kubectl, in a namespace of his own.
+"""A user of a test target: the `argosy` command and kubectl in a namespace of their own.
 
-What a conformance test does, it does through a user, so that it cannot tell what it stands on.
+A conformance test acts only through a user, so that it does not depend on which target it runs on.
 """
 
 import json
@@ -20,8 +20,9 @@ from tests.support.waiting import wait_for
 
 Json = dict[str, object]
 
-_IN_A_NAMESPACE: Final = frozenset(("run", "ps", "logs", "describe", "scale", "rm"))
-_PATIENCE: Final = 90.0
+_NAMESPACED: Final = frozenset(("run", "ps", "logs", "describe", "scale", "rm"))
+"""The subcommands of `argosy` that take a namespace."""
+_PHASE_SECONDS: Final = 90.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class User:
     def kubectl(
         self, *words: str, code: int | None = 0, stdin: str | None = None, timeout: float = 90
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl in the namespace, as the administrator; another code than wanted fails the test."""
+        """Run kubectl as administrator in the namespace; fails on another exit code (None: any is fine)."""
         return commands.run(
             self.kubectl_command(*words), self.environment, code=code, stdin=stdin, timeout=timeout
         )
@@ -47,46 +48,46 @@ class User:
     def argosy(
         self, *words: str, code: int | None = 0, stdin: str | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        """Run `argosy …` in the namespace; a code other than wanted (None: any) fails the test."""
+        """Run `argosy …` in the namespace; fails on another exit code (None: any is fine)."""
         return commands.run(
             self.argosy_command(*words), self.environment, code=code, stdin=stdin, timeout=timeout
         )
 
     def argosy_command(self, *words: str) -> tuple[str, ...]:
-        where = ("-n", self.namespace) if words[0] in _IN_A_NAMESPACE else ()
-        return (str(ARGOSY), words[0], *where, *words[1:])
+        namespace = ("-n", self.namespace) if words[0] in _NAMESPACED else ()
+        return (str(ARGOSY), words[0], *namespace, *words[1:])
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start `argosy …` and return at once; its output is to be read from the pipe."""
+        """Start `argosy …` without waiting for it; the caller reads its output from the pipe."""
         return commands.start(self.argosy_command(*words), self.environment)
 
     def get(self, *words: str) -> Json:
-        """An object, or a list of them, as kubectl gets it."""
+        """The JSON that `kubectl get` returns."""
         return msgspec.json.decode(self.kubectl("get", *words, "-o", "json").stdout, type=Json)
 
     def apply(self, *objects: Mapping[str, object] | RunBuilder) -> None:
-        built = [one.build() if isinstance(one, RunBuilder) else one for one in objects]
-        for one in built:
-            cast("Json", one["metadata"]).pop("namespace", None)
-        self.kubectl("apply", "-f", "-", stdin="\n---\n".join(json.dumps(one) for one in built))
+        built = [item.build() if isinstance(item, RunBuilder) else item for item in objects]
+        for item in built:
+            cast("Json", item["metadata"]).pop("namespace", None)
+        self.kubectl("apply", "-f", "-", stdin="\n---\n".join(json.dumps(item) for item in built))
 
     def status(self, name: str) -> Json:
         """The status of a TrainingRun; empty as long as it has none."""
         return cast("Json", self.get("tr", name).get("status", {}))
 
-    def wait_for_phase(self, name: str, *phases: str, seconds: float = _PATIENCE) -> Json:
-        """The status of a TrainingRun once it has one of these phases."""
-        found: Json = {}
+    def wait_for_phase(self, name: str, *phases: str, seconds: float = _PHASE_SECONDS) -> Json:
+        """Wait until a TrainingRun has one of these phases; returns its status."""
+        status: Json = {}
 
         def reached() -> bool:
-            found.update(self.status(name))
-            return found.get("phase") in phases
+            status.update(self.status(name))
+            return status.get("phase") in phases
 
         wait_for(reached, lambda: self.kubectl("describe", "tr", name).stdout, seconds)
-        return found
+        return status
 
     def run_to_success(self, *jobs: RunBuilder) -> None:
-        """Apply the runs and wait until all have succeeded."""
+        """Apply TrainingRuns and wait until all have succeeded."""
         self.apply(*jobs)
         for job in jobs:
             status = self.wait_for_phase(job.name, "Succeeded", "Failed")
@@ -98,11 +99,11 @@ class User:
 
 @contextmanager
 def user_in_namespace(target: Target, namespace: str) -> Iterator[User]:
-    """A user whose namespace goes with all that is in it; nobody waits for that."""
-    made = User(target, namespace)
-    made.kubectl("create", "namespace", namespace)
-    made.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+    """A user in a new namespace, which is deleted at the end, without waiting for that."""
+    user = User(target, namespace)
+    user.kubectl("create", "namespace", namespace)
+    user.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     try:
-        yield made
+        yield user
     finally:
-        made.kubectl("delete", "namespace", namespace, "--wait=false", code=None)
+        user.kubectl("delete", "namespace", namespace, "--wait=false", code=None)

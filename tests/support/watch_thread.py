@@ -1,4 +1,4 @@
-"""Sees every change of a kind's objects from a thread of its own, while a test runs commands."""
+"""Watches the objects of a kind in a thread, while a test runs blocking commands."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from argosy.engine.objects import ApiObject
 from tests.support.waiting import connections_closed
 
 T = TypeVar("T", bound=ApiObject)
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def watch_in_thread(
     labels: str = "",
     fields: str = "",
 ) -> Iterator[None]:
-    """Tell every change while the block runs, and everything that is there before it begins."""
+    """Call `changed` for every existing object before the block starts, and for every change during it."""
     synced = threading.Event()
     stopping = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -48,9 +48,9 @@ def watch_in_thread(
     thread = threading.Thread(target=lambda: asyncio.run(watch()))
     thread.start()
     try:
-        assert synced.wait(PATIENCE), f"the watch of {kind.resource.plural} did not come up"
+        assert synced.wait(TIMEOUT_SECONDS), f"the watch of {kind.resource.plural} was not synced in time"
         yield
     finally:
         for loop in loops:
             loop.call_soon_threadsafe(stopping.set)
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT_SECONDS)
