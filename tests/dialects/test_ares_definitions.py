@@ -10,8 +10,8 @@ from argosy.dialects.ares.injection import inject
 from argosy.frameworks.bagua import share
 from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
-from argosy.workload.observed import Observed, Outcome, Result
-from argosy.workload.plan import DeleteChild, EnsureKeys, EnsureService
+from argosy.workload.observed import ActionStatus, Observed, Outcome
+from argosy.workload.plan import DeleteChild, EnsureService, EnsureSshSecret
 from tests.support.aresjobs import API, Cases, job, lowered, messages, played, problems, template
 from tests.support.workloads import pods
 
@@ -232,8 +232,10 @@ def test_25_a_partial_block(block: object, want: object) -> None:
 @CASES("26. pod template refused by the API (422) -> invalid, children already made are deleted")
 def a_template_refused_by_the_api_takes_away_what_was_made() -> None:
     begun = played(job(roles={"a": {}, "b": {}})).started()
-    refusal = Outcome("Pod", "job-b-0", Result.MISTAKE, "spec.roleSpecs.b.template.spec.x: no", "b", 0)
-    there = Observed(pods=pods("P", "a"), outcomes=(refusal,), children={("Service", "job-a"): ""})
+    refusal = Outcome(
+        "Pod", "job-b-0", ActionStatus.SPEC_REJECTED, "spec.roleSpecs.b.template.spec.x: no", "b", 0
+    )
+    there = Observed(pods=pods("P", "a"), failed_actions=(refusal,), children={("Service", "job-a"): ""})
     refused = begun.went(there)
     assert refused.phase == "Failed"
     assert refused.condition("Failed") == ("True", "InvalidDefinition", refusal.message)
@@ -375,12 +377,12 @@ def test_55_keys_for_ssh() -> None:
         **AS_ROOT,
     }
     begun = played(obj).started()
-    assert [one for one in begun.actions if isinstance(one, EnsureKeys)] == [EnsureKeys("job-ssh")]
+    assert [one for one in begun.actions if isinstance(one, EnsureSshSecret)] == [EnsureSshSecret("job-ssh")]
     running = begun.saw(*pods("R", "launcher"), *pods("RR"), *pods("R", "board"))
-    assert not [one for one in running.actions if isinstance(one, EnsureKeys)]
+    assert not [one for one in running.actions if isinstance(one, EnsureSshSecret)]
     without = job("mpi", roles=roles)
     assert lowered(without).rules.ssh_roles == ()
-    assert not [one for one in played(without).started().actions if isinstance(one, EnsureKeys)]
+    assert not [one for one in played(without).started().actions if isinstance(one, EnsureSshSecret)]
 
 
 LAUNCHER_AS_HOST = {

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from argosy.dialects.ares import injection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
-from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
+from argosy.workload.observed import ActionStatus, Observed, ObservedPod, Outcome
 from argosy.workload.plan import Deed
 from tests.support.aresjobs import API, job, lowered, messages, played, template
 from tests.support.workloads import pod, pods
@@ -18,7 +18,7 @@ AT = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
 def failed(index: int, ended: Terminated | None = None, **more: object) -> ObservedPod:
-    return replace(pod(index, "Failed", node=f"n{index}"), first_ended=ended, **more)
+    return replace(pod(index, "Failed", node=f"n{index}"), first_terminated=ended, **more)
 
 
 INFO: dict[str, tuple[ObservedPod, str]] = {
@@ -73,7 +73,7 @@ def test_a_pod_that_is_replaced_is_told_of_once_and_so_is_its_successor() -> Non
 
 def test_a_container_that_was_restarted_in_place_is_no_failed_pod() -> None:
     running = played(job(roles={"worker": {"restartPolicy": "OnFailure"}})).started().saw(*pods("R"))
-    restarted = running.saw(pod(0, in_place_restarts=1))
+    restarted = running.saw(pod(0, container_restarts=1))
     assert restarted.role().restarts == 1
     assert not messages(restarted.events, "PodFailed")
 
@@ -162,27 +162,29 @@ def test_what_was_done_is_told(case: Done) -> None:
 
 QUOTA = "exceeded quota"
 REFUSALS = {
-    "a pod that a quota refuses": Outcome("Pod", "job-worker-0", Result.REFUSED, QUOTA, "worker", 0),
-    "a service that a quota refuses": Outcome("Service", "job-worker", Result.REFUSED, QUOTA, "worker"),
+    "a pod that a quota refuses": Outcome("Pod", "job-worker-0", ActionStatus.FORBIDDEN, QUOTA, "worker", 0),
+    "a service that a quota refuses": Outcome(
+        "Service", "job-worker", ActionStatus.FORBIDDEN, QUOTA, "worker"
+    ),
 }
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
 def test_what_cannot_be_made_is_told_on_its_role_and_not_again_as_an_event(refusal: Outcome) -> None:
-    refused = played(job()).started().went(Observed(outcomes=(refusal,)))
+    refused = played(job()).started().went(Observed(failed_actions=(refusal,)))
     assert (refused.role().reason, refused.role().message) == ("CreateError", QUOTA)
     assert not API.action_events(refused.obj, made(1, refused=QUOTA))
     assert refused.saw(*pods("R")).role().reason == ""
 
 
 def test_a_name_that_is_on_its_way_out_is_waited_for_without_a_word() -> None:
-    leaving = Outcome("Pod", "job-worker-0", Result.LEAVING, "is still being deleted", "worker", 0)
-    waiting = played(job()).started().went(Observed(outcomes=(leaving,)))
+    leaving = Outcome("Pod", "job-worker-0", ActionStatus.TERMINATING, "is still being deleted", "worker", 0)
+    waiting = played(job()).started().went(Observed(failed_actions=(leaving,)))
     assert (waiting.role().reason, waiting.phase, waiting.events) == ("", "Starting", ())
-    foreign = replace(leaving, result=Result.FOREIGN, message="belongs to others")
-    taken = waiting.went(Observed(outcomes=(foreign,)))
+    foreign = replace(leaving, status=ActionStatus.NAME_CONFLICT, message="belongs to others")
+    taken = waiting.went(Observed(failed_actions=(foreign,)))
     assert messages(taken.events, "NameConflict") == ["job-worker-0: belongs to others"]
-    assert not taken.went(Observed(outcomes=(foreign,))).events
+    assert not taken.went(Observed(failed_actions=(foreign,))).events
 
 
 def test_a_user_variable_in_a_container_that_the_framework_leaves_alone_is_not_told() -> None:

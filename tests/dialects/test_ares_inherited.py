@@ -33,7 +33,7 @@ def test_a_job_that_runs_runs_on() -> None:
 
 def test_a_pod_that_was_lost_in_between_is_missed() -> None:
     lost = played(left("Running", runningTime=AT)).went(
-        Observed(pods=pods("R"), absent=frozenset({("worker", 1)}))
+        Observed(pods=pods("R"), confirmed_absent=frozenset({("worker", 1)}))
     )
     assert (lost.phase, lost.role().reason, lost.created) == ("Failed", "PodMissing", [])
 

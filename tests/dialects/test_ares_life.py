@@ -10,9 +10,9 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.labels import LAST_APPLIED, REMOVAL_PATCH
 from argosy.kinds.meta import Condition
 from argosy.kinds.pod_groups import PodGroupStatus
-from argosy.workload.capacity import FreeNode, Room
+from argosy.workload.capacity import Capacity, FreeNode
 from argosy.workload.gang_schedulers.volcano import GROUP
-from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
+from argosy.workload.observed import MetadataSubset, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsureChild
 from tests.support.aresjobs import API, Cases, Played, job, lowered, messages, played
 from tests.support.workloads import later, pod, pods
@@ -64,7 +64,7 @@ def test_40_an_evicted_group_is_preempted() -> None:
 
 
 def preempted(index: int = 0, phase: str = "Running") -> ObservedPod:
-    return replace(pod(index, phase, exit_code=143 if phase == "Failed" else None), preempted=later(0))
+    return replace(pod(index, phase, exit_code=143 if phase == "Failed" else None), preempted_at=later(0))
 
 
 def test_40_a_preempted_pod_pauses_the_job() -> None:
@@ -79,9 +79,9 @@ def test_40_a_preempted_pod_pauses_the_job() -> None:
     assert running.phase == "Running"
     failed = running.went(Observed(pods=(preempted(0, "Failed"), pod(1)), group=there))
     assert (failed.phase, failed.role().phase, failed.created) == ("Running", "Running", [])
-    assert failed.plan and failed.plan.wake_at == later(60)
+    assert failed.plan and failed.plan.requeue_at == later(60)
     gone = failed.went(Observed(pods=(pod(1),), group=there), seconds=60)
-    asked = gone.went(Observed(pods=(pod(1),), group=there, absent=frozenset({("worker", 0)})))
+    asked = gone.went(Observed(pods=(pod(1),), group=there, confirmed_absent=frozenset({("worker", 0)})))
     assert (asked.phase, asked.condition("Failed")[1]) == ("Failed", "Preempted")
     assert asked.role().reason == "Preempted"
 
@@ -99,8 +99,8 @@ def test_40_after_a_minute_the_usual_rules_hold() -> None:
     assert over.role().reason == "Preempted"
 
 
-def room(cpu: int) -> Room:
-    return Room((FreeNode("node-1", {"cpu": cpu * 1000, "pods": 110}),))
+def room(cpu: int) -> Capacity:
+    return Capacity((FreeNode("node-1", {"cpu": cpu * 1000, "pods": 110}),))
 
 
 def test_53_the_operator_itself_waits_for_room() -> None:
@@ -109,10 +109,10 @@ def test_53_the_operator_itself_waits_for_room() -> None:
     template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
     policy = {"schedulingPolicy": {"minAvailable": 3}}
     asked = job(roles={"worker": {"replicas": 3, "template": template}}, runPolicy=policy)
-    own = Observed(gang_choice="own", gangs_served=frozenset({"own"}))
-    waiting = played(asked).saw().went(replace(own, room=room(2)))
+    own = Observed(gang_scheduler_setting="own", available_gang_schedulers=frozenset({"own"}))
+    waiting = played(asked).saw().went(replace(own, capacity=room(2)))
     assert (waiting.phase, waiting.created, waiting.condition("Scheduled")) == ("Pending", [], ("", "", ""))
-    let_in = waiting.went(replace(own, room=room(3)))
+    let_in = waiting.went(replace(own, capacity=room(3)))
     assert let_in.created == ["worker-0", "worker-1", "worker-2"]
     assert (let_in.phase, let_in.condition("Scheduled")[:2]) == ("Starting", ("True", "Scheduled"))
     assert not [one for one in let_in.actions if isinstance(one, EnsureChild)], "there is no group"
@@ -134,7 +134,7 @@ def test_the_group_carries_the_jobs_annotations() -> None:
 
 def test_45_without_podgroups_a_gang_waits_and_says_for_what() -> None:
     """a gang job is Pending with GangSchedulerMissing; CRD installed -> PodGroup appears."""
-    waiting = played(gang()).saw().went(Observed(gangs_served=frozenset()))
+    waiting = played(gang()).saw().went(Observed(available_gang_schedulers=frozenset()))
     assert (waiting.phase, waiting.created) == ("Pending", [])
     status, reason, message = waiting.condition("Scheduled")
     assert (status, reason) == ("False", "GangSchedulerMissing")
@@ -178,7 +178,7 @@ def active_deadline() -> None:
     start = running.status.start_time
     assert start is not None
     assert running.plan is not None
-    assert running.plan.wake_at == start.replace(minute=start.minute + 1)
+    assert running.plan.requeue_at == start.replace(minute=start.minute + 1)
     ended = running.saw(*pods("R"), seconds=60)
     assert (ended.phase, ended.condition("Failed")[1], ended.deleted) == (
         "Failed",
@@ -192,7 +192,7 @@ def active_deadline() -> None:
 def time_to_live_of_the_job() -> None:
     done = failing(ttlSecondsAfterFinished=30).saw(*pods("S"))
     assert done.plan is not None
-    assert (done.phase, done.plan.wake_at) == ("Succeeded", later(done.at + 30))
+    assert (done.phase, done.plan.requeue_at) == ("Succeeded", later(done.at + 30))
     over = done.saw(*pods("S"), seconds=30)
     assert any(isinstance(one, DeleteJob) for one in over.actions)
 
@@ -201,7 +201,7 @@ def time_to_live_of_the_job() -> None:
 def time_to_live_of_a_job_that_is_invalid() -> None:
     refused = played(job(roles={"worker": None}, runPolicy={"ttlSecondsAfterFinished": 30})).saw()
     assert refused.plan is not None
-    assert refused.plan.wake_at == later(refused.at + 30)
+    assert refused.plan.requeue_at == later(refused.at + 30)
     over = refused.saw(seconds=30)
     assert any(isinstance(one, DeleteJob) for one in over.actions)
 
@@ -265,7 +265,7 @@ def suspend() -> None:
     "50. Job fails while a launcher waits, cleanPodPolicy None -> the waiting pod is deleted, other pods kept"
 )
 def a_pod_that_waits_when_the_job_fails_is_deleted() -> None:
-    waiting = pod(0, "Pending", role="launcher", held=True)
+    waiting = pod(0, "Pending", role="launcher", waits_for_dependency=True)
     begun = played(job("mpi", roles={"launcher": {}, "worker": {"replicas": 2}})).started()
     failed = begun.saw(waiting, *pods("FR"))
     assert (failed.phase, failed.deleted) == ("Failed", ["job-launcher-0"])
@@ -282,7 +282,7 @@ def annotated(one: Played, **annotations: str) -> Played:
 
 def marked(**marks: str) -> ObservedPod:
     keys = {f"ares.io/{name.replace('_', '-')}": value for name, value in marks.items()}
-    return replace(pod(0), marks=Marks(keys, keys))
+    return replace(pod(0), metadata=MetadataSubset(keys, keys))
 
 
 @CASES(
@@ -296,7 +296,9 @@ def metadata_is_handed_on() -> None:
     wanted = {PRIORITY: "7", QUEUE: "q"}
     assert [(one.labels, one.annotations) for one in changed.remarks] == [(wanted, wanted)]
     assert changed.obj.metadata.labels == wanted
-    there = Observed(pods=(marked(job_priority="7"),), group=ObservedGroup(marks=Marks(wanted, wanted)))
+    there = Observed(
+        pods=(marked(job_priority="7"),), group=ObservedGroup(metadata=MetadataSubset(wanted, wanted))
+    )
     removed = annotated(changed, job_priority="7").went(there)
     assert [(one.kind, one.labels, one.annotations) for one in removed.remarks] == [
         (GROUP.child, {QUEUE: None}, {QUEUE: None})
@@ -350,7 +352,7 @@ def test_a_pod_that_succeeded_and_was_deleted_is_missing_like_any_other(
     running = begun.saw(*pods(f"{other}{other}"))
     done = running.saw(*pods(f"S{other}"))
     assert (done.role().succeeded, done.created) == (1, [])
-    absent = Observed(pods=pods(f".{other}"), absent=frozenset({("worker", 0)}))
+    absent = Observed(pods=pods(f".{other}"), confirmed_absent=frozenset({("worker", 0)}))
     lost = done.went(absent)
     assert (lost.created, lost.role().phase) == (want, phase)
     assert lost.role().reason == ("PodMissing" if phase == "Failed" else "")
@@ -372,7 +374,7 @@ def test_a_role_that_failed_without_ending_the_job_is_left_as_it_is() -> None:
     running = played(obj).started().saw(*pods("R", "etcd"), *pods("R", "train"))
     failed = running.saw(*pods("F", "etcd"), *pods("R", "train"))
     assert (failed.phase, failed.role("etcd").phase) == ("Running", "Failed")
-    gone = failed.went(Observed(pods=pods("R", "train"), absent=frozenset({("etcd", 0)})))
+    gone = failed.went(Observed(pods=pods("R", "train"), confirmed_absent=frozenset({("etcd", 0)})))
     again = gone.saw(*pods("R", "train"))
     assert not any(isinstance(one, ConfirmPod | CreatePod) for one in again.actions)
     assert (gone.created, again.role("etcd").phase) == ([], "Failed")
@@ -421,8 +423,11 @@ EVICTIONS: dict[str, tuple[ObservedPod, int]] = {
         pod(0, "Failed", disrupted=True, reason="Evicted", node="n1"),
         1,
     ),
-    "by a drain: counts": (pod(0, terminating=True, disruption="EvictionByEvictionAPI", node="n1"), 1),
-    "by a taint: counts": (pod(0, terminating=True, disruption="DeletionByTaintManager", node="n1"), 1),
+    "by a drain: counts": (pod(0, terminating=True, disruption_reason="EvictionByEvictionAPI", node="n1"), 1),
+    "by a taint: counts": (
+        pod(0, terminating=True, disruption_reason="DeletionByTaintManager", node="n1"),
+        1,
+    ),
     "by the scheduler: counts": (pod(0, "Failed", disrupted=True, reason="Preempting", node="n1"), 1),
     "not an eviction but somebody's deletion: does not count": (pod(0, terminating=True, node="n1"), 0),
 }
@@ -463,7 +468,7 @@ def test_restarts_are_told_as_in_a_training_run() -> None:
     evicted = replace(pod(1, "Failed", disrupted=True, reason="Evicted", node="n1"), message="low on memory")
     hurt = running.saw(pod(0), evicted)
     assert hurt.status.message == "worker-1 was evicted from n1: low on memory; replacing it"
-    back = pod(1, replacement=1, in_place_restarts=2, last_exit_code=137)
+    back = pod(1, replacement=1, container_restarts=2, last_exit_code=137)
     ended = hurt.saw(pod(0), back)
     assert ended.status.message == (
         "a container of worker-1 was killed (SIGKILL, exit 137);"

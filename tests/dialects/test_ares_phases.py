@@ -83,7 +83,7 @@ def test_role(case: RoleCase) -> None:
     observed = pods(case.pods)
     last = replace(last, succeeded_indexes={one.index: 1 for one in observed if one.phase == "Succeeded"})
     seen = Observed(pods=observed)
-    record = phases.judged(workload, Record(phase_since=NOW, roles={"worker": last}), seen, NOW)
+    record = phases.with_role_phases(workload, Record(phase_since=NOW, roles={"worker": last}), seen, NOW)
     assert record.role("worker").phase is case.want
     told = DIALECT.to_status(obj, JobView(workload, record, seen)).role_statuses["worker"]
     if case.want is BAD and case.last is not BAD:
@@ -305,7 +305,9 @@ def test_case(play: Callable[[], None]) -> None:
 def test_thousands_of_pods_that_are_missing_are_not_all_named() -> None:
     """A status has no room for them."""
     running = played(job(roles={"worker": {"replicas": 3000}})).started().saw(*pods("R" * 3000))
-    lost = running.saw().went(Observed(absent=frozenset(("worker", index) for index in range(3000))))
+    lost = running.saw().went(
+        Observed(confirmed_absent=frozenset(("worker", index) for index in range(3000)))
+    )
     assert lost.role().reason == "PodMissing"
     assert lost.role().message.startswith("total 3000 pods were missing: 0,1,2,")
     assert len(lost.role().message) < 1100

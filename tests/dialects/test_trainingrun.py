@@ -7,7 +7,7 @@ from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
-from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.observed import ActionStatus, Observed, Outcome
 from tests.support.workloads import NOW, later, pod, pods, seen
 
 API = training_run_api()
@@ -242,7 +242,7 @@ def test_a_deleted_pod_is_told_until_another_is_there() -> None:
     going = pod(1, terminating=True, node="n")
     obj = status(obj, seen(pod(0), going), 2)
     assert obj.status.message == "worker-1 was deleted on n; waits for job-worker-1 to be gone"
-    obj = status(obj, seen(pod(0), departed=[going]), 3)
+    obj = status(obj, seen(pod(0), recently_deleted=[going]), 3)
     assert obj.status.message == "worker-1 was deleted on n; 1 of 2 workers running"
     obj = status(obj, seen(pod(0), replace(pod(1), uid="another")), 4)
     assert obj.status.message == "attempt 1 · 2 workers"
@@ -276,7 +276,9 @@ def test_a_run_with_problems_says_so() -> None:
 
 
 def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go() -> None:
-    refused = replace(Observed(), outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),))
+    refused = replace(
+        Observed(), failed_actions=(Outcome("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
+    )
     obj = status(run(), refused)
     assert (obj.status.attempt, obj.status.reason) == (0, "PodRefused")
     obj = status(obj, seen(*pods("P")), 1)
@@ -286,7 +288,9 @@ def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go(
 
 def test_a_first_attempt_that_was_told_of_is_taken_back_when_its_pods_are_refused() -> None:
     obj = status(run(), seen(*pods("P")))
-    refused = replace(Observed(), outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),))
+    refused = replace(
+        Observed(), failed_actions=(Outcome("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
+    )
     assert status(obj, refused, 1).status.attempt == 0
     ran = status(status(obj, seen(*pods("R")), 1), seen(*pods("R")), 2)
     assert status(ran, refused, 3).status.attempt == 1, "it has run"

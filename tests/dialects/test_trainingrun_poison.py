@@ -15,7 +15,7 @@ from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Problems
 from argosy.workload.observed import Observed
-from argosy.workload.pods import expected
+from argosy.workload.pods import with_planned_pods
 from tests.support import invariants
 from tests.support.builders import run
 from tests.support.fuzz_specs import EXAMPLE_COUNTS, RUN_SPECS, VALID_RUN_SPECS, Spec
@@ -82,7 +82,7 @@ def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
         workload, plan = lowered, decide(lowered, before, seen, later(at))
         invariants.check(lowered, before, seen, later(at), plan)
         invariants.check_pods(lowered, API.inject)
-    status = DIALECT.to_status(obj, JobView(workload, plan.record, expected(seen, plan.actions)))
+    status = DIALECT.to_status(obj, JobView(workload, plan.record, with_planned_pods(seen, plan.actions)))
     invariants.check_status(TrainingRun, status)
     return replace(obj, status=status)
 

@@ -59,7 +59,7 @@ def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
     statistics, registry = counted()
     before = Record(roles={"worker": RoleRecord(container_restarts_counted=1)})
     after = Record(roles={"worker": RoleRecord(container_restarts_counted=3)})
-    plan = Plan(after, restarts=("Signal", "Signal", "NodeDown"))
+    plan = Plan(after, restart_causes=("Signal", "Signal", "NodeDown"))
     statistics.record_pass("TrainingRun", A, JOB, before, plan)
     sample = registry.get_sample_value
     wanted = {"Signal": 2, "NodeDown": 1, "Container": 2, "Exit": None}

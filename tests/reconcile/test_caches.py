@@ -148,7 +148,7 @@ def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_s
     (other,) = (one for one in caches.pods if one.metadata.name == "b")
     assert not caches.role_still_starting(other), "the job's own pods are not counted for it"
     caches.pods._store(Key("other", "b"), None)
-    assert caches.observe(JOB).observed.departed == ()
+    assert caches.observe(JOB).observed.recently_deleted == ()
 
 
 def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) -> None:

@@ -33,7 +33,7 @@ from argosy.reconcile.job_state import JobState, RetryState
 from argosy.reconcile.pod_renderer import UnrenderableError
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
-from argosy.workload.observed import Result
+from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import (
     Action,
     ConfirmPod,
@@ -42,9 +42,9 @@ from argosy.workload.plan import (
     DeleteJob,
     DeletePod,
     EnsureChild,
-    EnsureKeys,
     EnsureService,
-    Remark,
+    EnsureSshSecret,
+    PatchMetadata,
 )
 from tests.support.builders import role, workload
 from tests.support.gc_leaks import reference_cycles
@@ -52,7 +52,7 @@ from tests.support.waiting import eventually
 
 JOB = workload(role("worker", 2))
 CREATE = CreatePod("worker", 0, attempt=2, replacement=1)
-KEYS = EnsureKeys("mnist-ssh")
+KEYS = EnsureSshSecret("mnist-ssh")
 
 
 class Api:
@@ -121,7 +121,7 @@ class Case:
     there: Pod | None = None
     answer: Exception | None = None
     want_done: list[str] = field(default_factory=list)
-    want_result: Result | None = None
+    want_result: ActionStatus | None = None
     want_message: str = ""
     want_seen: list[str] = field(default_factory=list)
     want_absent: set[tuple[str, int]] = field(default_factory=set)
@@ -143,16 +143,16 @@ def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: b
 NAME = "mnist-worker-0"
 CASES = {
     "labels are changed on the pod of that uid": Case(
-        Remark("Pod", NAME, "a", {"x": "1"}, {"y": None}),
+        PatchMetadata("Pod", NAME, "a", {"x": "1"}, {"y": None}),
         pod(),
         want_done=[f"patch Pod {NAME} {{'uid': 'a', 'labels': {{'x': '1'}}, 'annotations': {{'y': None}}}}"],
         want_seen=[NAME],
     ),
     "labels of a pod that is gone are no more to be changed": Case(
-        Remark("Pod", NAME, "a", {"x": "1"}), answer=NotFound(404, "NotFound", "it is gone")
+        PatchMetadata("Pod", NAME, "a", {"x": "1"}), answer=NotFound(404, "NotFound", "it is gone")
     ),
     "nor those of another of its name": Case(
-        Remark("Pod", NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
+        PatchMetadata("Pod", NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
     ),
     "a free name is taken": Case(
         CREATE, want_done=[f"create Pod {NAME}"], want_seen=[f"{NAME} (metadata only)"]
@@ -161,82 +161,82 @@ CASES = {
     "a pod on its way out is waited for": Case(
         CREATE,
         pod(leaving=True),
-        want_result=Result.LEAVING,
+        want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
         want_seen=[NAME],
     ),
     "a pod of an older attempt is waited for": Case(
         CREATE,
         pod(attempt=1),
-        want_result=Result.LEAVING,
+        want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
         want_seen=[NAME],
     ),
     "a pod that was replaced is waited for": Case(
         CREATE,
         pod(replacement=0),
-        want_result=Result.LEAVING,
+        want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
         want_seen=[NAME],
     ),
     "somebody else's pod is told about and left alone": Case(
         CREATE,
         pod(owner="b"),
-        want_result=Result.FOREIGN,
+        want_result=ActionStatus.NAME_CONFLICT,
         want_message=f"Pod {NAME} exists and does not belong to this job",
     ),
     "somebody else's pod on its way out is waited for": Case(
         CREATE,
         pod(owner="b", leaving=True),
-        want_result=Result.LEAVING,
+        want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
     ),
     "a refusal for good": Case(
         CREATE,
         answer=Invalid(422, "Invalid", "bad name"),
-        want_result=Result.INVALID,
+        want_result=ActionStatus.INVALID,
         want_message="bad name",
     ),
     "a refusal for now": Case(
         CREATE,
         answer=Forbidden(403, "Forbidden", "exceeded quota"),
-        want_result=Result.REFUSED,
+        want_result=ActionStatus.FORBIDDEN,
         want_message="exceeded quota",
     ),
     "a refusal with more words than a status has room for": Case(
         CREATE,
         answer=Invalid(422, "Invalid", "x" * 1_000_000),
-        want_result=Result.INVALID,
+        want_result=ActionStatus.INVALID,
         want_message="x" * MAX_MESSAGE_CHARS + "…",
     ),
     "no answer": Case(
         CREATE,
         answer=Unavailable(0, "Timeout", "no answer"),
-        want_result=Result.FAILED,
+        want_result=ActionStatus.RETRY,
         want_message="no answer",
     ),
     "too many requests": Case(
         CREATE,
         answer=Throttled(429, "TooManyRequests", "later"),
-        want_result=Result.FAILED,
+        want_result=ActionStatus.RETRY,
         want_message="later",
     ),
     "a pod is deleted by its uid": Case(DeletePod(NAME, "a"), want_done=[f"delete Pod {NAME} uid=a"]),
     "a pod on a lost node is deleted by force": Case(
-        DeletePod(NAME, "a", grace=0), want_done=[f"delete Pod {NAME} uid=a grace_seconds=0"]
+        DeletePod(NAME, "a", grace_period_seconds=0), want_done=[f"delete Pod {NAME} uid=a grace_seconds=0"]
     ),
     "a pod that is gone needs no deletion": Case(DeletePod(NAME, "a"), answer=NotFound(404, "NotFound", "")),
     "another pod under the name is not deleted": Case(
         DeletePod(NAME, "b"), pod(), answer=Conflict(409, "Conflict", ""), want_seen=[NAME]
     ),
     "a pod that goes for what it was doing is deleted at the version seen": Case(
-        DeletePod(NAME, "a", version="7"), want_done=[f"delete Pod {NAME} uid=a resource_version=7"]
+        DeletePod(NAME, "a", resource_version="7"), want_done=[f"delete Pod {NAME} uid=a resource_version=7"]
     ),
     "a pod that changed meanwhile is looked at again": Case(
-        DeletePod(NAME, "a", version="7"),
+        DeletePod(NAME, "a", resource_version="7"),
         pod(),
         answer=Conflict(409, "Conflict", "it changed"),
-        want_result=Result.FAILED,
+        want_result=ActionStatus.RETRY,
         want_message="it changed",
         want_seen=[NAME],
     ),
@@ -252,32 +252,32 @@ CASES = {
     "somebody else's Secret is told about and left alone": Case(
         KEYS,
         pod(owner="b"),
-        want_result=Result.FOREIGN,
+        want_result=ActionStatus.NAME_CONFLICT,
         want_message="Secret mnist-ssh exists and does not belong to this job",
     ),
     "keys of an earlier job of the name are waited for": Case(
         KEYS,
         pod(leaving=True),
-        want_result=Result.LEAVING,
+        want_result=ActionStatus.TERMINATING,
         want_message="an earlier Secret mnist-ssh is still being deleted",
     ),
     "keys that may not be made": Case(
         KEYS,
         answer=Forbidden(403, "Forbidden", "secrets is forbidden"),
-        want_result=Result.REFUSED,
+        want_result=ActionStatus.FORBIDDEN,
         want_message="secrets is forbidden",
     ),
     "keys where they are off: nothing is sent, and the chart's value is named": Case(
         KEYS,
         features=Features(ssh_keys=False),
-        want_result=Result.REFUSED,
+        want_result=ActionStatus.FORBIDDEN,
         want_message="keys for ssh are off in this installation;"
         " the administrator turns them on by the chart's value features.sshKeys=true",
     ),
     "a launcher's account where remote exec is off: nothing is sent, and the chart's value is named": Case(
         EnsureChild("ServiceAccount", "mnist-launcher", {}, ""),
         features=Features(remote_exec=False),
-        want_result=Result.REFUSED,
+        want_result=ActionStatus.FORBIDDEN,
         want_message="launchers that start processes in other pods are off in this installation;"
         " the administrator turns them on by the chart's value features.remoteExec=true",
     ),
@@ -310,7 +310,7 @@ async def test_actions(case: Case) -> None:
     assert seen.names == case.want_seen
     assert memory.hints.confirmed_absent == case.want_absent
     outcomes = list(memory.retries.outcomes.values())
-    assert [one.result for one in outcomes] == ([case.want_result] if case.want_result else [])
+    assert [one.status for one in outcomes] == ([case.want_result] if case.want_result else [])
     assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
 
 
@@ -384,7 +384,7 @@ async def test_an_adapter_that_fails_is_told_about() -> None:
     at_work.render = broken
     await at_work.execute([CREATE])
     outcome = memory.retries.outcomes["Pod", NAME]
-    assert (outcome.result, outcome.message) == (Result.INVALID, "framework x failed: KeyError('a')")
+    assert (outcome.status, outcome.message) == (ActionStatus.INVALID, "framework x failed: KeyError('a')")
 
 
 def test_every_error_of_the_engine_has_a_result() -> None:
@@ -392,7 +392,7 @@ def test_every_error_of_the_engine_has_a_result() -> None:
 
     for kind in ApiError.__subclasses__():
         if kind is not LeaseExpired:
-            assert _result(kind(500, "X", "x")) in Result
+            assert _result(kind(500, "X", "x")) in ActionStatus
 
 
 class Told(Struct):

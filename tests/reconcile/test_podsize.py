@@ -23,7 +23,7 @@ from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Problems, Workload, numbered_bytes
-from argosy.workload.observed import Result
+from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import CreatePod
 from argosy.workload.pod_size import MAX_POD_BYTES
 from tests.support import aresjobs
@@ -173,7 +173,7 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
             ByteBudget(),
         )
         await performer.execute([CreatePod("worker", 0, 1, 0)])
-    assert [one.result for one in memory.retries.outcomes.values()] == [Result.INVALID]
+    assert [one.status for one in memory.retries.outcomes.values()] == [ActionStatus.INVALID]
 
 
 class Unseeing:

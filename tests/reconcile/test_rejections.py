@@ -23,7 +23,7 @@ from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.rejections import template_error
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Problems, Workload
-from argosy.workload.observed import Result
+from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import CreatePod
 from tests.support.servers import Server
 
@@ -139,7 +139,7 @@ async def _told(written: Json, api: Server, namespace: str) -> str:
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         await _performer(client, lowered, memory).execute([CreatePod("launcher", 0, 1, 0)])
     outcome = next(iter(memory.retries.outcomes.values()), None)
-    assert outcome is None or outcome.result is Result.MISTAKE, outcome
+    assert outcome is None or outcome.status is ActionStatus.SPEC_REJECTED, outcome
     return outcome.message if outcome else ""
 
 

@@ -16,7 +16,7 @@ from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.slow_start import MAX_PROBE_SECONDS, MAX_SECONDS, MAX_WINDOW
-from argosy.workload.observed import Result
+from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import CreatePod
 from tests.support.builders import role, workload
 from tests.support.manual_clock import ManualClock
@@ -207,7 +207,7 @@ async def test_a_name_that_is_taken_does_not_hold_up_other_pods() -> None:
     scene = Scene(lambda name: taken if name == "mnist-worker-0" else None)
     await scene.reconcile(*pods("worker", 20))
     assert len(scene.api.pods) == 19
-    assert [one.result for one in scene.memory.retries.outcomes.values()] == [Result.FOREIGN]
+    assert [one.status for one in scene.memory.retries.outcomes.values()] == [ActionStatus.NAME_CONFLICT]
 
 
 async def test_a_reconcile_leaves_the_rest_of_its_pods_to_the_next_one_after_a_minute() -> None:

@@ -19,8 +19,8 @@ from argosy.kinds.aresjob import AresJob, AresJobStatus, RoleStatus
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import Action, CreatePod, DeletePod, Emit, Plan, Remark
-from argosy.workload.pods import expected
+from argosy.workload.plan import Action, CreatePod, DeletePod, EmitEvent, PatchMetadata, Plan
+from argosy.workload.pods import with_planned_pods
 from tests.support.workloads import later
 
 API = ares_job_api()
@@ -78,7 +78,7 @@ class Played(Struct, frozen=True):
     obj: AresJob
     at: float = 0.0
     plan: Plan | None = None
-    events: tuple[Emit, ...] = ()
+    events: tuple[EmitEvent, ...] = ()
 
     @property
     def status(self) -> AresJobStatus:
@@ -102,8 +102,8 @@ class Played(Struct, frozen=True):
         return [one.name for one in self.actions if isinstance(one, DeletePod)]
 
     @property
-    def remarks(self) -> list[Remark]:
-        return [one for one in self.actions if isinstance(one, Remark)]
+    def remarks(self) -> list[PatchMetadata]:
+        return [one for one in self.actions if isinstance(one, PatchMetadata)]
 
     def role(self, name: str = "worker") -> RoleStatus:
         return self.obj.status.role_statuses[name]
@@ -122,7 +122,9 @@ class Played(Struct, frozen=True):
         else:
             plan = decide(lower, before, observed, later(at))
         workload = None if isinstance(lower, Problems) else lower
-        status = DIALECT.to_status(obj, JobView(workload, plan.record, expected(observed, plan.actions)))
+        status = DIALECT.to_status(
+            obj, JobView(workload, plan.record, with_planned_pods(observed, plan.actions))
+        )
         back = msgspec.json.decode(msgspec.json.encode(status), type=AresJobStatus)
         assert back == status, "a status comes back as it was written"
         after = replace(obj, status=back)
@@ -177,5 +179,5 @@ def merge(under: dict[str, object], over: dict[str, object]) -> None:
             under[name] = value
 
 
-def messages(events: Iterable[Emit], reason: str) -> list[str]:
+def messages(events: Iterable[EmitEvent], reason: str) -> list[str]:
     return [one.message for one in events if one.reason == reason]

@@ -26,7 +26,7 @@ from argosy.workload.plan import (
     DeleteChild,
     DeleteJob,
     DeletePod,
-    Emit,
+    EmitEvent,
     EnsureChild,
     EnsureService,
     Plan,
@@ -170,7 +170,7 @@ class World:
         before = leader.memory.status.deferred_record(str(job.version)) or decode(job.status)
         if self.broken:
             plan = refuse(before, _BROKEN, job.workload.generation, self.now)
-            assert not [action for action in plan.actions if not isinstance(action, Emit)]
+            assert not [action for action in plan.actions if not isinstance(action, EmitEvent)]
         else:
             plan = decide(job.workload, before, seen, self.now)
             self._check(job.workload, before, plan, seen)
@@ -213,8 +213,10 @@ class World:
             recent_losses=leader.losses.for_job("job"),
             children=dict(self.children),
             group=self.group,
-            absent=frozenset(leader.absent),
-            departed=tuple(pod for name, pod in leader.departed.items() if name not in leader.known_pods),
+            confirmed_absent=frozenset(leader.absent),
+            recently_deleted=tuple(
+                pod for name, pod in leader.departed.items() if name not in leader.known_pods
+            ),
         )
 
     def sync(self) -> None:
@@ -254,7 +256,7 @@ class World:
 
     def update(self, pod: ObservedPod) -> None:
         self.version += 1
-        self.pods[pod.name] = replace(pod, version=str(self.version))
+        self.pods[pod.name] = replace(pod, resource_version=str(self.version))
         self._remember_past()
 
     def terminate(self, pod: ObservedPod) -> None:
@@ -305,8 +307,8 @@ class World:
                 if not self.pods:
                     return None
                 continue
-            if plan is not None and plan.wake_at and plan.wake_at - self.now < timedelta(hours=1):
-                self.let_pass(max((plan.wake_at - self.now).total_seconds(), 0.0))
+            if plan is not None and plan.requeue_at and plan.requeue_at - self.now < timedelta(hours=1):
+                self.let_pass(max((plan.requeue_at - self.now).total_seconds(), 0.0))
                 continue
             if not busy and not self.leader.absent and before == (self.job, self.pods, self.children):
                 return plan
@@ -352,9 +354,9 @@ class World:
         elif isinstance(action, DeletePod):
             there = self.pods.get(action.name)
             if there and there.uid == action.uid:
-                if action.version and action.version != there.version:
+                if action.resource_version and action.resource_version != there.resource_version:
                     self.leader.known_pods[there.name] = there
-                elif action.grace == 0:
+                elif action.grace_period_seconds == 0:
                     assert self.nodes[there.node].runs_nothing, "deleted by force while its node may run it"
                     self.remove(there)
                     self.leader.known_pods.pop(there.name, None)
@@ -423,7 +425,7 @@ class World:
 
         Not so once a Record was lost: then restarts are estimated from labels of pods.
         """
-        if self.forgot or before is None or any(pod.in_place_restarts for pod in seen.pods):
+        if self.forgot or before is None or any(pod.container_restarts for pod in seen.pods):
             return
         fresh = {pod.uid for pod in seen.pods if pod.ended and pod.uid in self.failed} - self.counted
         used = after.restarts - before.restarts
@@ -439,6 +441,8 @@ class World:
             for index in range(record.role(name).size):
                 place = (name, index)
                 there = (
-                    place in made or seen.by_place.get(place) or index in record.role(name).succeeded_indexes
+                    place in made
+                    or seen.by_replica.get(place)
+                    or index in record.role(name).succeeded_indexes
                 )
                 assert there, f"a gang is asked for as a whole, but {place} is not"

@@ -30,14 +30,14 @@ def check(workload: Workload, before: Record | None, seen: Observed, now: dateti
     creates = [(one.role, one.index) for one in plan.actions if isinstance(one, CreatePod)]
     assert len(creates) == len(set(creates)), "one pod a place"
     for name, index in creates:
-        role, there = workload.roles[name], seen.by_place.get((name, index), ())
+        role, there = workload.roles[name], seen.by_replica.get((name, index), ())
         assert index < role.replicas, f"{name}-{index} is not wanted"
         assert not there or (role.surge and all(pod.terminating for pod in there)), f"{name}-{index} is there"
     deletes = {one.uid for one in plan.actions if isinstance(one, DeletePod)}
     assert deletes <= {pod.uid for pod in seen.pods}, "what is deleted was seen"
     if record.finished_at or workload.suspended or workload.deleting:
         assert not creates, "nothing is made for a job that does not run"
-    elif plan.restarts and workload.limits.restarts is not None:
+    elif plan.restart_causes and workload.limits.restarts is not None:
         assert record.restarts <= workload.limits.restarts, "no restart is beyond the limit"
     if before is not None:
         _goes_on(before, record, now)

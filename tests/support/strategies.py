@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS
-from argosy.workload.capacity import FreeNode, Room
-from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome, Result
+from argosy.workload.capacity import Capacity, FreeNode
+from argosy.workload.observed import ActionStatus, Observed, ObservedGroup, ObservedPod, Outcome
 from tests.support.workloads import NOW
 
 Strategy = st.SearchStrategy[object]
@@ -114,11 +114,11 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         node=nodes,
         exit_code=st.sampled_from([None, 0, 1, 137, 139]),
         first_exit_code=st.sampled_from([None, 0, 1, 137]),
-        in_place_restarts=st.integers(0, 2),
+        container_restarts=st.integers(0, 2),
         disrupted=st.booleans(),
-        preempted=st.sampled_from([None, NOW]),
-        held=st.booleans(),
-        waiting=st.sampled_from(["", "ImagePullBackOff", "Unschedulable"]),
+        preempted_at=st.sampled_from([None, NOW]),
+        waits_for_dependency=st.booleans(),
+        waiting_reason=st.sampled_from(["", "ImagePullBackOff", "Unschedulable"]),
         created=st.sampled_from([None, NOW]),
         deletion_time=st.sampled_from([None, NOW]),
     )
@@ -126,14 +126,14 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         Outcome,
         kind=st.sampled_from(["Pod", "Service", "PodGroup"]),
         name=st.just("it"),
-        result=st.sampled_from(Result),
+        status=st.sampled_from(ActionStatus),
         message=st.sampled_from(["", "no", "x" * 5000]),
         role=names,
         index=st.sampled_from([None, 0, 7]),
     )
     groups = st.builds(
         ObservedGroup,
-        backend=st.sampled_from(["volcano", "kubernetes"]),
+        scheduler=st.sampled_from(["volcano", "kubernetes"]),
         queued=st.booleans(),
         scheduled=st.booleans(),
         evicted=st.booleans(),
@@ -146,11 +146,13 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         nodes_partly_unknown=down,
         children=st.sampled_from([{}, {("Service", "job-worker"): ""}, {("Service", "other"): "x"}]),
         group=st.one_of(st.none(), groups),
-        gang_choice=st.sampled_from(["volcano", "own", "auto", "none"]),
-        gangs_served=st.frozensets(st.sampled_from(["volcano", "kubernetes", "own"])),
-        room=st.sampled_from([None, Room(), Room((FreeNode("node-1", {"pods": 2, "cpu": 4000}),))]),
-        absent=st.frozensets(st.tuples(names, st.integers(0, 3)), max_size=2),
-        outcomes=st.lists(outcomes, max_size=2).map(tuple),
+        gang_scheduler_setting=st.sampled_from(["volcano", "own", "auto", "none"]),
+        available_gang_schedulers=st.frozensets(st.sampled_from(["volcano", "kubernetes", "own"])),
+        capacity=st.sampled_from(
+            [None, Capacity(), Capacity((FreeNode("node-1", {"pods": 2, "cpu": 4000}),))]
+        ),
+        confirmed_absent=st.frozensets(st.tuples(names, st.integers(0, 3)), max_size=2),
+        failed_actions=st.lists(outcomes, max_size=2).map(tuple),
     )
 
 

@@ -5,7 +5,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds.kubernetes import Taint
-from argosy.workload.capacity import Alike, FreeNode, Room, fits, needs_of
+from argosy.workload.capacity import Capacity, FreeNode, PodBatch, fits, pod_requirements
 from argosy.workload.model import Gang, Json, Role
 from tests.support.workloads import role, workload
 
@@ -33,7 +33,7 @@ class Case(Struct):
     nodes: tuple[FreeNode, ...]
     want: bool
     least: int = 3
-    ahead: tuple[Alike, ...] = ()
+    ahead: tuple[PodBatch, ...] = ()
 
 
 AFFINITY = {
@@ -67,10 +67,10 @@ CASES = {
         (asking("1", replicas=3), asking("3", replicas=1, name="large")), (node(cpu=3),), True
     ),
     "pods without a node come first": Case(
-        (asking(),), (node(cpu=4),), False, ahead=(Alike(needs_of(template("1")), 2),)
+        (asking(),), (node(cpu=4),), False, ahead=(PodBatch(pod_requirements(template("1")), 2),)
     ),
     "pods that fit nowhere take no room": Case(
-        (asking(),), (node(cpu=4),), True, ahead=(Alike(needs_of(template("64")), 2),)
+        (asking(),), (node(cpu=4),), True, ahead=(PodBatch(pod_requirements(template("64")), 2),)
     ),
     "a node selector": Case(
         (asking(nodeSelector={"zone": "a"}),), (node(), node("node-2", labels={"zone": "b"})), False
@@ -94,4 +94,4 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_fits(case: Case) -> None:
     job = workload(*case.roles, gang=Gang(case.least))
-    assert fits(job, Room(case.nodes, case.ahead)) is case.want
+    assert fits(job, Capacity(case.nodes, case.ahead)) is case.want

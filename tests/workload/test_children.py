@@ -3,7 +3,7 @@ import pytest
 from argosy.workload import children
 from argosy.workload.model import Rules
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import CreatePod, EnsureChild, EnsureKeys, EnsureService
+from argosy.workload.plan import CreatePod, EnsureChild, EnsureService, EnsureSshSecret
 from tests.support.workloads import pod, role, workload
 
 JOB = workload(
@@ -62,8 +62,8 @@ def test_rights_go_with_the_pods() -> None:
     assert ensured(given)["Role"].body["rules"] == []
 
 
-KEYS: dict[str, tuple[tuple[str, ...], list[EnsureKeys]]] = {
-    "a pod that has keys": (("watcher", "worker"), [EnsureKeys("job-ssh")]),
+KEYS: dict[str, tuple[tuple[str, ...], list[EnsureSshSecret]]] = {
+    "a pod that has keys": (("watcher", "worker"), [EnsureSshSecret("job-ssh")]),
     "only pods without": (("watcher",), []),
     "none": ((), []),
 }

@@ -15,7 +15,7 @@ PODS = (
     pod(0, "Running"),
     pod(1, "Succeeded"),
     pod(2, "Failed"),
-    pod(3, "Pending", held=True),
+    pod(3, "Pending", waits_for_dependency=True),
     pod(4, terminating=True),
 )
 
@@ -66,5 +66,5 @@ def test_cleanup(case: Case) -> None:
     children = [(a.kind, a.name) for a in plan.actions if isinstance(a, DeleteChild)]
     assert children == (sorted(children_there) if case.want_children else [])
     assert any(isinstance(action, DeleteJob) for action in plan.actions) is case.want_job
-    assert plan.wake_at == case.want_wake
+    assert plan.requeue_at == case.want_wake
     assert plan.record == record, "status stays as at the end"

@@ -58,10 +58,10 @@ def test_a_back_off_does_not_last_an_hour_longer() -> None:
         failed = seen(pod(0, "Failed", exit_code=1, replacement=replacement))
         record = decide(job, record, failed, later(1)).record
     waits = decide(job, record, Observed(), later(2))
-    assert waits.wake_at == later(11)
+    assert waits.requeue_at == later(11)
     back = decide(job, record, Observed(), later(2 - HOUR))
-    assert back.wake_at == later(2 + 10 - HOUR)
-    again = decide(job, back.record, Observed(), back.wake_at)
+    assert back.requeue_at == later(2 + 10 - HOUR)
+    again = decide(job, back.record, Observed(), back.requeue_at)
     assert any(isinstance(action, CreatePod) for action in again.actions)
 
 
@@ -74,8 +74,8 @@ def test_a_deadline_and_a_time_to_live_do_not_last_an_hour_longer() -> None:
     assert (ended.phase, ended.reason) == (Phase.FAILED, "DeadlineExceeded")
     set_back = later(80 - 2 * HOUR)
     kept = decide(job, ended, Observed(), set_back)
-    assert kept.wake_at == set_back + timedelta(seconds=30)
-    gone = decide(job, kept.record, Observed(), kept.wake_at)
+    assert kept.requeue_at == set_back + timedelta(seconds=30)
+    gone = decide(job, kept.record, Observed(), kept.requeue_at)
     assert any(isinstance(action, DeleteJob) for action in gone.actions)
 
 

@@ -68,13 +68,15 @@ def climbing(ladder: Escalation) -> World:
 
 def preempted() -> World:
     world = running(job())
-    world.terminate(replace(world.pods["job-worker-1"], disrupted=True, disruption="PreemptionByScheduler"))
+    world.terminate(
+        replace(world.pods["job-worker-1"], disrupted=True, disruption_reason="PreemptionByScheduler")
+    )
     return world
 
 
 def restarted_in_place() -> World:
     world = running(job())
-    world.update(replace(world.pods["job-worker-1"], in_place_restarts=2, last_exit_code=3))
+    world.update(replace(world.pods["job-worker-1"], container_restarts=2, last_exit_code=3))
     return world
 
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from argosy.workload.current_pods import all_present, current, present, strangers
+from argosy.workload.current_pods import all_current_pods, current_pods, is_current, stale_pods
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import pod
@@ -26,13 +26,13 @@ CASES = {
 @pytest.mark.parametrize(("one", "want"), CASES.values(), ids=CASES.keys())
 def test_a_pod_is_in_its_place_or_a_stranger(one: ObservedPod, want: bool) -> None:
     seen = Observed(pods=(one,))
-    assert current(RECORD, one) is want
-    assert (one in present(RECORD, one.role, seen)) is want
-    assert (one in strangers(RECORD, seen)) is not want
+    assert is_current(RECORD, one) is want
+    assert (one in current_pods(RECORD, one.role, seen)) is want
+    assert (one in stale_pods(RECORD, seen)) is not want
 
 
 def test_every_pod_is_one_or_the_other() -> None:
     seen = Observed(pods=tuple(one for one, _ in CASES.values()))
-    there, not_there = all_present(RECORD, seen), strangers(RECORD, seen)
+    there, not_there = all_current_pods(RECORD, seen), stale_pods(RECORD, seen)
     assert len(there) + len(not_there) == len(seen.pods)
-    assert [one for one in seen.pods if current(RECORD, one)] == [one for one in seen.pods if one in there]
+    assert [one for one in seen.pods if is_current(RECORD, one)] == [one for one in seen.pods if one in there]

@@ -13,8 +13,8 @@ from argosy.workload.model import (
     RestartScope,
     Rules,
 )
-from argosy.workload.observed import Observed, Outcome, Result
-from argosy.workload.plan import CreatePod, DeletePod, Emit
+from argosy.workload.observed import ActionStatus, Observed, Outcome
+from argosy.workload.plan import CreatePod, DeletePod, EmitEvent
 from argosy.workload.record import Record, decode
 from tests.support.fake_cluster import World
 from tests.support.workloads import NOW, later, pod, pods, role, seen, workload
@@ -172,10 +172,10 @@ def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> Non
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
     observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}), nodes_released=frozenset({"a"}))
     record = decide(job, None, seen(pod(0, node="a")), NOW).record
-    assert decide(job, record, observed, later(40)).wake_at == later(60)
+    assert decide(job, record, observed, later(40)).requeue_at == later(60)
     plan = decide(job, record, observed, later(60))
     assert [action for action in plan.actions if isinstance(action, DeletePod)] == [
-        DeletePod("job-worker-0", stuck.uid, grace=0, reason="a runs nothing any more")
+        DeletePod("job-worker-0", stuck.uid, grace_period_seconds=0, reason="a runs nothing any more")
     ]
 
 
@@ -199,8 +199,8 @@ def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_and_the_status_says_
 
 def test_what_the_api_refuses_is_told_and_tried_again() -> None:
     job = workload(role(replicas=1))
-    said = Outcome("Pod", "job-worker-0", Result.REFUSED, "exceeded quota: team")
-    plan = decide(job, None, Observed(outcomes=(said,)), NOW)
+    said = Outcome("Pod", "job-worker-0", ActionStatus.FORBIDDEN, "exceeded quota: team")
+    plan = decide(job, None, Observed(failed_actions=(said,)), NOW)
     waiting = plan.record.waiting
     assert waiting
     assert (waiting.reason, waiting.message) == ("PodRefused", "job-worker-0: exceeded quota: team")
@@ -209,19 +209,21 @@ def test_what_the_api_refuses_is_told_and_tried_again() -> None:
 
 def test_a_mistake_in_the_definition_is_told_by_one_event() -> None:
     job = workload(role(replicas=1))
-    seen_so = Observed(outcomes=(Outcome("Pod", "job-worker-0", Result.MISTAKE, "spec.a: no"),))
+    seen_so = Observed(
+        failed_actions=(Outcome("Pod", "job-worker-0", ActionStatus.SPEC_REJECTED, "spec.a: no"),)
+    )
     first = decide(job, None, seen_so, NOW)
-    assert Emit("Warning", "InvalidSpec", "spec.a: no") in first.actions
+    assert EmitEvent("Warning", "InvalidSpec", "spec.a: no") in first.actions
     second = decide(job, first.record, seen_so, later(1))
-    assert not [action for action in second.actions if isinstance(action, Emit)]
+    assert not [action for action in second.actions if isinstance(action, EmitEvent)]
     assert second.record == first.record
 
 
 def test_the_cause_of_a_wait_keeps_its_time() -> None:
     job = workload(role(replicas=1))
     first = decide(job, None, Observed(), NOW).record
-    second = decide(job, first, seen(pod(0, "Pending", waiting="Unschedulable")), later(5)).record
-    third = decide(job, second, seen(pod(0, "Pending", waiting="Unschedulable")), later(9)).record
+    second = decide(job, first, seen(pod(0, "Pending", waiting_reason="Unschedulable")), later(5)).record
+    third = decide(job, second, seen(pod(0, "Pending", waiting_reason="Unschedulable")), later(9)).record
     assert second.waiting and second.waiting.reason == "Unschedulable"
     assert third.waiting and third.waiting.since == later(5)
     assert decide(job, third, seen(pod(0)), later(10)).record.waiting is None
@@ -230,14 +232,14 @@ def test_the_cause_of_a_wait_keeps_its_time() -> None:
 def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     running = decide(job, decide(job, None, Observed(), NOW).record, seen(pod(0)), NOW)
-    assert [a for a in running.actions if isinstance(a, Emit)] == [
-        Emit("Normal", "Running", "attempt 1 is running")
+    assert [a for a in running.actions if isinstance(a, EmitEvent)] == [
+        EmitEvent("Normal", "Running", "attempt 1 is running")
     ]
     again = decide(job, running.record, seen(pod(0)), later(1))
     assert again.actions == ()
     assert again.record == running.record
     failed = decide(job, running.record, seen(pod(0, "Failed", exit_code=1)), later(2))
-    assert [a.type for a in failed.actions if isinstance(a, Emit)] == ["Warning"]
+    assert [a.type for a in failed.actions if isinstance(a, EmitEvent)] == ["Warning"]
 
 
 def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
@@ -247,7 +249,7 @@ def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
     assert plan.record.phase is Phase.RUNNING
     assert plan.record.generation == 2
     assert plan.record.waiting and plan.record.waiting.reason == "InvalidSpec"
-    assert [type(action) for action in plan.actions] == [Emit]
+    assert [type(action) for action in plan.actions] == [EmitEvent]
     again = refuse(plan.record, problems, 2, later(2))
     assert (again.record, again.actions) == (plan.record, ())
     cured = decide(workload(role(replicas=1), generation=3), again.record, seen(pod(0)), later(3))

@@ -5,7 +5,7 @@ from argosy.workload import elastic
 from argosy.workload.decide import decide
 from argosy.workload.model import Elastic, Limits, Phase, ResizeMode, RestartPolicy, Rules
 from argosy.workload.observed import Observed
-from argosy.workload.phases import Ending
+from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pods, role, seen, workload
@@ -93,7 +93,7 @@ def test_below_min_waits_with_a_limit() -> None:
     assert since.role("worker").below_min_since == later(5)
     assert elastic.overdue(job, since, later(30)) == later(65)
     over = elastic.overdue(job, since, later(65))
-    assert isinstance(over, Ending)
+    assert isinstance(over, PhaseResult)
     assert (over.reason, over.message) == (
         "BelowMin",
         "worker has had fewer than 3 running pods for 60 s",

@@ -5,27 +5,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import gang
-from argosy.workload.capacity import FreeNode, Room
+from argosy.workload.capacity import Capacity, FreeNode
 from argosy.workload.decide import decide
 from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import Gang, Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedGroup
-from argosy.workload.phases import Ending
+from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import CreatePod, DeleteChild, EnsureChild
 from argosy.workload.record import Record
 from tests.support.workloads import NOW, later, pod, pods, role, workload
 
 PLAIN = Gang(3, "research", "high")
 EVERY = frozenset({"volcano", "kubernetes", "scheduler-plugins", "kueue", "own"})
-ROOM = Room((FreeNode("node-1", {"pods": 3}),))
-NO_ROOM = Room((FreeNode("node-1", {"pods": 2}),))
+ROOM = Capacity((FreeNode("node-1", {"pods": 3}),))
+NO_ROOM = Capacity((FreeNode("node-1", {"pods": 2}),))
 
 
 def digest(wanted: Gang, backend: str = "volcano") -> dict[tuple[str, str], str]:
     """The group that stands for a gang, as it is seen among a job's children."""
     record = Record(phase_since=NOW, gang_scheduler=backend)
-    seen = Observed(gangs_served=EVERY)
+    seen = Observed(available_gang_schedulers=EVERY)
     action = gang.gate(workload(gang=wanted), record, seen).action
     assert isinstance(action, EnsureChild)
     return {(action.kind, action.name): action.digest}
@@ -39,7 +39,7 @@ class Case(Struct):
     """What the group that is there was made for."""
     choice: str = "volcano"
     served: frozenset[str] = EVERY
-    room: Room | None = None
+    room: Capacity | None = None
     begun: bool = False
     want_open: bool = True
     want_group: type[EnsureChild] | type[DeleteChild] | None = None
@@ -113,8 +113,8 @@ def test_gate(case: Case) -> None:
         phase_since=NOW, attempt_started_at=NOW if case.begun else None, gang_scheduler=case.backend
     )
     children = digest(case.there, case.backend) if case.there else {}
-    cluster = Observed(gang_choice=case.choice, gangs_served=case.served)
-    observed = replace(cluster, group=case.group, children=children, room=case.room)
+    cluster = Observed(gang_scheduler_setting=case.choice, available_gang_schedulers=case.served)
+    observed = replace(cluster, group=case.group, children=children, capacity=case.room)
     gate = gang.gate(workload(gang=case.gang), record, observed)
     assert (gate.open, gate.reason) == (case.want_open, case.want_reason)
     assert (type(gate.action) if gate.action else None) is case.want_group
@@ -153,13 +153,15 @@ CHOICES = {
 @pytest.mark.parametrize("case", CHOICES.values(), ids=CHOICES.keys())
 def test_choice(case: Choice) -> None:
     record = Record(phase_since=NOW, gang_scheduler=case.known, attempt_started_at=case.began)
-    seen = Observed(gang_choice=case.choice, gangs_served=case.served, group=case.group)
+    seen = Observed(
+        gang_scheduler_setting=case.choice, available_gang_schedulers=case.served, group=case.group
+    )
     assert gang.chosen(workload(gang=PLAIN), record, seen).gang_scheduler == case.want
     assert gang.chosen(workload(), Record(), seen).gang_scheduler == "", "no gang, no back end"
 
 
 def test_the_group_is_made_before_the_pods() -> None:
-    seen = Observed(gang_choice="kubernetes", gangs_served=frozenset({"kubernetes"}))
+    seen = Observed(gang_scheduler_setting="kubernetes", available_gang_schedulers=frozenset({"kubernetes"}))
     plan = decide(workload(gang=PLAIN), None, seen, NOW)
     kinds = [type(action) for action in plan.actions]
     assert kinds.index(EnsureChild) < kinds.index(CreatePod)
@@ -238,7 +240,7 @@ def test_ending(case: EndCase) -> None:
     record = replace(Record(phase_since=NOW, attempt_started_at=NOW, phase=Phase.STARTING), **times)
     job = workload(gang=Gang(3, timeout=60))
     found = gang.ending(job, record, Observed(group=case.group), later(case.seconds))
-    assert (found.reason if isinstance(found, Ending) else "") == case.want
+    assert (found.reason if isinstance(found, PhaseResult) else "") == case.want
 
 
 class Pause(Struct):
@@ -270,14 +272,14 @@ PAUSES = {
 def test_pause(case: Pause) -> None:
     job = workload(role(replicas=2, restart=case.restart), gang=Gang(2))
     running = decide(job, None, Observed(pods=pods("RR"), group=ObservedGroup(scheduled=True)), NOW).record
-    taken = replace(pod(0, "Failed", exit_code=143), preempted=NOW if case.taken else None)
+    taken = replace(pod(0, "Failed", exit_code=143), preempted_at=NOW if case.taken else None)
     plan = decide(job, running, Observed(pods=(taken, pod(1)), group=case.group), later(case.seconds))
     waiting = plan.record.waiting
     assert (plan.record.phase.value, waiting.reason if waiting else "") == (case.want, case.want_reason)
     if case.want == "Failed":
         assert plan.record.reason == "Preempted"
     if case.want == "Running":
-        assert not plan.actions and plan.wake_at == later(60)
+        assert not plan.actions and plan.requeue_at == later(60)
 
 
 def test_the_reason_outlives_the_pod() -> None:
@@ -285,8 +287,8 @@ def test_the_reason_outlives_the_pod() -> None:
     job = workload(role(replicas=2), gang=Gang(2))
     there = Observed(pods=pods("RR"), group=ObservedGroup(scheduled=True))
     running = decide(job, None, there, NOW).record
-    taken = replace(pod(0, terminating=True), preempted=NOW)
+    taken = replace(pod(0, terminating=True), preempted_at=NOW)
     paused = decide(job, running, replace(there, pods=(taken, pod(1))), later(1)).record
-    gone = replace(there, pods=(pod(1),), absent=frozenset({("worker", 0)}))
+    gone = replace(there, pods=(pod(1),), confirmed_absent=frozenset({("worker", 0)}))
     ended = decide(job, paused, gone, later(40)).record
     assert (ended.phase, ended.reason) == (Phase.FAILED, "Preempted")

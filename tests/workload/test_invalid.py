@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
-from argosy.workload.observed import Observed, Outcome, Result
+from argosy.workload.observed import ActionStatus, Observed, Outcome
 from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
 from argosy.workload.record import Record, WaitReason
 from tests.support.workloads import NOW, later, pods, workload
@@ -13,7 +13,7 @@ from tests.support.workloads import NOW, later, pods, workload
 STRICT = replace(workload(), delete_children_if_invalid=True)
 REMAINS = workload(cleanup=CleanupPolicy.NONE, generation=2)
 PROBLEMS = Problems((Problem("spec.x", "is wrong"),))
-REFUSAL = Outcome("Pod", "job-worker-0", Result.INVALID, "no such class", "worker", 0)
+REFUSAL = Outcome("Pod", "job-worker-0", ActionStatus.INVALID, "no such class", "worker", 0)
 
 
 def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> None:
@@ -43,7 +43,7 @@ def test_a_job_that_is_cured_with_no_restart_left_to_it_ends_at_once() -> None:
 
 def test_what_the_api_server_refused_is_not_tried_again_before_an_edit() -> None:
     begun = decide(STRICT, None, Observed(), NOW).record
-    refused = decide(STRICT, begun, Observed(outcomes=(REFUSAL,)), later(1)).record
+    refused = decide(STRICT, begun, Observed(failed_actions=(REFUSAL,)), later(1)).record
     assert refused.waiting is not None
     assert (refused.waiting.reason, refused.waiting.message) == (REFUSED_SPEC, "job-worker-0: no such class")
     forgotten = decide(STRICT, refused, Observed(), later(9))
@@ -54,7 +54,7 @@ def test_what_the_api_server_refused_is_not_tried_again_before_an_edit() -> None
 
 def test_other_dialects_wait_with_their_pods_in_place() -> None:
     begun = decide(workload(), None, Observed(), NOW).record
-    plan = decide(workload(), begun, Observed(pods=pods("RR"), outcomes=(REFUSAL,)), later(1))
+    plan = decide(workload(), begun, Observed(pods=pods("RR"), failed_actions=(REFUSAL,)), later(1))
     assert not any(isinstance(one, DeletePod) for one in plan.actions)
 
 
@@ -74,7 +74,7 @@ def test_a_job_that_ran_has_failed_for_good() -> None:
 def test_a_job_that_is_announced_is_shown_before_anything_is_made() -> None:
     announced = replace(workload(), report_pending_first=True)
     first = decide(announced, None, Observed(), NOW)
-    assert (first.actions, first.wake_at, first.record.phase) == ((), NOW, Phase.PENDING)
+    assert (first.actions, first.requeue_at, first.record.phase) == ((), NOW, Phase.PENDING)
     second = decide(announced, first.record, Observed(), NOW)
     assert any(isinstance(one, CreatePod) for one in second.actions)
     assert not any(isinstance(one, EnsureService) for one in first.actions)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from argosy.workload.current_pods import current
+from argosy.workload.current_pods import is_current
 from argosy.workload.model import (
     CleanupPolicy,
     Elastic,
@@ -183,8 +183,8 @@ class Life(RuleBasedStateMachine):
     def container_restarts_in_place(self, data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(self.world.live("Running")))
         if self._restarts_in_place():
-            count = pod.in_place_restarts + 1
-            self.world.update(replace(pod, in_place_restarts=count, last_exit_code=1))
+            count = pod.container_restarts + 1
+            self.world.update(replace(pod, container_restarts=count, last_exit_code=1))
             self.in_place += 1
 
     @precondition(lambda self: self.world.live("Pending", "Running"))
@@ -210,7 +210,7 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data())
     def pod_is_preempted(self, data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(self.world.live("Pending", "Running")))
-        self.world.terminate(replace(pod, disrupted=True, disruption="PreemptionByScheduler"))
+        self.world.terminate(replace(pod, disrupted=True, disruption_reason="PreemptionByScheduler"))
 
     @rule(node=st.sampled_from(["node-1", "node-2"]), state=st.sampled_from(NodeState))
     def node_changes(self, node: str, state: NodeState) -> None:
@@ -358,7 +358,7 @@ class Life(RuleBasedStateMachine):
             return
         assert record.waiting is None or record.phase is not Phase.RUNNING or record.waiting.reason
         for pod in pods:
-            assert current(record, pod), f"{pod} is left over"
+            assert is_current(record, pod), f"{pod} is left over"
         for name, one in wanted.roles.items():
             last = record.role(name)
             assert last.size == one.replicas

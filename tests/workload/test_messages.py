@@ -23,7 +23,7 @@ FATES = {
         pod(2, "Failed", disrupted=True, node="node-3", reason="Evicted"), message="low memory"
     ),
     "worker-2 had to make room for a pod of higher priority on node-3": pod(
-        2, terminating=True, disruption="PreemptionByScheduler", node="node-3"
+        2, terminating=True, disruption_reason="PreemptionByScheduler", node="node-3"
     ),
     "worker-2 was taken away by the cluster on node-3: shutting down": replace(
         pod(2, "Failed", disrupted=True, node="node-3", reason="NodeShutdown"), message="shutting down"
@@ -37,7 +37,7 @@ def test_fate(want: str, one: ObservedPod) -> None:
 
 
 def test_a_container_restarted_in_its_place() -> None:
-    one = restarted_in_place(pod(2, in_place_restarts=1, last_exit_code=9, node="node-3"), NOW)
+    one = restarted_in_place(pod(2, container_restarts=1, last_exit_code=9, node="node-3"), NOW)
     assert messages.restarted(one) == "a container of worker-2 failed (exit 9) on node-3"
 
 

@@ -90,7 +90,7 @@ CASES = {
     ),
     "a preemption by the scheduler": Case(
         {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
-        {"disrupted": True, "disruption": "PreemptionByScheduler"},
+        {"disrupted": True, "disruption_reason": "PreemptionByScheduler"},
     ),
     "a container that took too much memory": Case(
         {"phase": "Failed", "containerStatuses": [ended(137, reason="OOMKilled")]},
@@ -107,19 +107,19 @@ CASES = {
     ),
     "held in the init container that waits for others": Case(
         {"phase": "Pending", "initContainerStatuses": [{"name": "initializer", "state": {"running": {}}}]},
-        {"held": True},
+        {"waits_for_dependency": True},
     ),
     "not held by an init container of the user's own": Case(
         {"phase": "Pending", "initContainerStatuses": [{"name": "fetch", "state": {"running": {}}}]},
-        {"held": False},
+        {"waits_for_dependency": False},
     ),
     "an image that cannot be had": Case(
         {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
-        {"waiting": "ImagePullBackOff"},
+        {"waiting_reason": "ImagePullBackOff"},
     ),
     "a container about to start waits for nothing worth telling": Case(
         {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
-        {"waiting": ""},
+        {"waiting_reason": ""},
     ),
     "no place for it": Case(
         {
@@ -132,11 +132,11 @@ CASES = {
                 }
             ]
         },
-        {"waiting": "Unschedulable", "waiting_message": "0/3 nodes"},
+        {"waiting_reason": "Unschedulable", "waiting_message": "0/3 nodes"},
     ),
     "restarts of all containers together": Case(
         {"containerStatuses": [{"name": "a", "restartCount": 2}, {"name": "b", "restartCount": 1}]},
-        {"in_place_restarts": 3},
+        {"container_restarts": 3},
     ),
 }
 
@@ -178,11 +178,11 @@ def test_preemption(case: tuple[dict[str, object], bool]) -> None:
     condition, want = case
     body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [condition]}}
     seen = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
-    assert seen and seen.preempted == (NOW if want else None)
+    assert seen and seen.preempted_at == (NOW if want else None)
     told = {**condition, "lastTransitionTime": "2020-01-01T00:00:00Z"}
     body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [told]}}
     seen = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
-    assert seen and (seen.preempted is not None and seen.preempted.year == 2020) is want
+    assert seen and (seen.preempted_at is not None and seen.preempted_at.year == 2020) is want
 
 
 def test_of_metadata_only_what_is_handed_on_is_seen() -> None:
@@ -190,7 +190,7 @@ def test_of_metadata_only_what_is_handed_on_is_seen() -> None:
     pod = msgspec.convert({"metadata": {"name": "p", "uid": "u", **meta}}, Pod)
     seen = observe_pod(pod, ("x/queue", "x/priority"))
     assert seen is not None
-    assert (seen.marks.labels, seen.marks.annotations) == ({"x/queue": "a"}, {"x/priority": "5"})
+    assert (seen.metadata.labels, seen.metadata.annotations) == ({"x/queue": "a"}, {"x/priority": "5"})
     plain = observe_pod(pod)
     assert plain is not None
-    assert not plain.marks.labels
+    assert not plain.metadata.labels

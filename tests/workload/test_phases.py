@@ -80,7 +80,7 @@ def test_role(case: Case) -> None:
     observed = pods(case.pods)
     last = replace(last, succeeded_indexes={p.index: 1 for p in observed if p.phase == "Succeeded"})
     record = Record(roles={"worker": last})
-    verdict = phases.of_role(one, last, phases.count(one, record, seen(*observed)))
+    verdict = phases.role_phase(one, last, phases.count_pods(one, record, seen(*observed)))
     assert (verdict.phase, verdict.reason) == (case.want, case.want_reason)
 
 
@@ -106,7 +106,7 @@ def test_node_down(case: NodeCase) -> None:
     last = RoleRecord(phase=R, size=1, created_below=1)
     observed = Observed(pods=(pod(node="a"),), nodes_down=frozenset(case.down))
     record = Record(roles={"worker": last})
-    assert phases.of_role(one, last, phases.count(one, record, observed)).phase is case.want
+    assert phases.role_phase(one, last, phases.count_pods(one, record, observed)).phase is case.want
 
 
 class JobCase(Struct):
@@ -143,7 +143,7 @@ def test_job(case: JobCase) -> None:
         rules=Rules(succeeded_when=case.succeeded, failed_when=case.failed),
     )
     record = Record(roles={name: RoleRecord(phase=phase, size=1) for name, phase in case.roles.items()})
-    ending = phases.ending(job, record)
+    ending = phases.terminal_result(job, record)
     assert (ending.phase if ending else None) is case.want
 
 
@@ -171,5 +171,5 @@ def test_phase_of_a_job_that_goes_on(case: PhaseCase) -> None:
     last = RoleRecord(phase=R if ran else S, size=2, created_below=2)
     record = Record(phase=case.last, started_at=NOW, roles={"worker": last})
     observed = seen(*case.pods)
-    judged = phases.judged(job, record, observed, NOW)
-    assert phases.of_job(job, judged, observed) is case.want
+    judged = phases.with_role_phases(job, record, observed, NOW)
+    assert phases.job_phase(job, judged, observed) is case.want

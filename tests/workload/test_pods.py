@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from argosy.workload import pods
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Rules
-from argosy.workload.observed import ObservedPod, Outcome, RecentLoss, Result
+from argosy.workload.observed import ActionStatus, ObservedPod, Outcome, RecentLoss
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pod, role, seen, workload
@@ -72,15 +72,15 @@ def test_missing(case: Case) -> None:
     record = Record(
         attempt=case.attempt, attempt_started_at=NOW if case.begun else None, roles={"worker": case.last}
     )
-    found = pods.missing(job, record, seen(*case.pods), NOW)
+    found = pods.plan_creation(job, record, seen(*case.pods), NOW)
     assert tuple(one.index for one in found.create) == case.create
     assert tuple(one.index for one in found.confirm) == case.confirm
-    assert found.stopping == tuple(f"job-worker-{index}" for index in case.stopping)
+    assert found.blocked_by == tuple(f"job-worker-{index}" for index in case.stopping)
 
 
 def test_a_pod_knows_its_attempt_and_replacement() -> None:
     record = Record(attempt=4, attempt_started_at=NOW, roles={"worker": last(replacements={1: 2})})
-    found = pods.missing(
+    found = pods.plan_creation(
         workload(role(restart=RestartPolicy.ON_FAILURE)), record, seen(pod(0, attempt=4)), NOW
     )
     assert found.create == (CreatePod("worker", 1, 4, 2), CreatePod("worker", 2, 4, 0))
@@ -91,10 +91,10 @@ def test_the_delay_is_for_places_that_keep_failing() -> None:
         attempt_started_at=NOW, roles={"worker": last(replacements={1: 2, 2: 1}, retry_at=later(10))}
     )
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
-    found = pods.missing(job, record, seen(pod(0)), later(5))
+    found = pods.plan_creation(job, record, seen(pod(0)), later(5))
     assert [one.index for one in found.create] == [2]
     assert found.retry_at == later(10)
-    assert [one.index for one in pods.missing(job, record, seen(pod(0)), later(10)).create] == [1, 2]
+    assert [one.index for one in pods.plan_creation(job, record, seen(pod(0)), later(10)).create] == [1, 2]
 
 
 OBSOLETE = {
@@ -110,7 +110,7 @@ OBSOLETE = {
 @pytest.mark.parametrize(("there", "want"), OBSOLETE.values(), ids=OBSOLETE.keys())
 def test_obsolete(there: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
     record = Record(roles={"worker": last(replacements={2: 1})})
-    found = pods.obsolete(record, seen(*there))
+    found = pods.stale_deletions(record, seen(*there))
     assert tuple(int(one.name.rsplit("-", 1)[1]) for one in found) == want
 
 
@@ -120,21 +120,21 @@ def test_of_two_pods_in_one_place_the_older_stays() -> None:
         ObservedPod("other", "z", "worker", 0, phase="Running", created=later(1)),
     )
     record = Record(roles={"worker": RUNNING})
-    assert [one.uid for one in pods.obsolete(record, seen(newer, older))] == ["z"]
+    assert [one.uid for one in pods.stale_deletions(record, seen(newer, older))] == ["z"]
 
 
 ASKED = (CreatePod("worker", 1, 1, 0), CreatePod("worker", 2, 1, 0))
 
 
 def test_pods_of_a_plan_are_expected_to_be_pending() -> None:
-    view = pods.expected(seen(pod(0)), ASKED)
+    view = pods.with_planned_pods(seen(pod(0)), ASKED)
     assert [(one.index, one.phase) for one in view.pods] == [(0, "Running"), (1, "Pending"), (2, "Pending")]
-    assert sorted(view.by_place) == [("worker", 0), ("worker", 1), ("worker", 2)]
+    assert sorted(view.by_replica) == [("worker", 0), ("worker", 1), ("worker", 2)]
 
 
 def test_after_a_refusal_no_pods_are_expected() -> None:
-    refused = replace(seen(pod(0)), outcomes=(Outcome("Service", "s", Result.REFUSED),))
-    assert pods.expected(refused, ASKED) == refused
+    refused = replace(seen(pod(0)), failed_actions=(Outcome("Service", "s", ActionStatus.FORBIDDEN),))
+    assert pods.with_planned_pods(refused, ASKED) == refused
 
 
 DELAYS = {
@@ -186,7 +186,7 @@ def test_no_place_is_filled_again_and_again_without_a_pause(case: HoldCase) -> N
         roles={"worker": RoleRecord(phase=Phase.STARTING, size=2)},
     )
     observed = replace(seen(), recent_losses={("worker", index): loss for index, loss in case.losses.items()})
-    found = pods.missing(job, record, observed, NOW)
+    found = pods.plan_creation(job, record, observed, NOW)
     assert tuple(action.index for action in found.create) == case.create
     assert found.retry_at == (None if case.retry_in is None else later(case.retry_in))
 
@@ -229,9 +229,9 @@ def test_when_a_pod_is_deleted_by_force(case: StuckCase) -> None:
         nodes_unconfirmed={"a": "no answer yet"} if case.unconfirmed else {},
     )
     if case.want is None:
-        assert pods.stuck(case.limits, observed, later(10**6)) == ([], None)
+        assert pods.forced_deletions(case.limits, observed, later(10**6)) == ([], None)
         return
-    assert pods.stuck(case.limits, observed, later(case.want - 1)) == ([], later(case.want))
-    (forced,), again = pods.stuck(case.limits, observed, later(case.want))
+    assert pods.forced_deletions(case.limits, observed, later(case.want - 1)) == ([], later(case.want))
+    (forced,), again = pods.forced_deletions(case.limits, observed, later(case.want))
     assert isinstance(forced, DeletePod)
-    assert (forced.name, forced.uid, forced.grace, again) == (one.name, one.uid, 0, None)
+    assert (forced.name, forced.uid, forced.grace_period_seconds, again) == (one.name, one.uid, 0, None)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from argosy.workload.decide import decide
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import PropagatedMetadata, Workload
-from argosy.workload.observed import Marks, Observed, ObservedGroup, ObservedPod
-from argosy.workload.plan import Remark
+from argosy.workload.observed import MetadataSubset, Observed, ObservedGroup, ObservedPod
+from argosy.workload.plan import PatchMetadata
 from argosy.workload.record import Record
 from tests.support.workloads import NOW, TEMPLATE, pod, role, workload
 
@@ -24,7 +24,7 @@ def job(template: dict[str, object] | None = None, **annotations: str) -> Worklo
 
 
 def marked(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> ObservedPod:
-    return replace(pod(0), marks=Marks(labels or {}, annotations or {}))
+    return replace(pod(0), metadata=MetadataSubset(labels or {}, annotations or {}))
 
 
 BOTH = {"x/queue": "a"}
@@ -67,7 +67,7 @@ CASES = {
 def test_pods_follow(case: Case) -> None:
     begun = decide(case.job, None, Observed(pods=(pod(0),)), NOW).record
     plan = decide(case.job, begun, Observed(pods=(case.there,)), NOW)
-    found = [one for one in plan.actions if isinstance(one, Remark)]
+    found = [one for one in plan.actions if isinstance(one, PatchMetadata)]
     want = case.want_labels is not None
     assert [(one.kind, one.name, one.uid) for one in found] == [
         ("Pod", "job-worker-0", "worker-0-1-0")
@@ -77,19 +77,19 @@ def test_pods_follow(case: Case) -> None:
 
 
 def test_the_group_follows() -> None:
-    there = Observed(group=ObservedGroup(uid="g", marks=Marks({}, {"x/priority": "1"})))
+    there = Observed(group=ObservedGroup(uid="g", metadata=MetadataSubset({}, {"x/priority": "1"})))
     plan = decide(job(queue="a"), None, there, NOW)
-    (found,) = (one for one in plan.actions if isinstance(one, Remark))
-    assert found == Remark(GROUP.child, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
+    (found,) = (one for one in plan.actions if isinstance(one, PatchMetadata))
+    assert found == PatchMetadata(GROUP.child, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
 
 
 def test_pods_of_a_job_that_has_ended_follow_too() -> None:
     ended = Record(phase_since=NOW, finished_at=NOW)
     plan = decide(job(queue="a"), ended, Observed(pods=(replace(pod(0), phase="Succeeded"),)), NOW)
-    assert [one.name for one in plan.actions if isinstance(one, Remark)] == ["job-worker-0"]
+    assert [one.name for one in plan.actions if isinstance(one, PatchMetadata)] == ["job-worker-0"]
     assert (plan.record.propagated_labels, plan.record.invalid_label_keys) == (BOTH, "")
 
 
 def test_a_job_that_hands_nothing_on_touches_nothing() -> None:
     plan = decide(workload(), None, Observed(pods=(marked(BOTH, BOTH),)), NOW)
-    assert not any(isinstance(one, Remark) for one in plan.actions)
+    assert not any(isinstance(one, PatchMetadata) for one in plan.actions)

@@ -1,7 +1,7 @@
 import pytest
 from msgspec import Struct
 
-from argosy.workload.current_pods import current
+from argosy.workload.current_pods import is_current
 from argosy.workload.model import Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
@@ -43,7 +43,7 @@ CASES = {
     "created grows over an unbroken row only": Case(known(), (pod(0), pod(2)), want_created=1),
     "success is remembered": Case(known(), (pod(0, "Succeeded"),), want_created=1, want_done={0: 1}),
     "containers that restarted in place are restarts": Case(
-        known(), (pod(0, in_place_restarts=2),), want_restarts=2, want_created=1
+        known(), (pod(0, container_restarts=2),), want_restarts=2, want_created=1
     ),
 }
 
@@ -63,7 +63,7 @@ def test_remember(case: Case) -> None:
 
 
 def test_a_container_that_restarted_in_place_is_told_with_its_cause() -> None:
-    after = remember(JOB, known(), seen(pod(0), pod(1, in_place_restarts=2, last_exit_code=9)), later(1))
+    after = remember(JOB, known(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1))
     told = [(one.index, one.cause, one.scope, one.exit_code) for one in after.restart_history]
     assert told == [(1, "Exit", "Container", 9)]
 
@@ -89,4 +89,4 @@ CURRENT = {
 @pytest.mark.parametrize(("one", "want"), CURRENT.values(), ids=CURRENT.keys())
 def test_current(one: ObservedPod, want: bool) -> None:
     record = Record(attempt=2, roles={"worker": RoleRecord(size=3, replacements={1: 1})})
-    assert current(record, one) is want
+    assert is_current(record, one) is want

@@ -63,7 +63,7 @@ CASES = {
         want_causes=("Disrupted",),
     ),
     "a pod that is preempted leaves a gap to fill": Case(
-        (pod(2, terminating=True, disruption="PreemptionByScheduler"),), want_causes=("Preempted",)
+        (pod(2, terminating=True, disruption_reason="PreemptionByScheduler"),), want_causes=("Preempted",)
     ),
     "the last restart is used": Case((KILLED,), used=2, want_restarts=3, want_replaced={2: 1}),
     "no restart is left": Case((KILLED,), used=3, want_restarts=3, want_ending="RestartsExhausted"),
@@ -124,7 +124,7 @@ CASES = {
         (pod(0), pod(1)),
         scope=RestartScope.JOB,
         absent=(("worker", 2),),
-        departed=(pod(2, terminating=True, disruption="EvictionByEvictionAPI"),),
+        departed=(pod(2, terminating=True, disruption_reason="EvictionByEvictionAPI"),),
         want_attempt=2,
         want_disruptions=1,
         want_causes=("Evicted",),
@@ -140,7 +140,7 @@ def test_repair(case: Case) -> None:
     )
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
-    view = seen(*case.pods, absent=case.absent, departed=case.departed)
+    view = seen(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
     repair = restart.repair(job, record, view, later(5))
     after = repair.record
     assert (repair.ending.reason if repair.ending else "") == case.want_ending
@@ -215,14 +215,14 @@ CLIMBS = {
         RUNGS, pod(2, "Failed", disrupted=True), failures=2, want_failures={2: 2}, want_restarts=0
     ),
     "a node may restart containers as often as the rung bears": Climb(
-        RUNGS, pod(2, in_place_restarts=2, last_exit_code=1), want_rung="", want_restarts=0
+        RUNGS, pod(2, container_restarts=2, last_exit_code=1), want_rung="", want_restarts=0
     ),
     "a pod whose containers were restarted too often is replaced, and counted no second time": Climb(
-        RUNGS, pod(2, in_place_restarts=3, last_exit_code=1), want_failures={2: 1}, want_restarts=0
+        RUNGS, pod(2, container_restarts=3, last_exit_code=1), want_failures={2: 1}, want_restarts=0
     ),
     "pods whose containers crash climb on": Climb(
         RUNGS,
-        pod(2, in_place_restarts=3, last_exit_code=1),
+        pod(2, container_restarts=3, last_exit_code=1),
         failures=2,
         want_rung="Role",
         want_climbed=1,
@@ -257,7 +257,7 @@ def test_climbing(case: Climb) -> None:
 def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=RUNGS))
     record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    crashing = pod(2, in_place_restarts=3, last_exit_code=1, node="node-3")
+    crashing = pod(2, container_restarts=3, last_exit_code=1, node="node-3")
     after = restart.repair(job, record, seen(crashing), NOW).record
     assert after.message == (
         "worker-2 failed (exit 1) on node-3; replacing it after 3 restarts in its place, 3 of 5 restarts used"

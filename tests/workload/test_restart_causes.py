@@ -18,14 +18,20 @@ CAUSES: dict[str, tuple[ObservedPod, Why]] = {
     "a pod that failed without a program": (pod(0, "Failed", reason="OutOfcpu"), Why.FAILED),
     "a program that came to its end": (pod(0, "Succeeded", exit_code=0), Why.COMPLETED),
     "a node that is short of memory": (pod(0, "Failed", disrupted=True, reason="Evicted"), Why.EVICTED),
-    "a node that is drained": (pod(0, terminating=True, disruption="EvictionByEvictionAPI"), Why.EVICTED),
-    "a node that is tainted": (pod(0, terminating=True, disruption="DeletionByTaintManager"), Why.EVICTED),
+    "a node that is drained": (
+        pod(0, terminating=True, disruption_reason="EvictionByEvictionAPI"),
+        Why.EVICTED,
+    ),
+    "a node that is tainted": (
+        pod(0, terminating=True, disruption_reason="DeletionByTaintManager"),
+        Why.EVICTED,
+    ),
     "a pod of higher priority": (
-        pod(0, terminating=True, disruption="PreemptionByScheduler"),
+        pod(0, terminating=True, disruption_reason="PreemptionByScheduler"),
         Why.PREEMPTED,
     ),
     "a pod of higher priority that the node let in": (
-        pod(0, "Failed", disruption="TerminationByKubelet", reason="Preempting"),
+        pod(0, "Failed", disruption_reason="TerminationByKubelet", reason="Preempting"),
         Why.PREEMPTED,
     ),
     "its own emptyDir is full": (
@@ -33,17 +39,17 @@ CAUSES: dict[str, tuple[ObservedPod, Why]] = {
         Why.EVICTED,
     ),
     "a node that shuts down": (
-        pod(0, "Failed", disruption="TerminationByKubelet", reason="Terminated"),
+        pod(0, "Failed", disruption_reason="TerminationByKubelet", reason="Terminated"),
         Why.DISRUPTED,
     ),
     "somebody deletes it": (pod(0, terminating=True), Why.DELETED),
     "it ends because it is deleted": (pod(0, "Failed", exit_code=143, terminating=True), Why.DELETED),
     "its node does not answer": (pod(0, node="down"), Why.NODE_DOWN),
     "it must leave a node that does not answer": (
-        pod(0, terminating=True, disruption="DeletionByTaintManager", node="down"),
+        pod(0, terminating=True, disruption_reason="DeletionByTaintManager", node="down"),
         Why.NODE_DOWN,
     ),
-    "its node is gone": (pod(0, terminating=True, disruption="DeletionByPodGC"), Why.NODE_DOWN),
+    "its node is gone": (pod(0, terminating=True, disruption_reason="DeletionByPodGC"), Why.NODE_DOWN),
 }
 
 

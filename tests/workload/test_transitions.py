@@ -36,7 +36,7 @@ FAILURES = {
 @pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
 def test_failures(case: Case) -> None:
     plan = decide(workload(), case.before, seen(*case.pods), later(1))
-    assert [one.index for one in plan.news.failures] == case.want
+    assert [one.index for one in plan.transitions.failed_pods] == case.want
 
 
 @pytest.mark.parametrize("restart", [RestartPolicy.NEVER, RestartPolicy.ON_FAILURE])
@@ -44,8 +44,8 @@ def test_a_failure_is_news_in_one_pass_only(restart: RestartPolicy) -> None:
     job = workload(role(replicas=2, restart=restart), role("other", 1))
     there = seen(pod(0), pod(1, "Failed"), pod(0, role="other"))
     first = decide(job, decide(job, None, seen(), NOW).record, there, later(1))
-    assert [one.index for one in first.news.failures] == [1]
-    assert not decide(job, first.record, there, later(2)).news.failures
+    assert [one.index for one in first.transitions.failed_pods] == [1]
+    assert not decide(job, first.record, there, later(2)).transitions.failed_pods
 
 
 EDITS = {
@@ -63,5 +63,5 @@ def test_edits(was: str, shape: str, generation: int, there: ObservedPod, told: 
     job = workload(replace(role(replicas=1), template_hash=shape), generation=generation)
     before = replace(knowing(size=1, template_hash=was), generation=1 if was == "a" else 2)
     plan = decide(job, before, seen(there), later(1))
-    assert plan.news.outdated == (("worker",) if told else ())
+    assert plan.transitions.stale_roles == (("worker",) if told else ())
     assert plan.record.role("worker").template_hash == shape

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 from argosy.workload import wait_reasons
 from argosy.workload.gang import Gate
 from argosy.workload.model import Dependency, Phase, Workload
-from argosy.workload.observed import Observed, ObservedPod, Outcome, Result
-from argosy.workload.phases import count
-from argosy.workload.pods import Missing
+from argosy.workload.observed import ActionStatus, Observed, ObservedPod, Outcome
+from argosy.workload.phases import count_pods
+from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pod, pods, role, workload
 
@@ -25,29 +25,29 @@ class Case(Struct):
     pods: tuple[ObservedPod, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     gate: Gate = Gate()
-    missing: Missing = Missing()
+    missing: PodCreation = PodCreation()
     phase: Phase = Phase.STARTING
     below: bool = False
     message: str = ""
     unconfirmed: dict[str, str] = {}
 
 
-HELD = pod(0, "Pending", role="launcher", held=True)
+HELD = pod(0, "Pending", role="launcher", waits_for_dependency=True)
 
 CASES = {
     "pods are on their way": Case("PodsStarting", pods("PP")),
-    "no place for a pod": Case("Unschedulable", (pod(0, "Pending", waiting="Unschedulable"),)),
-    "no image": Case("ImagePullBackOff", (pod(0, "Pending", waiting="ImagePullBackOff"),)),
+    "no place for a pod": Case("Unschedulable", (pod(0, "Pending", waiting_reason="Unschedulable"),)),
+    "no image": Case("ImagePullBackOff", (pod(0, "Pending", waiting_reason="ImagePullBackOff"),)),
     "one role waits for another": Case(
         "WaitingForRole", (*pods("RR"), HELD), message="launcher waits for worker to be Running"
     ),
     "pods that another role waits for are on their way": Case("PodsStarting", (*pods("RP"), HELD)),
     "old pods": Case(
-        "PodsStopping", missing=Missing(stopping=("b", "a")), message="waits for a and b to be gone"
+        "PodsStopping", missing=PodCreation(blocked_by=("b", "a")), message="waits for a and b to be gone"
     ),
     "the back-off": Case(
         "BackOff",
-        missing=Missing(retry_at=later(65)),
+        missing=PodCreation(retry_at=later(65)),
         message="waits until 12:01:05 UTC before it starts the next try",
     ),
     "the API does not answer for a node, though all pods run": Case(
@@ -64,26 +64,29 @@ CASES = {
     "the queue": Case("Queued", gate=Gate(open=False, reason="Queued", message="in line"), message="in line"),
     "a quota": Case(
         "PodRefused",
-        outcomes=(Outcome("Pod", "p", Result.REFUSED, "exceeded quota"),),
+        outcomes=(Outcome("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),),
         message="p: exceeded quota",
     ),
     "a group of a name that is taken, whoever's kind of group": Case(
         "PodGroupNameTaken",
-        outcomes=(Outcome("PodGroup.scheduling.volcano.sh", "g", Result.FOREIGN, "not ours"),),
+        outcomes=(Outcome("PodGroup.scheduling.volcano.sh", "g", ActionStatus.NAME_CONFLICT, "not ours"),),
         message="g: not ours",
     ),
     "what is wrong for good comes first": Case(
         "ServiceInvalid",
-        outcomes=(Outcome("Pod", "p", Result.REFUSED, "no"), Outcome("Service", "s", Result.INVALID, "bad")),
+        outcomes=(
+            Outcome("Pod", "p", ActionStatus.FORBIDDEN, "no"),
+            Outcome("Service", "s", ActionStatus.INVALID, "bad"),
+        ),
         message="s: bad",
     ),
     "mistakes come before all, each once": Case(
         "InvalidSpec",
         outcomes=(
-            Outcome("Service", "s", Result.INVALID, "bad"),
-            Outcome("Pod", "p", Result.MISTAKE, "spec.a: no"),
-            Outcome("Pod", "q", Result.MISTAKE, "spec.a: no"),
-            Outcome("Pod", "r", Result.MISTAKE, "spec.b: no"),
+            Outcome("Service", "s", ActionStatus.INVALID, "bad"),
+            Outcome("Pod", "p", ActionStatus.SPEC_REJECTED, "spec.a: no"),
+            Outcome("Pod", "q", ActionStatus.SPEC_REJECTED, "spec.a: no"),
+            Outcome("Pod", "r", ActionStatus.SPEC_REJECTED, "spec.b: no"),
         ),
         message="spec.a: no; spec.b: no",
     ),
@@ -114,15 +117,15 @@ def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
     record = Record(
         phase=Phase.STARTING, phase_since=NOW, roles={"scheduler": RoleRecord(phase=Phase.RUNNING, size=1)}
     )
-    released = Observed(pods=(*pods("R", "scheduler"), pod(0, "Pending", held=True), HELD))
-    after = wait_reasons.waiting(chain, record, released, Gate(), Missing(), NOW)
+    released = Observed(pods=(*pods("R", "scheduler"), pod(0, "Pending", waits_for_dependency=True), HELD))
+    after = wait_reasons.waiting(chain, record, released, Gate(), PodCreation(), NOW)
     assert after.waiting
     assert after.waiting.reason == "PodsStarting"
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_cause(case: Case) -> None:
-    observed = Observed(pods=case.pods, outcomes=case.outcomes, nodes_unconfirmed=case.unconfirmed)
+    observed = Observed(pods=case.pods, failed_actions=case.outcomes, nodes_unconfirmed=case.unconfirmed)
     after = wait_reasons.waiting(JOB, record_of(case), observed, case.gate, case.missing, NOW)
     found = after.waiting
     assert (found.reason if found else "", found.message if found else "") == (case.want, case.message)
@@ -139,7 +142,7 @@ PROGRESS = {
     "all run": Progress(JOB, (*pods("RR"), *pods("R", "launcher")), ""),
     "one is held up": Progress(
         JOB,
-        (pod(0), pod(1, "Pending", waiting="ImagePullBackOff"), *pods("R", "launcher")),
+        (pod(0), pod(1, "Pending", waiting_reason="ImagePullBackOff"), *pods("R", "launcher")),
         "1 of 2 workers running; worker-1: ImagePullBackOff",
     ),
 }
@@ -149,14 +152,14 @@ PROGRESS = {
 def test_progress(case: Progress) -> None:
     record = Record(phase=Phase.STARTING, roles=STARTING)
     seen = Observed(pods=case.pods)
-    counts = {name: count(role, record, seen) for name, role in case.job.roles.items()}
+    counts = {name: count_pods(role, record, seen) for name, role in case.job.roles.items()}
     assert wait_reasons.progress(case.job, record, seen, counts) == case.want
 
 
 def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
     record = Record(phase=Phase.RESTARTING, phase_since=NOW, message="replacing it", roles=STARTING)
     stuck = Observed(pods=(pod(0, node="a", terminating=True),), nodes_down=frozenset({"a"}))
-    missing = Missing(stopping=("job-worker-0",))
+    missing = PodCreation(blocked_by=("job-worker-0",))
     after = wait_reasons.waiting(JOB, record, stuck, Gate(), missing, NOW)
     assert wait_reasons.sentence(JOB, after, stuck, {}).startswith(
         "job-worker-0 cannot be confirmed as stopped"

@@ -244,8 +244,8 @@ def _terminal_phase(job: Workload, outcomes: Mapping[str, str]) -> Phase | None:
     )
     roles = {name: RoleRecord(phase=Phase.RUNNING, size=role.replicas) for name, role in job.roles.items()}
     before = Record(phase=Phase.RUNNING, attempt=1, roles=roles)
-    record = phases.judged(job, before, Observed(pods=pods), _NOW)
-    result = phases.ending(job, record)
+    record = phases.with_role_phases(job, before, Observed(pods=pods), _NOW)
+    result = phases.terminal_result(job, record)
     return result.phase if result else None
 
 

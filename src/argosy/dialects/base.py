@@ -18,7 +18,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Deed, Emit, Plan
+from argosy.workload.plan import Deed, EmitEvent, Plan
 from argosy.workload.record import Record, decode
 
 RECORD_FIELD = "argosy"
@@ -90,12 +90,12 @@ PodName = Callable[[Workload, str, int, int, int], str]
 """Returns the name of a pod by role, index, attempt and replacement. Deterministic."""
 
 
-def history_events(change: StatusChange[T]) -> Sequence[Emit]:
+def history_events(change: StatusChange[T]) -> Sequence[EmitEvent]:
     """Return one event for every new entry of the job's history: what most APIs report."""
-    return [action for action in change.plan.actions if isinstance(action, Emit)]
+    return [action for action in change.plan.actions if isinstance(action, EmitEvent)]
 
 
-def no_action_events(job: T, results: Sequence[Deed]) -> Sequence[Emit]:
+def no_action_events(job: T, results: Sequence[Deed]) -> Sequence[EmitEvent]:
     """Report no executed actions: the history and the objects themselves show them."""
     del job, results
     return ()
@@ -125,8 +125,8 @@ class JobApi(Generic[T]):
     dialect: Dialect[T]
     inject: Inject
     pod_name: PodName = pod_name_of_replica
-    status_events: Callable[[StatusChange[T]], Sequence[Emit]] = history_events
-    action_events: Callable[[T, Sequence[Deed]], Sequence[Emit]] = no_action_events
+    status_events: Callable[[StatusChange[T]], Sequence[EmitEvent]] = history_events
+    action_events: Callable[[T, Sequence[Deed]], Sequence[EmitEvent]] = no_action_events
     """Returns events about executed actions, which the status in the object does not show yet."""
     spec_patch: Callable[[T], Json | None] = no_spec_patch
     """Returns a merge patch that the stored object needs, such as defaults to be shown in its spec."""

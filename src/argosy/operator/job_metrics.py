@@ -67,7 +67,7 @@ class JobMetrics:
         """A pass over a job wrote the plan's Record where `before` was."""
         after, framework = plan.record, workload.framework if workload else ""
         self._move(dialect, key, after.phase)
-        for cause in plan.restarts:
+        for cause in plan.restart_causes:
             self.restarts.labels(dialect, framework, cause).inc()
         if workload is not None:
             self._waits(dialect, workload, before, after)

@@ -25,7 +25,7 @@ from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
 from argosy.workload.gang_schedulers.volcano import VOLCANO
-from argosy.workload.observed import Observed, ObservedPod, Outcome, observe_pod, same_pod
+from argosy.workload.observed import Observed, ObservedPod, Outcome, is_equivalent_pod, observe_pod
 
 NODE = "node"
 MANAGED_SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGER}"
@@ -148,13 +148,13 @@ class Caches:
             nodes_unconfirmed=nodes.unconfirmed,
             children=self._children(owner),
             group=self.pod_groups.group(owner),
-            gang_choice=self.pod_groups.configured,
-            gangs_served=self.pod_groups.served,
-            room=free,
-            absent=confirmed_absent,
-            departed=self._recently_deleted.for_job(owner),
+            gang_scheduler_setting=self.pod_groups.configured,
+            available_gang_schedulers=self.pod_groups.served,
+            capacity=free,
+            confirmed_absent=confirmed_absent,
+            recently_deleted=self._recently_deleted.for_job(owner),
             recent_losses=self._losses.for_job(owner),
-            outcomes=failures,
+            failed_actions=failures,
         )
         if not capacity:
             return Observation(observed)
@@ -172,11 +172,11 @@ class Caches:
         """Interpret each version of a pod once, for reconciles and triggers alike."""
         old, new = change.old, change.new
         before = self._observed_pods.pop(old.metadata.uid, None) if old is not None else None
-        noticed = (before.preempted if before else None) or self._clock.now()
+        noticed = (before.preempted_at if before else None) or self._clock.now()
         after = observe_pod(new, self.propagated_keys, noticed) if new is not None else None
         if after is not None:
             self._observed_pods[after.uid] = after
-            if before is not None and same_pod(before, after):
+            if before is not None and is_equivalent_pod(before, after):
                 return
         pod = new or old
         if pod is None:

@@ -20,7 +20,7 @@ from argosy.kinds.kubernetes import Node
 from argosy.kinds.meta import OwnerReference
 from argosy.kinds.resource import Resource
 from argosy.kinds.resources import Resources, add, parse_resources, subtract
-from argosy.workload.capacity import Alike, FreeNode, Needs, Room, needs_of, requests
+from argosy.workload.capacity import Capacity, FreeNode, PodBatch, PodRequirements, pod_requirements, requests
 from argosy.workload.model import Workload
 
 MAX_RESERVED_SECONDS = 30.0
@@ -42,12 +42,12 @@ class PodUsage(Struct, gc=False):
     resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods")
 
     metadata: PodUsageMeta
-    spec: Needs = field(default_factory=Needs)
+    spec: PodRequirements = field(default_factory=PodRequirements)
 
 
 class _Reservation(Struct):
     until: float
-    needs: dict[str, Needs]
+    needs: dict[str, PodRequirements]
     left: Counter[str]
     """How many pods of each role have not appeared yet."""
 
@@ -62,7 +62,7 @@ class CapacityTracker:
         self.requested = asyncio.Event()
         """Set when a job first asks for a snapshot."""
         self._used: dict[str, Resources] = {}
-        self._unplaced: dict[str, Needs] = {}
+        self._unplaced: dict[str, PodRequirements] = {}
         self._reservations: dict[str, _Reservation] = {}
         self._listeners: list[Callable[[], None]] = []
         self.pods.subscribe(self._pod_changed)
@@ -71,17 +71,17 @@ class CapacityTracker:
     def on_freed(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    def snapshot(self) -> Room | None:
+    def snapshot(self) -> Capacity | None:
         """Return what is free; None while it is not known."""
         self.requested.set()
         if not self.pods.synced:
             return None
         nodes = (self._free(node) for node in self._nodes if _is_ready(node))
-        return Room(tuple(nodes), tuple(self._pending()))
+        return Capacity(tuple(nodes), tuple(self._pending()))
 
     def reserve(self, workload: Workload, made: Counter[str]) -> None:
         """Reserve capacity for pods of this job that are being created, by role."""
-        needs = {name: needs_of(workload.roles[name].template) for name in made}
+        needs = {name: pod_requirements(workload.roles[name].template) for name in made}
         self._reservations[workload.uid] = _Reservation(
             self._clock.monotonic() + MAX_RESERVED_SECONDS, needs, made
         )
@@ -96,7 +96,7 @@ class CapacityTracker:
         meta, spec = node.metadata, node.spec
         return FreeNode(meta.name, free, meta.labels, tuple(spec.taints), spec.unschedulable)
 
-    def _pending(self) -> list[Alike]:
+    def _pending(self) -> list[PodBatch]:
         now = self._clock.monotonic()
         self._reservations = {
             uid: one for uid, one in self._reservations.items() if one.until > now and +one.left
@@ -105,7 +105,10 @@ class CapacityTracker:
         for one in self._reservations.values():
             for role, count in (+one.left).items():
                 alike[msgspec.json.encode(one.needs[role])] += count
-        return [Alike(msgspec.json.decode(needs, type=Needs), count) for needs, count in alike.items()]
+        return [
+            PodBatch(msgspec.json.decode(needs, type=PodRequirements), count)
+            for needs, count in alike.items()
+        ]
 
     def _pod_changed(self, change: Change[PodUsage]) -> None:
         old, new = change.old, change.new

@@ -13,7 +13,7 @@ from argosy.reconcile.render import Json, job_labels, owner_reference, role_labe
 from argosy.reconcile.sshkeys import key_files
 from argosy.workload.gang_schedulers.registry import BACKENDS
 from argosy.workload.model import Workload
-from argosy.workload.plan import EnsureChild, EnsureKeys, EnsureService
+from argosy.workload.plan import EnsureChild, EnsureService, EnsureSshSecret
 
 ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding] | PodGroupType
 
@@ -37,7 +37,7 @@ def ensured_body(workload: Workload, action: EnsureChild) -> Json:
     return child_body(workload, action.name, action.body, action.digest)
 
 
-def keys_body(workload: Workload, action: EnsureKeys) -> Json:
+def keys_body(workload: Workload, action: EnsureSshSecret) -> Json:
     """Another key pair each time. Immutable: pods that have been given it would not see a change."""
     files = key_files(verify_hosts=action.verify_hosts)
     data = {name: b64encode(content).decode() for name, content in files.items()}

@@ -40,7 +40,7 @@ from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import PodCreations
 from argosy.workload.model import Workload
-from argosy.workload.observed import Outcome, Result
+from argosy.workload.observed import ActionStatus, Outcome
 from argosy.workload.plan import (
     Action,
     ConfirmPod,
@@ -50,14 +50,14 @@ from argosy.workload.plan import (
     DeleteJob,
     DeletePod,
     EnsureChild,
-    EnsureKeys,
     EnsureService,
-    Remark,
+    EnsureSshSecret,
+    PatchMetadata,
 )
 
 BINDING = RoleBinding.resource.kind
 LAUNCHER_KINDS = frozenset(kind.resource.kind for kind in (ServiceAccount, Role, RoleBinding))
-Ensure = EnsureService | EnsureChild | EnsureKeys
+Ensure = EnsureService | EnsureChild | EnsureSshSecret
 JOB = "Job"
 """Under which deletions of the job object itself are told, of whatever kind it is."""
 
@@ -119,7 +119,7 @@ class ActionExecutor:
                 return self.deeds
         others = [self._pod(one) for one in actions if isinstance(one, DeletePod | ConfirmPod)]
         await self._gather([self._create_pods(actions), *others])
-        await self._gather(self._remark(one) for one in actions if isinstance(one, Remark))
+        await self._gather(self._remark(one) for one in actions if isinstance(one, PatchMetadata))
         await self._gather(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
         for one in actions:
             if isinstance(one, DeleteJob):
@@ -145,7 +145,7 @@ class ActionExecutor:
                 kind_name, body, role = Service.resource.kind, service_body(workload, action), action.role
             case EnsureChild():
                 kind_name, body = action.kind, ensured_body(workload, action)
-            case EnsureKeys():
+            case EnsureSshSecret():
                 deed = Deed("Create", Secret.resource.kind, action.name)
                 return await self._try(deed, lambda: self._create_keys(action, deed))
         deed = Deed("Create", kind_name, action.name, role)
@@ -158,7 +158,7 @@ class ActionExecutor:
         if kind in LAUNCHER_KINDS and not self.features.remote_exec:
             raise FeatureOffError("launchers that start processes in other pods", "remoteExec")
 
-    async def _create_or_update(self, deed: Deed, body: Json) -> Result:
+    async def _create_or_update(self, deed: Deed, body: Json) -> ActionStatus:
         self._check_feature(deed.kind)
         kind, name, namespace = CHILD_KINDS[deed.kind], deed.name, self.workload.namespace
         try:
@@ -167,16 +167,16 @@ class ActionExecutor:
         except AlreadyExists:
             existing = await self.client.get(kind, name, namespace)
             self.sink.put(existing)
-            if (found := self._existing_child(existing.metadata)) is not Result.DONE:
+            if (found := self._existing_child(existing.metadata)) is not ActionStatus.DONE:
                 return found
             # Metadata is merged: labels and annotations that others put there stay.
             guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
             patch = update_patch(existing.metadata, body)
             patch["metadata"] = {**_mapping(patch["metadata"]), **guard}
             self.sink.put(await self.client.patch(kind, name, patch, namespace))
-        return Result.DONE
+        return ActionStatus.DONE
 
-    async def _create_keys(self, action: EnsureKeys, deed: Deed) -> Result:
+    async def _create_keys(self, action: EnsureSshSecret, deed: Deed) -> ActionStatus:
         self._check_feature(deed.kind)
         namespace = self.workload.namespace
         try:
@@ -187,21 +187,21 @@ class ActionExecutor:
             return self._existing_child(
                 (await self.client.get(SecretMetadata, action.name, namespace)).metadata
             )
-        return Result.DONE
+        return ActionStatus.DONE
 
-    def _existing_child(self, metadata: ObjectMeta) -> Result:
+    def _existing_child(self, metadata: ObjectMeta) -> ActionStatus:
         """What comes of finding this under the name of a child: done if it is the job's and stays."""
         if metadata.deletion_timestamp is not None:
-            return Result.LEAVING
-        return Result.DONE if _owner(metadata) == self.workload.uid else Result.FOREIGN
+            return ActionStatus.TERMINATING
+        return ActionStatus.DONE if _owner(metadata) == self.workload.uid else ActionStatus.NAME_CONFLICT
 
     async def _create_pods(self, actions: Sequence[Action]) -> bool:
         slow_start, outcomes = self.retries.slow_start, self.retries.outcomes.values()
-        failed = {(one.role, one.index) for one in outcomes if one.result is Result.FAILED}
+        failed = {(one.role, one.index) for one in outcomes if one.status is ActionStatus.RETRY}
         creations = slow_start.in_order((one for one in actions if isinstance(one, CreatePod)), failed)
         return await PodCreations(slow_start, self.clock, self._create_pod).run(creations)
 
-    async def _create_pod(self, action: CreatePod) -> Result | None:
+    async def _create_pod(self, action: CreatePod) -> ActionStatus | None:
         name = self.name(action.role, action.index, action.attempt, action.replacement)
         deed = Deed("Create", Pod.resource.kind, name, action.role)
         size = self.workload.roles[action.role].pod_bytes
@@ -219,14 +219,14 @@ class ActionExecutor:
                     Deed("Create", Pod.resource.kind, name), lambda: self._confirm_pod(action, name)
                 )
 
-    async def _post_pod(self, action: CreatePod, deed: Deed) -> Result:
+    async def _post_pod(self, action: CreatePod, deed: Deed) -> ActionStatus:
         name, namespace = deed.name, self.workload.namespace
         body = self.render(action, name)
         try:
             made = await self.client.create(Pod, body, namespace, strict=True, metadata_only=True)
             self.sink.put(made, metadata_only=True)
             self.deeds.append(deed)
-            return Result.DONE
+            return ActionStatus.DONE
         except AlreadyExists:
             existing = await self.client.get(Pod, name, namespace)
         except (Invalid, BadRequest) as error:
@@ -238,23 +238,23 @@ class ActionExecutor:
             raise
         leaving = existing.metadata.deletion_timestamp is not None
         if _owner(existing.metadata) != self.workload.uid:
-            return Result.LEAVING if leaving else Result.FOREIGN
+            return ActionStatus.TERMINATING if leaving else ActionStatus.NAME_CONFLICT
         self.sink.put(existing)
         written = existing.metadata.labels
         meant = (str(action.attempt), str(action.replacement))
         if leaving or (written.get(labels.ATTEMPT), written.get(labels.REPLACEMENT)) != meant:
-            return Result.LEAVING
-        return Result.DONE
+            return ActionStatus.TERMINATING
+        return ActionStatus.DONE
 
-    async def _delete_pod(self, action: DeletePod, deed: Deed) -> Result:
+    async def _delete_pod(self, action: DeletePod, deed: Deed) -> ActionStatus:
         try:
             await self.client.delete(
                 Pod,
                 action.name,
                 self.workload.namespace,
                 uid=action.uid,
-                resource_version=action.version or None,
-                grace_seconds=action.grace,
+                resource_version=action.resource_version or None,
+                grace_seconds=action.grace_period_seconds,
             )
             self.deeds.append(deed)
         except NotFound:
@@ -263,7 +263,7 @@ class ActionExecutor:
             if await self._is_there(action):
                 raise  # it is another than it was seen to be: the next pass judges it anew
         self.hints.deleted_uids.add(action.uid)
-        return Result.DONE
+        return ActionStatus.DONE
 
     async def _is_there(self, action: DeletePod) -> bool:
         try:
@@ -273,15 +273,15 @@ class ActionExecutor:
         self.sink.put(existing)
         return existing.metadata.uid == action.uid
 
-    async def _confirm_pod(self, action: ConfirmPod, name: str) -> Result:
+    async def _confirm_pod(self, action: ConfirmPod, name: str) -> ActionStatus:
         try:
             self.sink.put(await self.client.get(Pod, name, self.workload.namespace))
         except NotFound:
             self.hints.confirmed_absent.add((action.role, action.index))
-        return Result.DONE
+        return ActionStatus.DONE
 
-    async def _remark(self, action: Remark) -> bool:
-        async def remark() -> Result:
+    async def _remark(self, action: PatchMetadata) -> bool:
+        async def remark() -> ActionStatus:
             kind = Pod if action.kind == Pod.resource.kind else CHILD_KINDS[action.kind]
             metadata = {"uid": action.uid, "labels": action.labels, "annotations": action.annotations}
             try:
@@ -291,14 +291,14 @@ class ActionExecutor:
                 self.sink.put(patched)
             except (NotFound, Conflict):
                 pass  # it is gone, or another has its name
-            return Result.DONE
+            return ActionStatus.DONE
 
         return await self._try(Deed("Mark", action.kind, action.name), remark)
 
     async def _delete_child(self, action: DeleteChild) -> bool:
         deed = Deed("Delete", action.kind, action.name)
 
-        async def delete() -> Result:
+        async def delete() -> ActionStatus:
             kind, namespace = CHILD_KINDS[action.kind], self.workload.namespace
             try:
                 existing = await self.client.get(kind, action.name, namespace)
@@ -307,7 +307,7 @@ class ActionExecutor:
                     self.deeds.append(deed)
             except (NotFound, Conflict):
                 pass
-            return Result.DONE
+            return ActionStatus.DONE
 
         return await self._try(deed, delete)
 
@@ -315,7 +315,7 @@ class ActionExecutor:
         workload = self.workload
         deed = Deed("Delete", JOB, workload.name, why=action.reason)
 
-        async def delete() -> Result:
+        async def delete() -> ActionStatus:
             try:
                 await self.client.delete(
                     self.job, workload.name, workload.namespace, uid=workload.uid, propagation="Background"
@@ -323,17 +323,17 @@ class ActionExecutor:
                 self.deeds.append(deed)
             except (NotFound, Conflict):
                 pass
-            return Result.DONE
+            return ActionStatus.DONE
 
         return await self._try(deed, delete)
 
-    async def _try(self, deed: Deed, step: Callable[[], Awaitable[Result]]) -> bool:
+    async def _try(self, deed: Deed, step: Callable[[], Awaitable[ActionStatus]]) -> bool:
         """Return True if it was done."""
-        return await self._attempt(deed, step) is Result.DONE
+        return await self._attempt(deed, step) is ActionStatus.DONE
 
     async def _attempt(
-        self, deed: Deed, step: Callable[[], Awaitable[Result]], index: int | None = None
-    ) -> Result | None:
+        self, deed: Deed, step: Callable[[], Awaitable[ActionStatus]], index: int | None = None
+    ) -> ActionStatus | None:
         """Do it and return the answer, or None where an earlier answer says to wait.
 
         Any answer that is not success is remembered. A refused pod (`index` is set) is held back by the slow
@@ -349,12 +349,12 @@ class ActionExecutor:
         except ApiError as error:
             result, message = _result(error), error.message or error.reason
         except UnrenderableError as error:
-            result, message = Result.INVALID, str(error)
+            result, message = ActionStatus.INVALID, str(error)
         except FeatureOffError as error:
-            result, message = Result.REFUSED, str(error)
+            result, message = ActionStatus.FORBIDDEN, str(error)
         except SpecRejectedError as error:
-            result, message = Result.MISTAKE, str(error)
-        if result is Result.DONE:
+            result, message = ActionStatus.SPEC_REJECTED, str(error)
+        if result is ActionStatus.DONE:
             self.retries.clear_failure(kind, name)
             return result
         message = truncate(message or _WHY[result].format(kind=kind, name=name), MAX_MESSAGE_CHARS)
@@ -366,20 +366,22 @@ class ActionExecutor:
         return result
 
 
-_REFUSALS = frozenset({Result.REFUSED, Result.FAILED, Result.INVALID, Result.MISTAKE})
+_REFUSALS = frozenset(
+    {ActionStatus.FORBIDDEN, ActionStatus.RETRY, ActionStatus.INVALID, ActionStatus.SPEC_REJECTED}
+)
 """Answers of the API that are told as such; of a name that is taken other things are told."""
 _WHY = {
-    Result.FOREIGN: "{kind} {name} exists and does not belong to this job",
-    Result.LEAVING: "an earlier {kind} {name} is still being deleted",
+    ActionStatus.NAME_CONFLICT: "{kind} {name} exists and does not belong to this job",
+    ActionStatus.TERMINATING: "an earlier {kind} {name} is still being deleted",
 }
 
 
-def _result(error: ApiError) -> Result:
+def _result(error: ApiError) -> ActionStatus:
     if isinstance(error, Invalid | BadRequest | TooLarge):
-        return Result.INVALID
+        return ActionStatus.INVALID
     if isinstance(error, Forbidden | NotFound):
-        return Result.REFUSED
-    return Result.FAILED
+        return ActionStatus.FORBIDDEN
+    return ActionStatus.RETRY
 
 
 def _owner(metadata: ObjectMeta) -> str:

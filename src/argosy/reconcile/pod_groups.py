@@ -16,7 +16,7 @@ from argosy.kinds.pod_groups import PodGroup
 from argosy.reconcile.owners import OWNER, owner_keys
 from argosy.workload.gang_schedulers.base import Backend
 from argosy.workload.gang_schedulers.registry import candidates
-from argosy.workload.observed import ObservedGroup, marks_of
+from argosy.workload.observed import ObservedGroup, select_metadata
 
 WaitingJob = tuple[str, str, Key]
 """API group and kind of a job, and its key."""
@@ -90,8 +90,8 @@ class PodGroups:
 
     def _observed(self, child: str, group: PodGroup) -> ObservedGroup:
         meta = group.metadata
-        marks = marks_of(meta.labels, meta.annotations, self.propagated_keys)
-        return replace(self._read[child](group.status), uid=meta.uid, marks=marks)
+        marks = select_metadata(meta.labels, meta.annotations, self.propagated_keys)
+        return replace(self._read[child](group.status), uid=meta.uid, metadata=marks)
 
     def _groups_of(self, owner: str) -> Iterable[tuple[str, PodGroup]]:
         for child, cache in self.caches.items():

@@ -31,7 +31,7 @@ from argosy.workload.gang_schedulers.own import OWN
 from argosy.workload.gang_schedulers.registry import choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import CreatePod, Emit, Plan
+from argosy.workload.plan import CreatePod, EmitEvent, Plan
 from argosy.workload.record import Record
 
 log = Logger(__name__)
@@ -260,7 +260,7 @@ class Reconciler(Generic[T]):
     ) -> Requeue | None:
         """Return when to reconcile again if nothing changes before; None for never."""
         retries = state.retries
-        if state.hints.confirmed_absent or tuple(retries.outcomes.values()) != observed.outcomes:
+        if state.hints.confirmed_absent or tuple(retries.outcomes.values()) != observed.failed_actions:
             return Requeue(0.0)  # the answers are input of the next reconcile
         monotonic = self.clock.monotonic()
         times = (state.status.flush_at, state.recheck_at, retries.next_retry_at())
@@ -271,8 +271,8 @@ class Reconciler(Generic[T]):
             delays.append(0.0 if retries.slow_start.unfinished else wait)
         elif not has_converged:
             delays.append(FOLLOW_UP_SECONDS)
-        if plan.wake_at is not None:
-            delays.append((plan.wake_at - now).total_seconds())
+        if plan.requeue_at is not None:
+            delays.append((plan.requeue_at - now).total_seconds())
         if plan.record.finished_at and not delays:
             self.states.pop(key, None)
         return Requeue(max(min(delays), 0.0)) if delays else None
@@ -341,7 +341,11 @@ def _is_fixed_point(workload: Workload | None, plan: Plan, observed: Observed, n
 
     Deciding is cheap; a reconcile to find that out would cost more.
     """
-    if workload is None or observed.absent or not all(isinstance(action, Emit) for action in plan.actions):
+    if (
+        workload is None
+        or observed.confirmed_absent
+        or not all(isinstance(action, EmitEvent) for action in plan.actions)
+    ):
         return False
     again = decide(workload, plan.record, observed, now)
     return again.record == plan.record and not again.actions

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from msgspec import Struct, field
 
 from argosy.engine.clock import Clock
-from argosy.workload.observed import Result
+from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import CreatePod
 
 MAX_WINDOW = 128
@@ -30,7 +30,7 @@ MAX_SECONDS = 60.0
 FIRST_PROBE_SECONDS = 0.5
 MAX_PROBE_SECONDS = 30.0
 
-REJECTIONS = frozenset({Result.REFUSED, Result.INVALID, Result.MISTAKE})
+REJECTIONS = frozenset({ActionStatus.FORBIDDEN, ActionStatus.INVALID, ActionStatus.SPEC_REJECTED})
 """Answers that the next pod would most likely get too."""
 
 
@@ -65,16 +65,16 @@ class SlowStart(Struct):
             key=lambda pod: (self.rejected_roles.get(pod.role, 0), (pod.role, pod.index) in failed),
         )
 
-    def record(self, role: str, result: Result, now: float) -> None:
+    def record(self, role: str, result: ActionStatus, now: float) -> None:
         """Adjust the window to the answer that a creation got."""
         if result in REJECTIONS:
             self.rejected_roles[role] = max(self.rejected_roles.values(), default=0) + 1
             self._close(now)
-        elif result is Result.FAILED:
+        elif result is ActionStatus.RETRY:
             self.window //= 2
             if self.window == 0:
                 self._close(now)
-        elif result is Result.DONE:
+        elif result is ActionStatus.DONE:
             self.rejected_roles.pop(role, None)
             if not self.is_held(now):
                 self.probe_at, self.rejections = None, 0
@@ -93,7 +93,10 @@ class PodCreations:
     """Creates the pods of one reconcile within the window of their job's slow start."""
 
     def __init__(
-        self, slow_start: SlowStart, clock: Clock, create: Callable[[CreatePod], Awaitable[Result | None]]
+        self,
+        slow_start: SlowStart,
+        clock: Clock,
+        create: Callable[[CreatePod], Awaitable[ActionStatus | None]],
     ) -> None:
         self._slow_start = slow_start
         self._clock = clock

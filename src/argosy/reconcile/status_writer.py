@@ -35,7 +35,7 @@ from argosy.workload.dependencies import releases_waiting
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
-from argosy.workload.pods import expected
+from argosy.workload.pods import with_planned_pods
 from argosy.workload.record import Record
 from argosy.workload.record_sync import told_by_pods
 
@@ -102,7 +102,7 @@ class StatusWriter(Generic[T]):
         """Write the status that follows from the plan; a Requeue means that nothing may be executed."""
         missed = _missed_running(job, state.status, plan.record)
         steps = [(Plan(missed), observed)] if missed is not None else []
-        steps.append((plan, expected(observed, plan.actions)))
+        steps.append((plan, with_planned_pods(observed, plan.actions)))
         changes: list[StatusChange[T]] = []
         current = job
         with self.record_support.first_write():

@@ -24,7 +24,7 @@ from argosy.reconcile.status_changes import status_body
 from argosy.workload.decide import refuse
 from argosy.workload.model import Problem, Problems
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Emit
+from argosy.workload.plan import EmitEvent
 
 log = Logger(__name__)
 
@@ -80,7 +80,7 @@ class UndecodableJobs(Generic[T]):
                 raise  # otherwise it was written, and the response cannot be decoded either
         found.reported = True  # also if the CRD drops the Record: it would be reported for ever
         for action in plan.actions:
-            if isinstance(action, Emit):
+            if isinstance(action, EmitEvent):
                 self._recorder.event(job, action.type, action.reason, action.message)
         return None
 

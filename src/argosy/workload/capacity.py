@@ -31,7 +31,7 @@ class Affinity(Struct, rename="camel", gc=False):
     node_affinity: NodeAffinity | None = None
 
 
-class Needs(Struct, rename="camel", gc=False):
+class PodRequirements(Struct, rename="camel", gc=False):
     """The part of a pod's spec that says how much it needs and which nodes it accepts."""
 
     node_name: str = ""
@@ -54,40 +54,40 @@ class FreeNode(Struct, frozen=True):
     unschedulable: bool = False
 
 
-class Alike(Struct, frozen=True):
+class PodBatch(Struct, frozen=True):
     """Some pods that need the same."""
 
-    needs: Needs
+    requirements: PodRequirements
     count: int
 
 
-class Room(Struct, frozen=True):
+class Capacity(Struct, frozen=True):
     nodes: tuple[FreeNode, ...] = ()
-    ahead: tuple[Alike, ...] = ()
+    pending: tuple[PodBatch, ...] = ()
     """Pods that were made, or are being made, and have no node yet."""
 
 
-def fits(workload: Workload, room: Room) -> bool:
+def fits(workload: Workload, room: Capacity) -> bool:
     """Whether as many of the job's pods as its gang needs fit all at once."""
     assert workload.gang
-    asked = sorted(asked_by(workload), key=lambda one: _size(one.needs), reverse=True)
+    asked = sorted(pod_batches(workload), key=lambda one: _size(one.requirements), reverse=True)
     return any(_placed(order, room) >= workload.gang.min_available for order in (asked, asked[::-1]))
 
 
-def asked_by(workload: Workload) -> list[Alike]:
-    return [Alike(needs_of(role.template), role.replicas) for role in workload.roles.values()]
+def pod_batches(workload: Workload) -> list[PodBatch]:
+    return [PodBatch(pod_requirements(role.template), role.replicas) for role in workload.roles.values()]
 
 
-def needs_of(template: Json) -> Needs:
+def pod_requirements(template: Json) -> PodRequirements:
     """What pods made from the template need. One that cannot be read asks for nothing: the API server will
     tell what is wrong with it."""
     try:
-        return msgspec.convert(template.get("spec") or {}, Needs)
+        return msgspec.convert(template.get("spec") or {}, PodRequirements)
     except msgspec.ValidationError:
-        return Needs()
+        return PodRequirements()
 
 
-def requests(needs: Needs) -> dict[str, int]:
+def requests(needs: PodRequirements) -> dict[str, int]:
     """What must be free on a node, the pod's place among its pods included."""
     try:
         return {PODS: 1, **pod_requests(needs)}
@@ -95,25 +95,25 @@ def requests(needs: Needs) -> dict[str, int]:
         return {PODS: 1}
 
 
-def _size(needs: Needs) -> tuple[int, int, int]:
+def _size(needs: PodRequirements) -> tuple[int, int, int]:
     """Orders pods by what is scarcest: devices, then processors, then memory."""
     asked = requests(needs)
     devices = sum(amount for name, amount in asked.items() if "/" in name)
     return devices, asked.get("cpu", 0), asked.get("memory", 0)
 
 
-def _placed(asked: Iterable[Alike], room: Room) -> int:
+def _placed(asked: Iterable[PodBatch], room: Capacity) -> int:
     """How many of the pods find a node, after those ahead of them."""
     free = {node.name: dict(node.free) for node in room.nodes}
-    for one in room.ahead:
+    for one in room.pending:
         _place(one, room.nodes, free)
     return sum(_place(one, room.nodes, free) for one in asked)
 
 
-def _place(alike: Alike, nodes: Iterable[FreeNode], free: dict[str, dict[str, int]]) -> int:
+def _place(alike: PodBatch, nodes: Iterable[FreeNode], free: dict[str, dict[str, int]]) -> int:
     """Puts as many as there is room for onto the fullest nodes first, and tells how many."""
-    asked = {name: amount for name, amount in requests(alike.needs).items() if amount > 0}
-    open_to = [free[node.name] for node in nodes if _accepts(node, alike.needs)]
+    asked = {name: amount for name, amount in requests(alike.requirements).items() if amount > 0}
+    open_to = [free[node.name] for node in nodes if _accepts(node, alike.requirements)]
     left = alike.count
     for there in sorted(open_to, key=lambda one: _takes(one, asked)):
         taken = min(left, _takes(there, asked))
@@ -127,7 +127,7 @@ def _takes(free: Mapping[str, int], asked: Mapping[str, int]) -> int:
     return max(0, min(free.get(name, 0) // amount for name, amount in asked.items()))
 
 
-def _accepts(node: FreeNode, needs: Needs) -> bool:
+def _accepts(node: FreeNode, needs: PodRequirements) -> bool:
     taints = (*node.taints, _UNSCHEDULABLE) if node.unschedulable else node.taints
     if untolerated(taints, needs.tolerations, "NoSchedule", "NoExecute"):
         return False

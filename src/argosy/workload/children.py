@@ -12,7 +12,7 @@ from datetime import datetime
 
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Action, CreatePod, EnsureChild, EnsureKeys, EnsureService
+from argosy.workload.plan import Action, CreatePod, EnsureChild, EnsureService, EnsureSshSecret
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -29,11 +29,11 @@ def missing(workload: Workload, seen: Observed) -> Iterator[Action]:
                 yield child
 
 
-def keys_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[EnsureKeys]:
+def keys_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[EnsureSshSecret]:
     """The keys, if a pod that is made now has them."""
     among = workload.rules.ssh_roles
     if among and any(pod.role in among for pod in creating):
-        yield EnsureKeys(keys(workload), workload.rules.ssh_verifies_hosts)
+        yield EnsureSshSecret(keys(workload), workload.rules.ssh_verifies_hosts)
 
 
 def due(workload: Workload, creating: bool, now: datetime) -> datetime | None:

@@ -11,7 +11,7 @@ from argosy.workload.limits import REASONS
 from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
-from argosy.workload.pods import stuck
+from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record
 
 
@@ -25,22 +25,27 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
     everything = bool(bare_at and now >= bare_at)
     every_pod = everything or workload.cleanup is CleanupPolicy.ALL
     actions: list[Action] = [
-        DeletePod(pod.name, pod.uid, reason="the job has ended", version="" if every_pod else pod.version)
+        DeletePod(
+            pod.name,
+            pod.uid,
+            reason="the job has ended",
+            resource_version="" if every_pod else pod.resource_version,
+        )
         for pod in seen.pods
         if not pod.terminating and (every_pod or _goes(pod, workload.cleanup, record))
     ]
-    forced, look_again = stuck(workload.limits, seen, now)
+    forced, look_again = forced_deletions(workload.limits, seen, now)
     actions += forced
     if every_pod:
         actions += [DeleteChild(kind, name) for kind, name in sorted(seen.children)]
     times = (time for time in (gone_at, bare_at) if time and time > now)
-    return Plan(record, tuple(actions)).waking(*times, look_again)
+    return Plan(record, tuple(actions)).with_requeue_at(*times, look_again)
 
 
 def _goes(pod: ObservedPod, policy: CleanupPolicy, record: Record) -> bool:
     if pod.ended:
         return False
-    return policy is CleanupPolicy.RUNNING or pod.held or record.reason in REASONS
+    return policy is CleanupPolicy.RUNNING or pod.waits_for_dependency or record.reason in REASONS
 
 
 def _due(ttl: Ttl, record: Record) -> datetime | None:

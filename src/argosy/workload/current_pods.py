@@ -10,7 +10,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record
 
 
-def current(record: Record, pod: ObservedPod) -> bool:
+def is_current(record: Record, pod: ObservedPod) -> bool:
     """Whether the pod is the one that should be in its place: not of an older attempt, not replaced, not too
     many."""
     role = record.role(pod.role)
@@ -21,7 +21,7 @@ def current(record: Record, pod: ObservedPod) -> bool:
     )
 
 
-def present(record: Record, role: str, seen: Observed) -> Sequence[ObservedPod]:
+def current_pods(record: Record, role: str, seen: Observed) -> Sequence[ObservedPod]:
     """The current pods of a role."""
     attempt, last = record.attempt, record.role(role)
     size, replaced = last.size, last.replacements
@@ -32,13 +32,13 @@ def present(record: Record, role: str, seen: Observed) -> Sequence[ObservedPod]:
     ]
 
 
-def all_present(record: Record, seen: Observed) -> Sequence[ObservedPod]:
+def all_current_pods(record: Record, seen: Observed) -> Sequence[ObservedPod]:
     """The current pods of all roles."""
-    return [pod for role in seen.by_role for pod in present(record, role, seen)]
+    return [pod for role in seen.by_role for pod in current_pods(record, role, seen)]
 
 
-def strangers(record: Record, seen: Observed) -> Sequence[ObservedPod]:
+def stale_pods(record: Record, seen: Observed) -> Sequence[ObservedPod]:
     """The pods that are not current. Most often there are none, which is found out without asking each."""
-    if len(all_present(record, seen)) == len(seen.pods):
+    if len(all_current_pods(record, seen)) == len(seen.pods):
         return ()
-    return [pod for pod in seen.pods if not current(record, pod)]
+    return [pod for pod in seen.pods if not is_current(record, pod)]

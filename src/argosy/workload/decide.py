@@ -25,10 +25,10 @@ from argosy.workload import (
 )
 from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Emit, Plan
+from argosy.workload.plan import EmitEvent, Plan
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.record_sync import remember
-from argosy.workload.transitions import news
+from argosy.workload.transitions import find_transitions
 
 _WARNINGS = frozenset({"Failed", "Restarting", invalid.INVALID_SPEC})
 
@@ -43,8 +43,8 @@ def decide(workload: Workload, before: Record | None, seen: Observed, now: datet
         plan = cleanup.plan(workload, record, seen, now)
     else:
         plan = _told(before, _unfinished(workload, before, record, seen, now))
-        plan = replace(plan, news=news(workload, before, seen))
-    return plan.doing(propagation.followed(workload, seen, plan.actions))
+        plan = replace(plan, transitions=find_transitions(workload, before, seen))
+    return plan.with_actions(propagation.followed(workload, seen, plan.actions))
 
 
 def _unfinished(
@@ -55,24 +55,28 @@ def _unfinished(
     if workload.suspended:
         return suspend.plan(workload, record, seen, now)
     if workload.report_pending_first and _new(workload, before, record, seen):
-        return Plan(replace(record, waiting=None), wake_at=now)
+        return Plan(replace(record, waiting=None), requeue_at=now)
     record = gang.chosen(workload, suspend.resumed(record, now), seen)
     if waiting := gang.paused(workload, record, seen, now):
         return _paused(workload, waiting, seen, now)
     record = elastic.resize(workload, record, now)
     repair = restart.repair(workload, record, seen, now)
-    record = elastic.watch(workload, phases.judged(workload, repair.record, seen, now), seen, now)
-    outcome = phases.ending(workload, record)
+    record = elastic.watch(workload, phases.with_role_phases(workload, repair.record, seen, now), seen, now)
+    outcome = phases.terminal_result(workload, record)
     limit = limits.reached(workload, record, seen, now)
     ending = (
         outcome if outcome and outcome.phase is Phase.SUCCEEDED else repair.ending or limit.ending or outcome
     )
-    if ending and ending.phase is Phase.SUCCEEDED and (doubt := pods.unsure(workload, record, seen)):
+    if (
+        ending
+        and ending.phase is Phase.SUCCEEDED
+        and (doubt := pods.unconfirmed_before_success(workload, record, seen))
+    ):
         return Plan(record, doubt)
     if ending:
         return finish.plan(workload, record, seen, ending, now)
     plan = _going_on(workload, record, seen, now)
-    return replace(plan.waking(limit.next), restarts=repair.causes)
+    return replace(plan.with_requeue_at(limit.next), restart_causes=repair.causes)
 
 
 def refuse(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
@@ -113,34 +117,36 @@ def _paused(workload: Workload, record: Record, seen: Observed, now: datetime) -
     limit = limits.reached(workload, record, seen, now)
     if limit.ending:
         return finish.plan(workload, record, seen, limit.ending, now)
-    return Plan(record).waking(limit.next, gang.pause_ends(seen))
+    return Plan(record).with_requeue_at(limit.next, gang.pause_ends(seen))
 
 
 def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     """The plan of a job that has not ended: bring its pods to what the record says."""
     gate = gang.gate(workload, record, seen)
     idle = workload.rules.creates_no_pods
-    missing = pods.missing(workload, record, seen, now) if gate.open and not idle else pods.Missing()
+    missing = (
+        pods.plan_creation(workload, record, seen, now) if gate.open and not idle else pods.PodCreation()
+    )
     if record.attempt_started_at is None and (missing.create or (idle and gate.open)):
-        record = phases.begun(record, now)
+        record = phases.with_attempt_started(record, now)
     record = gang.placed(workload, _phase(workload, record, seen, now), seen, now)
     record = wait_reasons.waiting(workload, record, seen, gate, missing, now)
-    forced, look_again = pods.stuck(workload.limits, seen, now)
+    forced, look_again = pods.forced_deletions(workload.limits, seen, now)
     actions = (
         *(() if gate.action is None else (gate.action,)),
         *children.missing(workload, seen),
         *children.keys_needed(workload, missing.create),
-        *pods.obsolete(record, seen),
+        *pods.stale_deletions(record, seen),
         *forced,
         *missing.confirm,
         *missing.create,
     )
     rights_at = children.due(workload, bool(missing.create), now)
-    return Plan(record, actions).waking(missing.retry_at, look_again, rights_at)
+    return Plan(record, actions).with_requeue_at(missing.retry_at, look_again, rights_at)
 
 
 def _phase(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
-    phase = phases.of_job(workload, record, seen)
+    phase = phases.job_phase(workload, record, seen)
     if phase is record.phase:
         return record
     record = replace(record, phase=phase, phase_since=now)
@@ -156,7 +162,7 @@ def _told(before: Record | None, plan: Plan) -> Plan:
     """One event for every new line of history."""
     known = set(before.history) if before else set()
     fresh = [entry for entry in plan.record.history if entry not in known]
-    return plan.doing(
-        Emit("Warning" if entry.reason in _WARNINGS else "Normal", entry.reason, entry.message)
+    return plan.with_actions(
+        EmitEvent("Warning" if entry.reason in _WARNINGS else "Normal", entry.reason, entry.message)
         for entry in fresh
     )

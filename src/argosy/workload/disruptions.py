@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload.current_pods import current
+from argosy.workload.current_pods import is_current
 from argosy.workload.model import Phase, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, RestartEntry
@@ -21,7 +21,7 @@ def fresh(workload: Workload, record: Record, seen: Observed, now: datetime) -> 
         return []
     beside = {role.name for role in workload.roles.values() if role.surge}
     going = (pod for pod in seen.pods if pod.terminating and pod.role not in beside)
-    taken = {(pod.role, pod.index): pod for pod in (*seen.departed, *going)}
+    taken = {(pod.role, pod.index): pod for pod in (*seen.recently_deleted, *going)}
     if not taken:
         return []
     gaps = [taken[place] for place in sorted(taken) if _leaves_gap(workload, record, taken[place], seen)]
@@ -35,7 +35,7 @@ def fresh(workload: Workload, record: Record, seen: Observed, now: datetime) -> 
 
 def _leaves_gap(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
     role, last = workload.roles.get(pod.role), record.role(pod.role)
-    if role is None or role.restart is RestartPolicy.NEVER or not current(record, pod):
+    if role is None or role.restart is RestartPolicy.NEVER or not is_current(record, pod):
         return False
     if (
         last.phase is not Phase.RUNNING
@@ -43,4 +43,4 @@ def _leaves_gap(workload: Workload, record: Record, pod: ObservedPod, seen: Obse
         or pod.index in last.succeeded_indexes
     ):
         return False
-    return all(other.terminating for other in seen.by_place.get((pod.role, pod.index), ()))
+    return all(other.terminating for other in seen.by_replica.get((pod.role, pod.index), ()))

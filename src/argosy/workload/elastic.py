@@ -13,7 +13,7 @@ from argosy.workload import messages
 from argosy.workload.clock_skew import after
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.phases import Ending, count
+from argosy.workload.phases import PhaseResult, count_pods
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restart import next_attempt
 
@@ -65,7 +65,7 @@ def watch(workload: Workload, record: Record, seen: Observed, now: datetime) -> 
     return record
 
 
-def overdue(workload: Workload, record: Record, now: datetime) -> Ending | datetime | None:
+def overdue(workload: Workload, record: Record, now: datetime) -> PhaseResult | datetime | None:
     """The ending of a job that was below its least size for too long, or when that will be."""
     timeout = workload.limits.below_min_timeout
     times: list[datetime | None] = []
@@ -75,7 +75,7 @@ def overdue(workload: Workload, record: Record, now: datetime) -> Ending | datet
             continue
         if (now - since).total_seconds() >= timeout:
             said = f"{name} has had fewer than {role.min_running} running pods for {timeout:g} s"
-            return Ending(Phase.FAILED, "BelowMin", said)
+            return PhaseResult(Phase.FAILED, "BelowMin", said)
         times.append(after(since, timeout))
     return min((time for time in times if time), default=None)
 
@@ -83,7 +83,7 @@ def overdue(workload: Workload, record: Record, now: datetime) -> Ending | datet
 def _below(role: Role, last: RoleRecord, record: Record, seen: Observed) -> bool:
     if role.elastic is None or last.phase is not Phase.RUNNING:
         return False
-    counts = count(role, record, seen)
+    counts = count_pods(role, record, seen)
     return counts.active + counts.succeeded < role.min_running
 
 

@@ -32,7 +32,7 @@ def rung(rules: Rules, limits: Limits, last: RoleRecord, failures: int, now: dat
 def crashes(limits: Limits, pod: ObservedPod) -> bool:
     """Whether the node has restarted the containers of a pod that lives more often than that rung bears."""
     most = limits.escalation.container
-    return most is not None and pod.in_place_restarts > most and not (pod.ended or pod.terminating)
+    return most is not None and pod.container_restarts > most and not (pod.ended or pod.terminating)
 
 
 def failures_in_a_row(last: RoleRecord, index: int, lived: float | None, limits: Limits) -> int:

@@ -8,12 +8,12 @@ from argosy.kinds.quantity import format_duration
 from argosy.workload import cleanup, messages
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.phases import Ending
+from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
 
-def plan(workload: Workload, record: Record, seen: Observed, ending: Ending, now: datetime) -> Plan:
+def plan(workload: Workload, record: Record, seen: Observed, ending: PhaseResult, now: datetime) -> Plan:
     message = _success(record, now) if ending.phase is Phase.SUCCEEDED else ending.message
     record = replace(
         record.with_history(now, ending.phase.value, message),

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.workload import capacity
 from argosy.workload.clock_skew import after
-from argosy.workload.current_pods import all_present
+from argosy.workload.current_pods import all_current_pods
 from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Group
 from argosy.workload.gang_schedulers.own import OWN
 from argosy.workload.gang_schedulers.registry import BACKENDS, NONE, choose
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Json, Phase, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.phases import Ending
+from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import DeleteChild, EnsureChild
 from argosy.workload.record import Record, WaitReason
 
@@ -46,10 +46,16 @@ def chosen(workload: Workload, record: Record, seen: Observed) -> Record:
 
     The choice holds for the life of the job; only one that has not begun is not bound to what went away.
     """
-    held = record.gang_scheduler and (record.attempt_started_at or record.gang_scheduler in seen.gangs_served)
+    held = record.gang_scheduler and (
+        record.attempt_started_at or record.gang_scheduler in seen.available_gang_schedulers
+    )
     if workload.gang is None or held:
         return record
-    name = seen.group.backend if seen.group else choose(seen.gang_choice, seen.gangs_served)
+    name = (
+        seen.group.scheduler
+        if seen.group
+        else choose(seen.gang_scheduler_setting, seen.available_gang_schedulers)
+    )
     return replace(record, gang_scheduler=name)
 
 
@@ -59,12 +65,14 @@ def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
         return Gate()
     begun = record.attempt_started_at is not None
     backend = BACKENDS.get(record.gang_scheduler)
-    if backend is None or backend.name not in seen.gangs_served:
-        return Gate(open=begun, reason="GangSchedulerMissing", message=_missing(seen.gang_choice, backend))
+    if backend is None or backend.name not in seen.available_gang_schedulers:
+        return Gate(
+            open=begun, reason="GangSchedulerMissing", message=_missing(seen.gang_scheduler_setting, backend)
+        )
     action = _kept_in_step(workload, backend.group, seen, begun) if backend.group else None
     if begun:
         return Gate(action=action)
-    if backend is OWN and not (seen.room and capacity.fits(workload, seen.room)):
+    if backend is OWN and not (seen.capacity and capacity.fits(workload, seen.capacity)):
         said = f"waits until {gang.min_available} of its pods fit the free room of ready nodes at once"
         return Gate(open=False, reason="Queued", message=said)
     if backend.group and backend.gated and (seen.group is None or seen.group.queued):
@@ -88,7 +96,7 @@ def placed(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     if backend.group:
         done = seen.group is not None and seen.group.scheduled
     else:
-        on_nodes = sum(1 for pod in all_present(record, seen) if pod.node)
+        on_nodes = sum(1 for pod in all_current_pods(record, seen) if pod.node)
         done = backend is OWN or on_nodes >= workload.gang.min_available
     return replace(record, gang_scheduled_at=now) if done else record
 
@@ -97,7 +105,9 @@ def paused(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     """The record of a job that waits to see whether its whole group is being taken away, if it does."""
     if workload.gang is None or seen.group is None or seen.group.evicted:
         return None
-    taken = [pod for pod in all_present(record, seen) if pod.preempted and now < pod.preempted + PAUSE]
+    taken = [
+        pod for pod in all_current_pods(record, seen) if pod.preempted_at and now < pod.preempted_at + PAUSE
+    ]
     if not taken:
         return None
     said = f"{taken[0].name} was preempted; waits to see whether all of the group goes"
@@ -106,7 +116,7 @@ def paused(workload: Workload, record: Record, seen: Observed, now: datetime) ->
 
 
 def pause_ends(seen: Observed) -> datetime | None:
-    return max((pod.preempted + PAUSE for pod in seen.pods if pod.preempted), default=None)
+    return max((pod.preempted_at + PAUSE for pod in seen.pods if pod.preempted_at), default=None)
 
 
 def released(seen: Observed) -> list[DeleteChild]:
@@ -115,13 +125,15 @@ def released(seen: Observed) -> list[DeleteChild]:
     return [DeleteChild(kind, name) for kind, name in sorted(seen.children) if kind in groups]
 
 
-def ending(workload: Workload, record: Record, seen: Observed, now: datetime) -> Ending | datetime | None:
+def ending(
+    workload: Workload, record: Record, seen: Observed, now: datetime
+) -> PhaseResult | datetime | None:
     """The ending of a job whose group was evicted or not placed in time, or when the latter will be."""
     gang = workload.gang
     if gang is None:
         return None
     if seen.group and seen.group.evicted:
-        return Ending(Phase.FAILED, PREEMPTED, "the scheduler evicted the group of this job")
+        return PhaseResult(Phase.FAILED, PREEMPTED, "the scheduler evicted the group of this job")
     was_placed = (
         record.first_running_at
         or record.gang_scheduled_at
@@ -132,7 +144,7 @@ def ending(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         return None
     if (now - since).total_seconds() >= gang.timeout:
         said = f"{gang.min_available} pods could not be placed together within {gang.timeout:g} s"
-        return Ending(Phase.FAILED, "GangTimeout", said)
+        return PhaseResult(Phase.FAILED, "GangTimeout", said)
     return after(since, gang.timeout)
 
 

@@ -16,10 +16,10 @@ from argosy.kinds.messages import join_messages
 from argosy.workload import cleanup, finish
 from argosy.workload.clock_skew import after
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import Observed, Outcome, Result
-from argosy.workload.phases import Ending
+from argosy.workload.observed import ActionStatus, Observed, Outcome
+from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
-from argosy.workload.pods import stuck
+from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, RoleRecord, WaitReason
 from argosy.workload.restart import next_attempt
 
@@ -30,14 +30,14 @@ REFUSED_SPEC = "RefusedSpec"
 INVALID_DEFINITION = "InvalidDefinition"
 """The reason of a job that ran, and then was edited so that it cannot go on."""
 
-_FOR_GOOD = (Result.MISTAKE, Result.INVALID)
+_FOR_GOOD = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
 
 
 def refused(workload: Workload, record: Record, seen: Observed) -> str:
     """What the API server refused for good of this generation; empty if nothing."""
     if not workload.delete_children_if_invalid:
         return ""
-    if told := _told(seen.outcomes):
+    if told := _told(seen.failed_actions):
         return told
     waiting = record.waiting
     if waiting is None or waiting.reason != REFUSED_SPEC or record.generation != workload.generation:
@@ -54,11 +54,11 @@ def plan(workload: Workload, record: Record, reason: str, said: str, seen: Obser
         return cleanup.plan(workload, record, seen, now)
     record = replace(record, generation=max(record.generation, workload.generation))
     if record.first_running_at:
-        return finish.plan(workload, record, seen, Ending(Phase.FAILED, INVALID_DEFINITION, said), now)
+        return finish.plan(workload, record, seen, PhaseResult(Phase.FAILED, INVALID_DEFINITION, said), now)
     if not _known(record, reason, said):
         record = _begin_again(record, seen, now)
         record = replace(record, waiting=WaitReason(reason, said, now)).with_history(now, INVALID_SPEC, said)
-    forced, look_again = stuck(workload.limits, seen, now)
+    forced, look_again = forced_deletions(workload.limits, seen, now)
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the definition is not valid")
         for pod in seen.pods
@@ -66,7 +66,9 @@ def plan(workload: Workload, record: Record, reason: str, said: str, seen: Obser
     ]
     actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(seen.children))]
     since = record.waiting.since if record.waiting else now
-    return _lasting(Plan(record, tuple(actions)).waking(look_again), since, workload.limits.ttl.failed, now)
+    return _lasting(
+        Plan(record, tuple(actions)).with_requeue_at(look_again), since, workload.limits.ttl.failed, now
+    )
 
 
 def _lasting(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> Plan:
@@ -74,8 +76,8 @@ def _lasting(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> P
         return plan
     over = after(since, ttl)
     if over is None or now < over:
-        return plan.waking(over)
-    return plan.doing([DeleteJob("its time to live after it failed is over")])
+        return plan.with_requeue_at(over)
+    return plan.with_actions([DeleteJob("its time to live after it failed is over")])
 
 
 def _known(record: Record, reason: str, said: str) -> bool:
@@ -103,7 +105,8 @@ def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
 
 
 def _told(outcomes: Sequence[Outcome]) -> str:
-    wrong = [one for one in outcomes if one.result in _FOR_GOOD and one.kind in ("Pod", "Service")]
+    wrong = [one for one in outcomes if one.status in _FOR_GOOD and one.kind in ("Pod", "Service")]
     return join_messages(
-        one.message if one.result is Result.MISTAKE else f"{one.name}: {one.message}" for one in wrong
+        one.message if one.status is ActionStatus.SPEC_REJECTED else f"{one.name}: {one.message}"
+        for one in wrong
     )

@@ -10,7 +10,7 @@ from argosy.workload import elastic, gang
 from argosy.workload.clock_skew import after
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.phases import Ending
+from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record
 
 REASONS = frozenset(
@@ -23,14 +23,14 @@ says."""
 class Limit(Struct, frozen=True):
     """A limit that was hit, or else when the next one would be."""
 
-    ending: Ending | None = None
+    ending: PhaseResult | None = None
     next: datetime | None = None
 
 
 def reached(workload: Workload, record: Record, seen: Observed, now: datetime) -> Limit:
     times: list[datetime] = []
     for found in _each(workload, record, seen, now):
-        if isinstance(found, Ending):
+        if isinstance(found, PhaseResult):
             return Limit(ending=found)
         if found is not None:
             times.append(found)
@@ -39,7 +39,7 @@ def reached(workload: Workload, record: Record, seen: Observed, now: datetime) -
 
 def _each(
     workload: Workload, record: Record, seen: Observed, now: datetime
-) -> Iterator[Ending | datetime | None]:
+) -> Iterator[PhaseResult | datetime | None]:
     limits = workload.limits
     yield _after(record.started_at, limits.active_deadline, now, "DeadlineExceeded", "activeDeadline")
     waiting_since = {
@@ -54,7 +54,7 @@ def _each(
 
 def _after(
     since: datetime | None, seconds: float | None, now: datetime, reason: str, name: str
-) -> Ending | datetime | None:
+) -> PhaseResult | datetime | None:
     if since is None or seconds is None:
         return None
     if (now - since).total_seconds() < seconds:
@@ -63,4 +63,4 @@ def _after(
         "DeadlineExceeded": f"still active after {format_duration(seconds)} (limits.{name})",
         "StartTimeout": f"not all roles were running after {format_duration(seconds)} (limits.{name})",
     }[reason]
-    return Ending(Phase.FAILED, reason, said)
+    return PhaseResult(Phase.FAILED, reason, said)

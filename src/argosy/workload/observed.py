@@ -18,21 +18,21 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
-from argosy.workload.capacity import Room
+from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which an administrator says that a node is off and runs nothing any more."""
 
 
-class Marks(Struct, frozen=True):
+class MetadataSubset(Struct, frozen=True):
     """The labels and annotations of an object that a job hands on (`HandedOn`)."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-UNMARKED = Marks()
+NO_METADATA = MetadataSubset()
 
 
 class ObservedPod(Struct, frozen=True):
@@ -60,9 +60,9 @@ class ObservedPod(Struct, frozen=True):
     """That container was killed for the memory it took."""
     first_exit_code: int | None = None
     """Of the first container that ended, in their order."""
-    first_ended: Terminated | None = None
+    first_terminated: Terminated | None = None
     """How that container ended."""
-    in_place_restarts: int = 0
+    container_restarts: int = 0
     last_exit_code: int | None = None
     """Before its last restart in place: of the container that was restarted last."""
     last_out_of_memory: bool = False
@@ -70,17 +70,17 @@ class ObservedPod(Struct, frozen=True):
     """Evicted by its node for what it did itself: it used more storage than its own limits allow."""
     disrupted: bool = False
     """Ended by the cluster (eviction, preemption, node shutdown), not by its own program."""
-    disruption: str = ""
+    disruption_reason: str = ""
     """The reason of its condition DisruptionTarget."""
-    preempted: datetime | None = None
+    preempted_at: datetime | None = None
     """When a scheduler said that it takes the pod away for others."""
-    held: bool = False
+    waits_for_dependency: bool = False
     """Still in the init container that waits for others."""
-    waiting: str = ""
+    waiting_reason: str = ""
     """Why a container cannot start (ImagePullBackOff …), or why the pod cannot be placed (Unschedulable)."""
     waiting_message: str = ""
-    marks: Marks = UNMARKED
-    version: str = ""
+    metadata: MetadataSubset = NO_METADATA
+    resource_version: str = ""
     """The resourceVersion at which it was seen so."""
 
     @property
@@ -91,7 +91,7 @@ class ObservedPod(Struct, frozen=True):
 class ObservedGroup(Struct, frozen=True):
     """What a scheduler tells of a gang as a whole."""
 
-    backend: str = "volcano"
+    scheduler: str = "volcano"
     queued: bool = False
     """Waits to be let in."""
     scheduled: bool = False
@@ -99,24 +99,24 @@ class ObservedGroup(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     uid: str = ""
-    marks: Marks = UNMARKED
+    metadata: MetadataSubset = NO_METADATA
 
 
-class Result(StrEnum):
+class ActionStatus(StrEnum):
     """What the API made of an action, by what the next pass does about it."""
 
     DONE = "Done"
-    MISTAKE = "Mistake"
+    SPEC_REJECTED = "SpecRejected"
     """Refused for good, and the message names the fields of the job's own definition that must change."""
     INVALID = "Invalid"
     """The body is refused for good (400, 413, 422): the definition must change."""
-    REFUSED = "Refused"
+    FORBIDDEN = "Forbidden"
     """Refused for now (quota, policy, webhook): told and tried again."""
-    LEAVING = "Leaving"
+    TERMINATING = "Terminating"
     """The name is taken by an object on its way out: waited for."""
-    FOREIGN = "Foreign"
+    NAME_CONFLICT = "NameConflict"
     """The name is taken by an object that is not ours."""
-    FAILED = "Failed"
+    RETRY = "Retry"
     """No answer, or one that says try again."""
 
 
@@ -126,7 +126,7 @@ class Outcome(Struct, frozen=True):
 
     kind: str
     name: str
-    result: Result
+    status: ActionStatus
     message: str = ""
     role: str = ""
     index: int | None = None
@@ -158,28 +158,28 @@ class Observed(Struct, frozen=True, dict=True):
     children: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Digest by (kind, name) of our services, service accounts, roles and the like that exist."""
     group: ObservedGroup | None = None
-    gang_choice: str = "volcano"
+    gang_scheduler_setting: str = "volcano"
     """Who is to place gangs, as the operator is set up: the name of a back end, `auto` or `none`."""
-    gangs_served: frozenset[str] = frozenset({"volcano"})
+    available_gang_schedulers: frozenset[str] = frozenset({"volcano"})
     """The back ends under that choice which this cluster serves."""
-    room: Room | None = None
+    capacity: Capacity | None = None
     """What is free in the cluster; looked at only for gangs that nobody else places."""
-    absent: frozenset[tuple[str, int]] = frozenset()
+    confirmed_absent: frozenset[tuple[str, int]] = frozenset()
     """Places (role, index) whose pod the API itself, not a cache, said does not exist (answer to
     ConfirmPod)."""
-    departed: tuple[ObservedPod, ...] = ()
+    recently_deleted: tuple[ObservedPod, ...] = ()
     """Pods that were seen to go and whose places are empty since, as they were last. Where this is lost
     nobody is told who took them."""
     recent_losses: Mapping[tuple[str, int], RecentLoss] = field(default_factory=dict)
     """By (role, index), for places that lost more than one pod in a row. Lost with the operator, which costs
     one more pod without delay."""
-    outcomes: tuple[Outcome, ...] = ()
+    failed_actions: tuple[Outcome, ...] = ()
 
-    def replaced_nodes(self, policy: RolePolicy) -> frozenset[str]:
+    def nodes_to_replace(self, policy: RolePolicy) -> frozenset[str]:
         """The nodes whose pods are replaced under this policy though they have not failed themselves."""
         return self.nodes_down if policy.node_down_as_failed and policy.node_down_replaced else frozenset()
 
-    def down(self, policy: RolePolicy) -> frozenset[str]:
+    def failed_nodes(self, policy: RolePolicy) -> frozenset[str]:
         """The nodes whose pods count as failed under this policy."""
         if not policy.node_down_as_failed:
             return frozenset()
@@ -188,7 +188,7 @@ class Observed(Struct, frozen=True, dict=True):
         )
 
     @cached_property
-    def by_place(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:
+    def by_replica(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:
         """Pods by (role, index); almost always one."""
         places: dict[tuple[str, int], tuple[ObservedPod, ...]] = {}
         for pod in self.pods:
@@ -238,36 +238,38 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         container=name,
         out_of_memory=ended is not None and ended.reason == _OUT_OF_MEMORY,
         first_exit_code=first.exit_code if first else None,
-        first_ended=first,
-        in_place_restarts=sum(one.restart_count for one in status.container_statuses),
+        first_terminated=first,
+        container_restarts=sum(one.restart_count for one in status.container_statuses),
         last_exit_code=last.exit_code if last else None,
         last_out_of_memory=last is not None and last.reason == _OUT_OF_MEMORY,
         over_limit=over_limit,
         disrupted=disruption is not None
         or preempted is not None
         or (status.phase == "Failed" and status.reason in _DISRUPTED and not over_limit),
-        disruption=disruption.reason if disruption else "",
-        preempted=preempted,
-        held=status.phase == "Pending" and _held(status.init_container_statuses),
-        waiting=waiting,
+        disruption_reason=disruption.reason if disruption else "",
+        preempted_at=preempted,
+        waits_for_dependency=status.phase == "Pending" and _held(status.init_container_statuses),
+        waiting_reason=waiting,
         waiting_message=waiting_message,
-        marks=marks_of(meta.labels, meta.annotations, keys),
-        version=meta.resource_version,
+        metadata=select_metadata(meta.labels, meta.annotations, keys),
+        resource_version=meta.resource_version,
     )
 
 
-def marks_of(labels: Mapping[str, str], annotations: Mapping[str, str], keys: Sequence[str]) -> Marks:
-    found = Marks(
+def select_metadata(
+    labels: Mapping[str, str], annotations: Mapping[str, str], keys: Sequence[str]
+) -> MetadataSubset:
+    found = MetadataSubset(
         {key: labels[key] for key in keys if key in labels},
         {key: annotations[key] for key in keys if key in annotations},
     )
-    return found if found.labels or found.annotations else UNMARKED
+    return found if found.labels or found.annotations else NO_METADATA
 
 
-def same_pod(one: ObservedPod, other: ObservedPod) -> bool:
+def is_equivalent_pod(one: ObservedPod, other: ObservedPod) -> bool:
     """Whether policies see no difference. Being placed is none: nothing is decided by it, and every pod does
     it once."""
-    return replace(one, node=other.node, version=other.version) == other
+    return replace(one, node=other.node, resource_version=other.resource_version) == other
 
 
 _DISRUPTED = frozenset(

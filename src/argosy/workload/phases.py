@@ -13,12 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import messages
-from argosy.workload.current_pods import present
+from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, Quantifier, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
-_TOLD = frozenset({"Running", "Succeeded", "Failed", "Unknown"})
+_REPORTED_PHASES = frozenset({"Running", "Succeeded", "Failed", "Unknown"})
 
 
 class Counts(Struct, frozen=True):
@@ -32,13 +32,13 @@ class Counts(Struct, frozen=True):
     """Those of them that have not ended themselves, and may yet go on."""
     unknown: int = 0
     terminating: int = 0
-    lost: tuple[int, ...] = ()
+    missing_indexes: tuple[int, ...] = ()
     """Places whose pod is being deleted by others or is certainly gone, and had been there."""
-    bad: ObservedPod | None = None
+    first_failed: ObservedPod | None = None
     """The first failed pod."""
 
     @property
-    def any(self) -> bool:
+    def has_pods(self) -> bool:
         """Whether there is, or was, a pod at all."""
         return bool(
             self.pending or self.active or self.unknown or self.terminating or self.succeeded or self.failed
@@ -53,7 +53,7 @@ class Verdict(Struct, frozen=True):
     message: str = ""
 
 
-class Ending(Struct, frozen=True):
+class PhaseResult(Struct, frozen=True):
     """How the job ends, for which reason."""
 
     phase: Phase
@@ -61,13 +61,13 @@ class Ending(Struct, frozen=True):
     message: str
 
 
-def judged(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+def with_role_phases(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
     """The record with the phase of every role."""
     roles: dict[str, RoleRecord] = {}
     for name, role in workload.roles.items():
         last = record.role(name)
-        verdict = of_role(
-            role, last, count(role, record, seen), together=workload.rules.running_needs_all_pods
+        verdict = role_phase(
+            role, last, count_pods(role, record, seen), together=workload.rules.running_needs_all_pods
         )
         since = last.phase_since if verdict.phase is last.phase else now
         roles[name] = replace(
@@ -81,16 +81,16 @@ def judged(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     return replace(record, roles=roles)
 
 
-def count(role: Role, record: Record, seen: Observed) -> Counts:
+def count_pods(role: Role, record: Record, seen: Observed) -> Counts:
     """Counts the current pods of a role; those being replaced are not current and so not counted."""
     last = record.role(role.name)
-    down = seen.down(role.policy or RolePolicy())
+    down = seen.failed_nodes(role.policy or RolePolicy())
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
     numbers["Succeeded"] = sum(1 for index in last.succeeded_indexes if index < last.size)
     known: set[int] = set(last.succeeded_indexes)
     lost: list[int] = []
     bad: list[ObservedPod] = []
-    for pod in present(record, role.name, seen):
+    for pod in current_pods(record, role.name, seen):
         if pod.index in last.succeeded_indexes:
             continue
         known.add(pod.index)
@@ -109,60 +109,64 @@ def count(role: Role, record: Record, seen: Observed) -> Counts:
         failed_by_node=sum(not pod.ended for pod in bad),
         unknown=numbers["Unknown"],
         terminating=numbers["Terminating"],
-        lost=tuple(sorted(lost)),
-        bad=min(bad, key=lambda pod: pod.index, default=None),
+        missing_indexes=tuple(sorted(lost)),
+        first_failed=min(bad, key=lambda pod: pod.index, default=None),
     )
 
 
-def of_role(role: Role, last: RoleRecord, counts: Counts, *, together: bool = False) -> Verdict:
+def role_phase(role: Role, last: RoleRecord, counts: Counts, *, together: bool = False) -> Verdict:
     """The phase of a role; the first rule that matches wins."""
     policy, size = role.policy or RolePolicy(), last.size
     needed = min(role.min_running, size)
     ended = counts.succeeded + counts.failed - counts.failed_by_node
-    if _reached(policy.failed, counts.failed, size):
-        reason = "Preempted" if counts.bad and counts.bad.index in last.preempted_indexes else "PodFailed"
-        return Verdict(Phase.FAILED, reason, _failed_words(counts))
-    if _reached(policy.succeeded, counts.succeeded, size):
+    if _meets(policy.failed, counts.failed, size):
+        reason = (
+            "Preempted"
+            if counts.first_failed and counts.first_failed.index in last.preempted_indexes
+            else "PodFailed"
+        )
+        return Verdict(Phase.FAILED, reason, _describe_failure(counts))
+    if _meets(policy.succeeded, counts.succeeded, size):
         return Verdict(Phase.SUCCEEDED)
     if ended >= size and counts.failed:
-        return Verdict(Phase.FAILED, "MixedOutcome", f"{_failed_words(counts)}; no pod is left to run")
+        return Verdict(Phase.FAILED, "MixedOutcome", f"{_describe_failure(counts)}; no pod is left to run")
     if ended >= size:
         return Verdict(Phase.SUCCEEDED)
     if counts.active and counts.active + (0 if together else counts.succeeded) >= needed:
         return Verdict(Phase.RUNNING)
-    if last.phase is Phase.PENDING and counts.any:
+    if last.phase is Phase.PENDING and counts.has_pods:
         return Verdict(Phase.STARTING)
-    if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.lost:
-        left = min(size, last.created_below) - len(counts.lost)
+    if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.missing_indexes:
+        left = min(size, last.created_below) - len(counts.missing_indexes)
         if left < needed:
-            names = messages.listed([messages.place(role.name, index) for index in counts.lost])
-            taken = all(index in last.preempted_indexes for index in counts.lost)
+            names = messages.listed([messages.place(role.name, index) for index in counts.missing_indexes])
+            taken = all(index in last.preempted_indexes for index in counts.missing_indexes)
             reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
             return Verdict(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
     return Verdict(last.phase, last.reason, last.message)
 
 
-def ending(workload: Workload, record: Record) -> Ending | None:
+def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
     """How the roles' phases end the job, if they do."""
     roles = {name: record.role(name) for name in workload.roles}
-    failed = _first(workload.rules.failed_when, roles, Phase.FAILED)
+    failed = _first_matching(workload.rules.failed_when, roles, Phase.FAILED)
     if failed:
         return _failure(failed, roles)
-    succeeded = _first(workload.rules.succeeded_when, roles, Phase.SUCCEEDED)
+    succeeded = _first_matching(workload.rules.succeeded_when, roles, Phase.SUCCEEDED)
     if succeeded:
-        return Ending(Phase.SUCCEEDED, "Completed", f"{messages.listed(succeeded)} succeeded")
+        return PhaseResult(Phase.SUCCEEDED, "Completed", f"{messages.listed(succeeded)} succeeded")
     if not all(role.phase.terminal for role in roles.values()):
         return None
     bad = [name for name, role in roles.items() if role.phase is Phase.FAILED]
     if bad:
         return _failure(bad, roles)
-    return Ending(Phase.SUCCEEDED, "Completed", "all roles succeeded")
+    return PhaseResult(Phase.SUCCEEDED, "Completed", "all roles succeeded")
 
 
-def of_job(workload: Workload, record: Record, seen: Observed) -> Phase:
+def job_phase(workload: Workload, record: Record, seen: Observed) -> Phase:
     """The phase of a job that has not ended."""
     phases = [record.role(name).phase for name in workload.roles]
-    steady = all(_steady(role, record, seen) for role in workload.roles.values())
+    steady = all(_has_required_pods(role, record, seen) for role in workload.roles.values())
     if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (
         record.first_running_at or not workload.rules.running_needs_all_pods
     ):
@@ -173,7 +177,7 @@ def of_job(workload: Workload, record: Record, seen: Observed) -> Phase:
     return Phase.STARTING if record.started_at else record.phase
 
 
-def begun(record: Record, now: datetime) -> Record:
+def with_attempt_started(record: Record, now: datetime) -> Record:
     """The record of an attempt whose pods are now being asked for."""
     roles = {
         name: replace(role, phase=Phase.STARTING, phase_since=now) if role.phase is Phase.PENDING else role
@@ -182,12 +186,12 @@ def begun(record: Record, now: datetime) -> Record:
     return replace(record, attempt_started_at=now, started_at=record.started_at or now, roles=roles)
 
 
-def _steady(role: Role, record: Record, seen: Observed) -> bool:
+def _has_required_pods(role: Role, record: Record, seen: Observed) -> bool:
     """Whether the role has the pods it needs, or will get no others."""
     last = record.role(role.name)
     if last.phase.terminal:
         return True
-    counts = count(role, record, seen)
+    counts = count_pods(role, record, seen)
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING:
         return True
     return counts.active + counts.succeeded + counts.unknown >= min(role.min_running, last.size)
@@ -198,18 +202,22 @@ def _kind(pod: ObservedPod, down: Set[str]) -> str:
         return "Terminating"
     if down and pod.node in down:
         return "Failed"
-    return pod.phase if pod.phase in _TOLD else "Pending"
+    return pod.phase if pod.phase in _REPORTED_PHASES else "Pending"
 
 
-def _reached(quorum: Quantifier | None, number: int, size: int) -> bool:
+def _meets(quorum: Quantifier | None, number: int, size: int) -> bool:
     return (quorum is Quantifier.ANY and number > 0) or (quorum is Quantifier.ALL and number >= size)
 
 
-def _failed_words(counts: Counts) -> str:
-    return messages.fate(counts.bad) if counts.bad else messages.many(counts.failed, "pod") + " failed"
+def _describe_failure(counts: Counts) -> str:
+    return (
+        messages.fate(counts.first_failed)
+        if counts.first_failed
+        else messages.many(counts.failed, "pod") + " failed"
+    )
 
 
-def _first(
+def _first_matching(
     lists: Iterable[Sequence[str]], roles: dict[str, RoleRecord], phase: Phase
 ) -> Sequence[str] | None:
     return next(
@@ -217,8 +225,8 @@ def _first(
     )
 
 
-def _failure(names: Sequence[str], roles: dict[str, RoleRecord]) -> Ending:
+def _failure(names: Sequence[str], roles: dict[str, RoleRecord]) -> PhaseResult:
     first = roles[names[0]]
-    return Ending(
+    return PhaseResult(
         Phase.FAILED, first.reason or "RoleFailed", first.message or f"{messages.listed(names)} failed"
     )

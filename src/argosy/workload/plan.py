@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from argosy.workload.model import Json
 from argosy.workload.record import Record
-from argosy.workload.transitions import News
+from argosy.workload.transitions import Transitions
 
 
 class CreatePod(Struct, frozen=True, tag=True):
@@ -31,10 +31,10 @@ class DeletePod(Struct, frozen=True, tag=True):
 
     name: str
     uid: str
-    grace: int | None = None
+    grace_period_seconds: int | None = None
     """None: the pod's own grace period. 0: the node is down and nobody will confirm."""
     reason: str = ""
-    version: str = ""
+    resource_version: str = ""
     """Set where the pod goes for what it was last seen doing: an old view must not take one that has ended
     since, and its output with it."""
 
@@ -66,7 +66,7 @@ class EnsureChild(Struct, frozen=True, tag=True):
     digest: str
 
 
-class Remark(Struct, frozen=True, tag=True):
+class PatchMetadata(Struct, frozen=True, tag=True):
     """PATCH labels and annotations with the uid as precondition, None takes one away; gone or another uid:
     done."""
 
@@ -77,7 +77,7 @@ class Remark(Struct, frozen=True, tag=True):
     annotations: Mapping[str, str | None] = field(default_factory=dict)
 
 
-class EnsureKeys(Struct, frozen=True, tag=True):
+class EnsureSshSecret(Struct, frozen=True, tag=True):
     """A Secret with a new key pair for ssh. Exists and is ours: done, for it is never made anew."""
 
     name: str
@@ -112,7 +112,7 @@ class Deed(Struct, frozen=True):
     """What the API said, if it was not done; told once, however often it is tried again."""
 
 
-class Emit(Struct, frozen=True):
+class EmitEvent(Struct, frozen=True):
     """One event on the job object, after the status write."""
 
     type: Literal["Normal", "Warning"]
@@ -126,11 +126,11 @@ Action = (
     | ConfirmPod
     | EnsureService
     | EnsureChild
-    | Remark
-    | EnsureKeys
+    | PatchMetadata
+    | EnsureSshSecret
     | DeleteChild
     | DeleteJob
-    | Emit
+    | EmitEvent
 )
 
 
@@ -140,16 +140,16 @@ class Plan(Struct, frozen=True):
 
     record: Record
     actions: tuple[Action, ...] = ()
-    wake_at: datetime | None = None
-    restarts: tuple[str, ...] = ()
+    requeue_at: datetime | None = None
+    restart_causes: tuple[str, ...] = ()
     """What made each restart necessary that is decided here; only counted, never acted upon."""
-    news: News = News()
+    transitions: Transitions = Transitions()
     """What is seen for the first time; only told, never acted upon."""
 
-    def doing(self, actions: Iterable[Action]) -> "Plan":
+    def with_actions(self, actions: Iterable[Action]) -> "Plan":
         return replace(self, actions=(*self.actions, *actions))
 
-    def waking(self, *times: datetime | None) -> "Plan":
+    def with_requeue_at(self, *times: datetime | None) -> "Plan":
         """The plan that wakes at the earliest of its own and these times."""
-        known = [time for time in (self.wake_at, *times) if time is not None]
-        return replace(self, wake_at=min(known, default=None))
+        known = [time for time in (self.requeue_at, *times) if time is not None]
+        return replace(self, requeue_at=min(known, default=None))

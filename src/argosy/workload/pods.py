@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload.clock_skew import after
-from argosy.workload.current_pods import current, strangers
+from argosy.workload.current_pods import is_current, stale_pods
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
 
-RELEASED_AFTER = 30.0
+RELEASED_NODE_GRACE_SECONDS = 30.0
 """Seconds after its grace period before a pod on a node that runs nothing any more is deleted by force; until
 then it is left to Kubernetes."""
 
@@ -29,30 +29,32 @@ as long each."""
 MAX_LOSS_DELAY_SECONDS = 60.0
 
 
-class Missing(Struct, frozen=True):
+class PodCreation(Struct, frozen=True):
     """What to create, what to ask about, and what holds creation up."""
 
     create: tuple[CreatePod, ...] = ()
     confirm: tuple[ConfirmPod, ...] = ()
-    stopping: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
     """Names of old pods that must be gone first."""
     retry_at: datetime | None = None
 
 
-def obsolete(record: Record, seen: Observed) -> Iterator[DeletePod]:
+def stale_deletions(record: Record, seen: Observed) -> Iterator[DeletePod]:
     """Deletes every pod that is of an older attempt, was replaced, is one too many, or is second in its
     place."""
-    for pod in strangers(record, seen):
+    for pod in stale_pods(record, seen):
         if not pod.terminating:
             yield DeletePod(pod.name, pod.uid, reason=_reason(record, pod))
-    for there in seen.by_place.values():
+    for there in seen.by_replica.values():
         if len(there) > 1:
-            rivals = [pod for pod in there if current(record, pod) and not pod.terminating]
+            rivals = [pod for pod in there if is_current(record, pod) and not pod.terminating]
             for pod in sorted(rivals, key=_age)[1:]:
                 yield DeletePod(pod.name, pod.uid, reason="another pod has its place")
 
 
-def stuck(limits: Limits, seen: Observed, now: datetime) -> tuple[list[DeletePod], datetime | None]:
+def forced_deletions(
+    limits: Limits, seen: Observed, now: datetime
+) -> tuple[list[DeletePod], datetime | None]:
     """Deletes by force the pods that no node will confirm as gone; and when to look again.
 
     A node that merely does not answer may still run its pods, and a second pod of a rank may then write the
@@ -64,7 +66,7 @@ def stuck(limits: Limits, seen: Observed, now: datetime) -> tuple[list[DeletePod
         if not (pod.terminating and pod.node in seen.nodes_down):
             continue
         released = pod.node in seen.nodes_released
-        wait = RELEASED_AFTER if released else limits.force_delete_after
+        wait = RELEASED_NODE_GRACE_SECONDS if released else limits.force_delete_after
         if wait is None:
             continue
         due = after(pod.deletion_time or now, wait)
@@ -72,22 +74,22 @@ def stuck(limits: Limits, seen: Observed, now: datetime) -> tuple[list[DeletePod
             continue
         if now >= due:
             why = "runs nothing any more" if released else "does not answer (limits.forceDeleteAfter)"
-            forced.append(DeletePod(pod.name, pod.uid, grace=0, reason=f"{pod.node} {why}"))
+            forced.append(DeletePod(pod.name, pod.uid, grace_period_seconds=0, reason=f"{pod.node} {why}"))
         else:
             times.append(due)
     return forced, min(times, default=None)
 
 
-def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -> Missing:
+def plan_creation(workload: Workload, record: Record, seen: Observed, now: datetime) -> PodCreation:
     """What to create now."""
     if record.retry_at and now < record.retry_at:
-        return Missing(retry_at=record.retry_at)
-    blocked = strangers(record, seen)
+        return PodCreation(retry_at=record.retry_at)
+    blocked = stale_pods(record, seen)
     anew = workload.rules.restart_scope is RestartScope.JOB or record.attempt_started_at is None
     if anew and any(pod.attempt != record.attempt for pod in blocked):
-        return Missing(stopping=tuple(pod.name for pod in blocked))
+        return PodCreation(blocked_by=tuple(pod.name for pod in blocked))
     if record.attempt_started_at is None and (held_until := _all_held_until(seen, now)):
-        return Missing(retry_at=held_until)
+        return PodCreation(retry_at=held_until)
     create: list[CreatePod] = []
     confirm: list[ConfirmPod] = []
     stopping: list[str] = []
@@ -101,11 +103,11 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
             stopping += [pod.name for pod in old]
             continue
         for index in _empty(role, record):
-            there = seen.by_place.get((role.name, index), ())
+            there = seen.by_replica.get((role.name, index), ())
             if not blocked and len(there) == 1 and not there[0].terminating:
                 continue  # as it is for most pods at most times
             if there and not (role.surge and all(pod.terminating for pod in there)):
-                stopping += [pod.name for pod in there if pod.terminating or not current(record, pod)]
+                stopping += [pod.name for pod in there if pod.terminating or not is_current(record, pod)]
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]
             elif held_until := _held_until(seen, (role.name, index), now):
@@ -116,10 +118,10 @@ def missing(workload: Workload, record: Record, seen: Observed, now: datetime) -
                 create.append(CreatePod(role.name, index, *_version(record, role.name, index)))
     if workload.gang and record.attempt_started_at is None and stopping:
         create = []
-    return Missing(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
+    return PodCreation(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
 
 
-def unsure(workload: Workload, record: Record, seen: Observed) -> tuple[ConfirmPod, ...]:
+def unconfirmed_before_success(workload: Workload, record: Record, seen: Observed) -> tuple[ConfirmPod, ...]:
     """Pods to ask about before a job that starts anew as a whole is believed to have succeeded.
 
     A program may end well because it lost a peer: mpirun of Open MPI 5 does when a worker's pod is deleted by
@@ -132,14 +134,14 @@ def unsure(workload: Workload, record: Record, seen: Observed) -> tuple[ConfirmP
         for role in workload.roles.values()
         if role.restart is not RestartPolicy.NEVER
         for index in _empty(role, record)
-        if (role.name, index) not in seen.by_place and _needs_confirmation(workload, role, index, record)
+        if (role.name, index) not in seen.by_replica and _needs_confirmation(workload, role, index, record)
     )
 
 
-def expected(seen: Observed, actions: Iterable[Action]) -> Observed:
+def with_planned_pods(seen: Observed, actions: Iterable[Action]) -> Observed:
     """The view as it will be once the pods of a plan are made: what is told before it is done then needs no
     second telling. After a refusal nothing is expected, but only what is there is told."""
-    if seen.outcomes:
+    if seen.failed_actions:
         return seen
     asked = tuple(
         ObservedPod("", "", one.role, one.index, one.attempt, one.replacement)

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from argosy.workload.gang_schedulers.registry import BACKENDS
 from argosy.workload.model import Json, PropagatedMetadata, Workload
-from argosy.workload.observed import Marks, Observed
-from argosy.workload.plan import Action, DeleteChild, DeletePod, Remark
+from argosy.workload.observed import MetadataSubset, Observed
+from argosy.workload.plan import Action, DeleteChild, DeletePod, PatchMetadata
 from argosy.workload.record import Record
 
 
-def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[Remark]:
+def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[PatchMetadata]:
     """Corrects what is there with other values; nothing that these actions delete."""
     given = workload.propagated
     if not given.keys:
@@ -24,12 +24,12 @@ def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> I
     wanted = {name: wanted_marks(given, role.template) for name, role in workload.roles.items()}
     for pod in seen.pods:
         want = wanted.get(pod.role)
-        if want is not None and pod.marks != want and not pod.terminating and pod.uid not in gone:
-            yield _remark("Pod", pod.name, pod.uid, pod.marks, want)
+        if want is not None and pod.metadata != want and not pod.terminating and pod.uid not in gone:
+            yield _remark("Pod", pod.name, pod.uid, pod.metadata, want)
     told, want = seen.group, wanted_marks(given)
-    group = BACKENDS[told.backend].group if told else None
-    if told is not None and group is not None and told.marks != want and group.child not in gone:
-        yield _remark(group.child, workload.name, told.uid, told.marks, want)
+    group = BACKENDS[told.scheduler].group if told else None
+    if told is not None and group is not None and told.metadata != want and group.child not in gone:
+        yield _remark(group.child, workload.name, told.uid, told.metadata, want)
 
 
 def noted(workload: Workload, record: Record) -> Record:
@@ -41,12 +41,12 @@ def noted(workload: Workload, record: Record) -> Record:
     return replace(record, propagated_labels=dict(given.labels), invalid_label_keys=unfit)
 
 
-def wanted_marks(given: PropagatedMetadata, template: Json | None = None) -> Marks:
+def wanted_marks(given: PropagatedMetadata, template: Json | None = None) -> MetadataSubset:
     """What an object has of the keys that are handed on, made from this template if from any."""
     metadata = template.get("metadata") if template else None
     written = metadata if isinstance(metadata, Mapping) else {}
     own = [key for key in given.keys if key not in given.annotations]
-    return Marks(
+    return MetadataSubset(
         {**_those(written.get("labels"), own), **given.labels},
         {**_those(written.get("annotations"), own), **given.annotations},
     )
@@ -60,8 +60,8 @@ def _those(written: object, keys: Iterable[str]) -> dict[str, str]:
     return {key: there[key] for key in keys if isinstance(there.get(key), str)}
 
 
-def _remark(kind: str, name: str, uid: str, there: Marks, want: Marks) -> Remark:
-    return Remark(
+def _remark(kind: str, name: str, uid: str, there: MetadataSubset, want: MetadataSubset) -> PatchMetadata:
+    return PatchMetadata(
         kind, name, uid, _changes(there.labels, want.labels), _changes(there.annotations, want.annotations)
     )
 

@@ -10,10 +10,10 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload.clock_skew import on_this_clock
-from argosy.workload.current_pods import present
+from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import CreatePod, Emit, EnsureChild, EnsureService, Plan
+from argosy.workload.plan import CreatePod, EmitEvent, EnsureChild, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restart import replaces
 from argosy.workload.restart_causes import restarted_in_place
@@ -42,7 +42,7 @@ def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Ob
     """
     if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
         return False
-    if seen.outcomes or not all(isinstance(one, _HARMLESS) for one in plan.actions):
+    if seen.failed_actions or not all(isinstance(one, _HARMLESS) for one in plan.actions):
         return False
     if before is None:
         return _first(plan.record) and not plan.record.gang_scheduler
@@ -62,7 +62,7 @@ def _must_be_recorded(role: Role, before: Record | None, after: Record) -> bool:
 
 
 _COMING_UP = (Phase.PENDING, Phase.STARTING)
-_HARMLESS = (CreatePod, EnsureService, EnsureChild, Emit)
+_HARMLESS = (CreatePod, EnsureService, EnsureChild, EmitEvent)
 
 
 def _is_only_reported(record: Record) -> bool:
@@ -131,7 +131,7 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
         last = replace(last, phase_since=now)
     if last.size == 0:
         last = replace(last, size=role.replicas)
-    pods = present(record.with_role(role.name, last), role.name, seen)
+    pods = current_pods(record.with_role(role.name, last), role.name, seen)
     done = _done(role, last, pods, seen)
     seen_indexes = {pod.index for pod in pods} | set(done)
     created = last.created_below
@@ -139,7 +139,7 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
         created += 1
     gone = _gone(role, last, done, seen)
     kept = [pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not replaces(role, pod)]
-    taken = {pod.index: 1 for pod in pods if pod.preempted}
+    taken = {pod.index: 1 for pod in pods if pod.preempted_at}
     return replace(
         last,
         succeeded_indexes=done,
@@ -159,7 +159,7 @@ def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], seen: Obser
     succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
     if not policy.count_existing_only:
         return {**last.succeeded_indexes, **{pod.index: 1 for pod in succeeded}}
-    down = seen.down(policy)
+    down = seen.failed_nodes(policy)
     return {pod.index: 1 for pod in succeeded if not pod.terminating and pod.node not in down}
 
 
@@ -168,17 +168,17 @@ def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed)
         return last.lost_indexes
     lost = [
         index
-        for name, index in seen.absent
+        for name, index in seen.confirmed_absent
         if name == role.name
         and index < min(last.size, last.created_below)
         and index not in done
-        and not seen.by_place.get((name, index))
+        and not seen.by_replica.get((name, index))
     ]
     return {**last.lost_indexes, **dict.fromkeys(lost, 1)} if lost else last.lost_indexes
 
 
 def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
-    counts = {pod.index: pod.in_place_restarts for pod in pods if pod.in_place_restarts}
+    counts = {pod.index: pod.container_restarts for pod in pods if pod.container_restarts}
     return {
         **last.container_restarts,
         **{index: max(n, last.container_restarts.get(index, 0)) for index, n in counts.items()},
@@ -194,7 +194,7 @@ def _counted_in_place(before: Record, record: Record, seen: Observed, now: datet
             known = before.role(name).container_restarts
             told = [
                 restarted_in_place(pod, now)
-                for pod in present(record, name, seen)
+                for pod in current_pods(record, name, seen)
                 if role.container_restarts.get(pod.index, 0) > known.get(pod.index, 0)
             ]
             role = replace(role, container_restarts_counted=total, restarts=role.restarts + fresh)

@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload import disruptions, escalation, messages
-from argosy.workload.current_pods import current, present
+from argosy.workload.current_pods import current_pods, is_current
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.phases import Ending
+from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record, RestartEntry, RoleRecord
 from argosy.workload.restart_causes import Why, lost, restarted_in_place
 
@@ -58,7 +58,7 @@ class Loss(Struct, frozen=True):
 
 class Repair(Struct, frozen=True):
     record: Record
-    ending: Ending | None = None
+    ending: PhaseResult | None = None
     causes: tuple[str, ...] = ()
     """One for every restart: of a pod, or of all at once."""
 
@@ -109,7 +109,7 @@ def _kept(workload: Workload, record: Record, seen: Observed) -> int:
     return sum(
         pod.phase == "Failed" and not pod.terminating and not replaces(role, pod)
         for role in workload.roles.values()
-        for pod in present(record, role.name, seen)
+        for pod in current_pods(record, role.name, seen)
     )
 
 
@@ -145,8 +145,8 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
     whole = workload.rules.restart_scope is not RestartScope.POD
     last = record.role(role.name)
     losses: list[Loss] = []
-    nodes = seen.replaced_nodes(role.policy or RolePolicy())
-    for pod in present(record, role.name, seen):
+    nodes = seen.nodes_to_replace(role.policy or RolePolicy())
+    for pod in current_pods(record, role.name, seen):
         if pod.index in last.succeeded_indexes:
             continue
         if _is_lost(role, pod, nodes) or (pod.terminating and (whole or role.surge)):
@@ -154,10 +154,10 @@ def _losses(workload: Workload, role: Role, record: Record, seen: Observed, now:
         elif escalation.crashes(workload.limits, pod):
             losses.append(_crash(workload, last, pod, now))
     if whole and last.phase is Phase.RUNNING:
-        departed = {(pod.role, pod.index): pod for pod in seen.departed if current(record, pod)}
+        departed = {(pod.role, pod.index): pod for pod in seen.recently_deleted if is_current(record, pod)}
         for index in range(min(last.size, last.created_below)):
             place = (role.name, index)
-            gone = place in seen.absent and not seen.by_place.get(place)
+            gone = place in seen.confirmed_absent and not seen.by_replica.get(place)
             if gone and index not in last.succeeded_indexes:
                 unseen = RestartEntry(now, role.name, index, Why.DELETED, "", record.attempt)
                 told = lost(departed[place], now, down=seen.nodes_down) if place in departed else unseen
@@ -182,7 +182,7 @@ def _crash(workload: Workload, last: RoleRecord, pod: ObservedPod, now: datetime
     rung = escalation.rung(workload.rules, workload.limits, last, failures, now)
     told = replace(restarted_in_place(pod, now), scope="")
     return Loss(
-        told, counted=False, rung=rung, failures=failures, in_place=pod.in_place_restarts, lived=lived
+        told, counted=False, rung=rung, failures=failures, in_place=pod.container_restarts, lived=lived
     )
 
 
@@ -294,18 +294,18 @@ def _likeliest(losses: list[Loss]) -> Loss:
     return next((loss for loss in losses if loss.killed), losses[0])
 
 
-def _overrun(record: Record, kept: int, limit: int) -> Ending:
+def _overrun(record: Record, kept: int, limit: int) -> PhaseResult:
     """The ending of a job whose containers were restarted by nodes, or whose pods failed and are kept."""
     last = (
         f"{messages.restarted(record.restart_history[-1])}; " if record.restart_history and not kept else ""
     )
     needed = messages.many(record.restarts + kept, "restart")
     said = f"{last}{needed} were needed and {limit} allowed (limits.restarts)"
-    return Ending(Phase.FAILED, "RestartsExhausted", said)
+    return PhaseResult(Phase.FAILED, "RestartsExhausted", said)
 
 
-def _limit_reached(why: str, limit: int, *, used: int, needed: int) -> Ending:
+def _limit_reached(why: str, limit: int, *, used: int, needed: int) -> PhaseResult:
     """Return the ending of a job that needs more restarts than its limit leaves."""
     counts = f"{used} of {messages.many(limit, 'restart')} used, {needed} more needed (limits.restarts)"
     left = f"restart limit reached: {counts}" if limit else "no restarts are allowed (limits.restarts is 0)"
-    return Ending(Phase.FAILED, "RestartsExhausted", f"{why}; {left}")
+    return PhaseResult(Phase.FAILED, "RestartsExhausted", f"{why}; {left}")

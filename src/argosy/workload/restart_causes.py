@@ -70,7 +70,7 @@ def why(pod: ObservedPod, down: Set[str] = frozenset()) -> Why:
     if pod.over_limit:
         return Why.EVICTED
     if pod.disrupted:
-        return _REASONS.get(pod.reason) or _REASONS.get(pod.disruption, Why.DISRUPTED)
+        return _REASONS.get(pod.reason) or _REASONS.get(pod.disruption_reason, Why.DISRUPTED)
     if pod.terminating:
         return Why.DELETED
     if not pod.ended:

@@ -12,7 +12,7 @@ from argosy.workload import gang, messages
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
-from argosy.workload.pods import stuck
+from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.restart import next_attempt
 
@@ -26,10 +26,10 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
         for pod in seen.pods
         if not pod.terminating
     ]
-    forced, look_again = stuck(workload.limits, seen, now)
+    forced, look_again = forced_deletions(workload.limits, seen, now)
     actions += forced
     actions += gang.released(seen)
-    return Plan(record, tuple(actions)).waking(look_again)
+    return Plan(record, tuple(actions)).with_requeue_at(look_again)
 
 
 def resumed(record: Record, now: datetime) -> Record:

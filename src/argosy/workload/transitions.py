@@ -8,29 +8,31 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from argosy.workload.current_pods import current
+from argosy.workload.current_pods import is_current
 from argosy.workload.model import Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record
 
 
-class News(Struct, frozen=True):
-    failures: tuple[ObservedPod, ...] = ()
+class Transitions(Struct, frozen=True):
+    failed_pods: tuple[ObservedPod, ...] = ()
     """Pods seen Failed for the first time, by role and index."""
-    outdated: tuple[str, ...] = ()
+    stale_roles: tuple[str, ...] = ()
     """Roles with pods that live on as an earlier definition made them."""
 
 
-def news(workload: Workload, before: Record | None, seen: Observed) -> News:
+def find_transitions(workload: Workload, before: Record | None, seen: Observed) -> Transitions:
     failures = sorted(_failures(before, seen), key=lambda pod: (pod.role, pod.index))
-    return News(tuple(failures), tuple(_outdated(workload, before, seen)) if before else ())
+    return Transitions(tuple(failures), tuple(_outdated(workload, before, seen)) if before else ())
 
 
 def _failures(before: Record | None, seen: Observed) -> Iterator[ObservedPod]:
     for pod in seen.pods:
         if pod.phase != "Failed" or pod.terminating:
             continue
-        if before is None or (current(before, pod) and pod.index not in before.role(pod.role).failed_indexes):
+        if before is None or (
+            is_current(before, pod) and pod.index not in before.role(pod.role).failed_indexes
+        ):
             yield pod
 
 

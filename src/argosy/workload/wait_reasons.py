@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from argosy.kinds.messages import join_messages
 from argosy.workload import messages
-from argosy.workload.current_pods import all_present
+from argosy.workload.current_pods import all_current_pods
 from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
 from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod, Outcome, Result
+from argosy.workload.observed import OUT_OF_SERVICE, ActionStatus, Observed, ObservedPod, Outcome
 from argosy.workload.phases import Counts
-from argosy.workload.pods import Missing
+from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RestartEntry, WaitReason
 from argosy.workload.restart_causes import mark
 
@@ -26,15 +26,15 @@ NODE_UNREACHABLE = "NodeUnreachable"
 """A pod must be gone first, and its node, which may still run it, does not answer."""
 
 _REFUSALS = {
-    Result.INVALID: "Invalid",
-    Result.REFUSED: "Refused",
-    Result.FOREIGN: "NameTaken",
-    Result.FAILED: "ApiError",
+    ActionStatus.INVALID: "Invalid",
+    ActionStatus.FORBIDDEN: "Refused",
+    ActionStatus.NAME_CONFLICT: "NameTaken",
+    ActionStatus.RETRY: "ApiError",
 }
 
 
 def waiting(
-    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: Missing, now: datetime
+    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: PodCreation, now: datetime
 ) -> Record:
     """The record with the cause of its present wait, if it waits; the time stays while the cause does."""
     found = _cause(workload, record, seen, gate, missing)
@@ -71,7 +71,7 @@ def _gap(record: Record, seen: Observed) -> str:
 
 
 def _filled(gap: RestartEntry, seen: Observed) -> bool:
-    there = seen.by_place.get((gap.role, gap.index), ())
+    there = seen.by_replica.get((gap.role, gap.index), ())
     return any(pod.phase in ("Running", "Succeeded") and mark(pod) != gap.pod_fingerprint for pod in there)
 
 
@@ -84,10 +84,10 @@ def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping
         size, up = record.role(name).size, counts[name].active + counts[name].succeeded
         if up < size:
             parts.append(f"{up} of {messages.many(size, name)} running")
-    held_up = next((pod for pod in all_present(record, seen) if pod.waiting), None)
+    held_up = next((pod for pod in all_current_pods(record, seen) if pod.waiting_reason), None)
     if held_up:
         said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
-        parts.append(f"{messages.place(held_up.role, held_up.index)}: {held_up.waiting}{said}")
+        parts.append(f"{messages.place(held_up.role, held_up.index)}: {held_up.waiting_reason}{said}")
     if not parts and record.phase is Phase.RUNNING:
         return _in_full(workload, record, seen)
     return "; ".join(parts)
@@ -96,23 +96,23 @@ def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping
 def _in_full(workload: Workload, record: Record, seen: Observed) -> str:
     """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
     sizes = [messages.many(record.role(name).size, name) for name in workload.roles]
-    nodes = sorted({pod.node for pod in all_present(record, seen) if pod.node})
+    nodes = sorted({pod.node for pod in all_current_pods(record, seen) if pod.node})
     parts = (f"attempt {record.attempt}", messages.listed(sizes), messages.listed(nodes, most=4))
     return " · ".join(part for part in parts if part)
 
 
 def _cause(
-    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: Missing
+    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: PodCreation
 ) -> tuple[str, str] | None:
-    refusal = _refusal(seen.outcomes)
+    refusal = _refusal(seen.failed_actions)
     if refusal:
         return refusal
     if gate.reason and not gate.open:
         return gate.reason, gate.message
-    if unreachable := _unreachable(missing.stopping, seen):
+    if unreachable := _unreachable(missing.blocked_by, seen):
         return NODE_UNREACHABLE, unreachable
-    if missing.stopping:
-        return _stopping(sorted(missing.stopping))
+    if missing.blocked_by:
+        return _stopping(sorted(missing.blocked_by))
     if missing.retry_at:
         return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
     if unconfirmed := _unconfirmed(seen):
@@ -125,12 +125,12 @@ def _cause(
                 "BelowMin",
                 f"{name} needs at least {messages.many(role.min_running, 'running pod')} to go on",
             )
-    pods = all_present(record, seen)
-    if any(pod.waiting == "Unschedulable" for pod in pods):
+    pods = all_current_pods(record, seen)
+    if any(pod.waiting_reason == "Unschedulable" for pod in pods):
         return "Unschedulable", ""
-    bad = next((pod for pod in pods if pod.waiting and pod.waiting != "SchedulingGated"), None)
+    bad = next((pod for pod in pods if pod.waiting_reason and pod.waiting_reason != "SchedulingGated"), None)
     if bad:
-        return bad.waiting, ""
+        return bad.waiting_reason, ""
     return _dependency(workload, record, pods) or ("PodsStarting", "")
 
 
@@ -168,22 +168,22 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
         for want in reversed(role.depends_on or ())
         if not reached(record.role(want.role).phase, want.phase)
     }
-    if not coming or not all(pod.held and pod.role in lacking for pod in coming):
+    if not coming or not all(pod.waits_for_dependency and pod.role in lacking for pod in coming):
         return None
     name = coming[0].role
     return "WaitingForRole", f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
 
 
 def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
-    mistakes = [outcome.message for outcome in outcomes if outcome.result is Result.MISTAKE]
+    mistakes = [outcome.message for outcome in outcomes if outcome.status is ActionStatus.SPEC_REJECTED]
     if mistakes:
         return INVALID_SPEC, join_messages(mistakes)
     for result, word in _REFUSALS.items():
         for outcome in outcomes:
-            if outcome.result is result:
+            if outcome.status is result:
                 kind = outcome.kind.partition(".")[0]
                 return f"{kind}{word}", f"{outcome.name}: {outcome.message}"
-    leaving = sorted(outcome.name for outcome in outcomes if outcome.result is Result.LEAVING)
+    leaving = sorted(outcome.name for outcome in outcomes if outcome.status is ActionStatus.TERMINATING)
     return _stopping(leaving) if leaving else None
 
 

@@ -17,23 +17,23 @@ from argosy.dialects.base import StatusChange
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
 from argosy.workload import messages
 from argosy.workload.model import Phase, Workload
-from argosy.workload.plan import Deed, Emit
-from argosy.workload.transitions import News
+from argosy.workload.plan import Deed, EmitEvent
+from argosy.workload.transitions import Transitions
 
 _TOLD = ("Pod", "Service", "Job")
 _MOST = 10
 """Fields of one job that are told about."""
 
 
-def status_events(change: StatusChange[AresJob]) -> list[Emit]:
+def status_events(change: StatusChange[AresJob]) -> list[EmitEvent]:
     """Return events for what changed in the status, and for what a user should know of a new spec."""
     before, after, plan = change.before, change.after, change.plan
     emitted = [
         *_phases(before, after),
         *_roles(before, after),
-        *_failures(plan.news),
+        *_failures(plan.transitions),
         *_waits(before, after),
-        *(_stale(role) for role in plan.news.outdated),
+        *(_stale(role) for role in plan.transitions.stale_roles),
         *_unfit(before, after),
     ]
     if after.status.observed_generation != before.status.observed_generation:
@@ -44,9 +44,9 @@ def status_events(change: StatusChange[AresJob]) -> list[Emit]:
     return emitted
 
 
-def action_events(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
+def action_events(obj: AresJob, done: Sequence[Deed]) -> list[EmitEvent]:
     """What was made and deleted, and what could not be: one event for all of a role, or of a reason."""
-    told: list[Emit] = []
+    told: list[EmitEvent] = []
     worth = sorted((deed for deed in done if deed.kind in _TOLD and deed.verb != "Mark"), key=_alike)
     for (verb, kind, role, why, refused), group in groupby(worth, _alike):
         known = obj.status.role_statuses.get(role)
@@ -57,7 +57,7 @@ def action_events(obj: AresJob, done: Sequence[Deed]) -> list[Emit]:
         parts = (messages.listed(names), why, some[0].refused)
         said = ": ".join(part for part in parts if part)
         outcome = "Failed" if refused else "Successful"
-        told.append(Emit("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", said))
+        told.append(EmitEvent("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", said))
     return told
 
 
@@ -70,50 +70,54 @@ def _by_index(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def _phases(before: AresJob, after: AresJob) -> Iterator[Emit]:
+def _phases(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     old, new = before.status.phase or Phase.PENDING.value, after.status.phase or Phase.PENDING.value
     if old == new:
         return
     failed = next((one for one in after.status.conditions if one.type == new and one.status == "True"), None)
     why = f": {failed.reason}: {failed.message}" if new == Phase.FAILED.value and failed else ""
     kind = "Warning" if new == Phase.FAILED.value else "Normal"
-    yield Emit("Warning" if kind == "Warning" else "Normal", "JobPhaseTransition", f"{old} -> {new}{why}")
+    yield EmitEvent(
+        "Warning" if kind == "Warning" else "Normal", "JobPhaseTransition", f"{old} -> {new}{why}"
+    )
 
 
-def _roles(before: AresJob, after: AresJob) -> Iterator[Emit]:
+def _roles(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     last: Mapping[str, RoleStatus] = before.status.role_statuses
     for name, role in after.status.role_statuses.items():
         known = last.get(name, RoleStatus(phase=Phase.PENDING.value))
         if known.phase != role.phase:
             why = f": {role.reason}: {role.message}" if role.reason else ""
-            yield Emit("Normal", "RolePhaseTransition", f"role {name}: {known.phase} -> {role.phase}{why}")
+            yield EmitEvent(
+                "Normal", "RolePhaseTransition", f"role {name}: {known.phase} -> {role.phase}{why}"
+            )
 
 
-def _failures(news: News) -> Iterator[Emit]:
-    for role, group in groupby(news.failures, lambda pod: pod.role):
+def _failures(news: Transitions) -> Iterator[EmitEvent]:
+    for role, group in groupby(news.failed_pods, lambda pod: pod.role):
         first, *others = group
         more = f" (and {messages.listed([pod.name for pod in others])})" if others else ""
-        yield Emit("Warning", "PodFailed", f"role {role}: {describe_failed_pod(first)}{more}")
+        yield EmitEvent("Warning", "PodFailed", f"role {role}: {describe_failed_pod(first)}{more}")
 
 
-def _stale(role: str) -> Emit:
+def _stale(role: str) -> EmitEvent:
     said = "pods that are there stay as they were made; the new definition is for those to come"
-    return Emit("Warning", "StaleClusterSpec", f"role {role}: {said}")
+    return EmitEvent("Warning", "StaleClusterSpec", f"role {role}: {said}")
 
 
-def _unfit(before: AresJob, after: AresJob) -> Iterator[Emit]:
+def _unfit(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     """Annotations that cannot be handed on as labels."""
     old, new = (str(obj.status.argosy.get("invalidLabelKeys", "")).split(",") for obj in (before, after))
     for key in new:
         if key and key not in old:
             said = f"{key}: the value can be no label; pods have it as an annotation only"
-            yield Emit("Warning", "InvalidLabelValue", said)
+            yield EmitEvent("Warning", "InvalidLabelValue", said)
 
 
-def _waits(before: AresJob, after: AresJob) -> Iterator[Emit]:
+def _waits(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     old, new = _waiting(before), _waiting(after)
     if new is not None and old != new and new[0] in ("PodNameTaken", "ServiceNameTaken"):
-        yield Emit("Warning", "NameConflict", with_ares_field_names(new[1]))
+        yield EmitEvent("Warning", "NameConflict", with_ares_field_names(new[1]))
 
 
 def _waiting(obj: AresJob) -> tuple[str, str] | None:
@@ -121,25 +125,25 @@ def _waiting(obj: AresJob) -> tuple[str, str] | None:
     return (str(waiting.get("reason")), str(waiting.get("message"))) if isinstance(waiting, dict) else None
 
 
-def _definition(obj: AresJob) -> Iterator[Emit]:
+def _definition(obj: AresJob) -> Iterator[EmitEvent]:
     for path, hint in islice(spec.unknown(obj.spec), _MOST):
-        yield Emit("Warning", "UnknownField", f"{path}: unknown field, kept and ignored{hint}")
+        yield EmitEvent("Warning", "UnknownField", f"{path}: unknown field, kept and ignored{hint}")
     written = spec.read(obj.spec)
     if not isinstance(written, AresJobSpec):
         return
     full = with_defaults(written)
     for path, why in ignored(full):
-        yield Emit("Warning", "FieldIgnored", f"{path}: {why}")
+        yield EmitEvent("Warning", "FieldIgnored", f"{path}: {why}")
 
 
-def _overwritten(workload: Workload) -> Iterator[Emit]:
+def _overwritten(workload: Workload) -> Iterator[EmitEvent]:
     """What the user wrote and the operator or the framework sets to something else."""
     for name, role in workload.roles.items():
         path = f"{workload.roles_path}.{name}.template.spec"
         policy = pod_spec(role.template).get("restartPolicy")
         if policy not in (None, role.container_restart_policy.value):
             said = f"{path}.restartPolicy: {policy} becomes {role.container_restart_policy.value}"
-            yield Emit("Warning", "RestartPolicyOverwritten", said)
+            yield EmitEvent("Warning", "RestartPolicyOverwritten", said)
         injected = injection.inject(workload, role, 0)
         for number, container in enumerate(containers(role.template)):
             if injected.only_in not in ("", container.get("name")):
@@ -153,16 +157,16 @@ def _overwritten(workload: Workload) -> Iterator[Emit]:
             for variable in given:
                 if variable in injected.forced:
                     said = f"{path}.containers[{number}].env: {variable} is set by the framework"
-                    yield Emit("Warning", "EnvOverwritten", said)
+                    yield EmitEvent("Warning", "EnvOverwritten", said)
 
 
-def _left_out(workload: Workload) -> Iterator[Emit]:
+def _left_out(workload: Workload) -> Iterator[EmitEvent]:
     """Lists of addresses that the job's programs may look for in vain."""
     for name in injection.left_out(workload):
         missing, service = " and ".join(injection.list_variables(name)), workload.service_address(name)
         said = f"{workload.roles[name].replicas} addresses are more than a variable can hold"
         instead = f"pods start without {missing}, and find all by DNS as {service}"
-        yield Emit("Warning", "AddressesLeftOut", f"role {name}: {said}; {instead}")
+        yield EmitEvent("Warning", "AddressesLeftOut", f"role {name}: {said}; {instead}")
 
 
 def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:

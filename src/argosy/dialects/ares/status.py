@@ -14,16 +14,16 @@ from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
-from argosy.workload.current_pods import present
+from argosy.workload.current_pods import current_pods
 from argosy.workload.gang import PREEMPTED
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase, Role, Workload
-from argosy.workload.observed import Observed, ObservedPod, Result
-from argosy.workload.phases import Counts, count
+from argosy.workload.observed import ActionStatus, Observed, ObservedPod
+from argosy.workload.phases import Counts, count_pods
 from argosy.workload.record import Record, RoleRecord, encode
 from argosy.workload.wait_reasons import sentence
 
-_CREATE_ERRORS = (Result.REFUSED, Result.FAILED)
+_CREATE_ERRORS = (ActionStatus.FORBIDDEN, ActionStatus.RETRY)
 CREATE_ERROR = "CreateError"
 _NAMED = 3
 """Terminating pods that a message names."""
@@ -33,7 +33,7 @@ def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
     """Return the whole status; the writer adds the time of writing."""
     workload, record, seen, last = view.workload, view.record, view.observed, obj.status
     wanted = workload.roles if workload else {}
-    counts = {name: count(role, record, seen) for name, role in wanted.items()}
+    counts = {name: count_pods(role, record, seen) for name, role in wanted.items()}
     over = record.finished_at is not None and last.completion_time is not None
     roles = _roles(obj, workload, record, seen, counts)
     phase = shown_phase(last, record)
@@ -106,7 +106,7 @@ def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: 
 def _created(role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed) -> int:
     if remembered.phase is Phase.PENDING:
         return 0
-    highest = max((pod.index + 1 for pod in present(record, role.name, seen)), default=0)
+    highest = max((pod.index + 1 for pod in current_pods(record, role.name, seen)), default=0)
     return min(max(highest, last.replicas), role.replicas)
 
 
@@ -118,7 +118,7 @@ def _role_reason(
         if last.phase == Phase.FAILED.value and last.reason:
             return last.reason, last.message
         return _failure(role, remembered, record, seen)
-    refused = [one for one in seen.outcomes if one.role == role.name and one.result in _CREATE_ERRORS]
+    refused = [one for one in seen.failed_actions if one.role == role.name and one.status in _CREATE_ERRORS]
     return (CREATE_ERROR, refused[0].message) if refused else ("", "")
 
 
@@ -126,13 +126,13 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
     """The first of these that is seen, in the order of indexes."""
     if remembered.reason == PREEMPTED:
         return PREEMPTED, remembered.message
-    pods = sorted(present(record, role.name, seen), key=lambda pod: pod.index)
+    pods = sorted(current_pods(record, role.name, seen), key=lambda pod: pod.index)
     live = [pod for pod in pods if not pod.terminating]
     failed = next((pod for pod in live if pod.phase == "Failed"), None)
     if failed is not None:
         reason = "MixedOutcome" if remembered.reason == "MixedOutcome" else "PodFailed"
         return reason, describe_failed_pod(failed)
-    down = seen.down(role.policy) if role.policy else frozenset()
+    down = seen.failed_nodes(role.policy) if role.policy else frozenset()
     lost = next((pod for pod in live if pod.node in down), None)
     if lost is not None:
         return "PossibleNodeDown", f"pod={lost.name}; nodeName={lost.node}; info=the node is down"
@@ -150,7 +150,7 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
 
 def describe_failed_pod(pod: ObservedPod) -> str:
     """A pod that failed: its name, its node, and how its first container to end did."""
-    ended = pod.first_ended
+    ended = pod.first_terminated
     if ended is None:
         return f"pod={pod.name}; nodeName={pod.node}; info=({pod.reason}){pod.message}"
     parts = {name: value for name, value in msgspec.to_builtins(ended).items() if value}

@@ -10,7 +10,7 @@ from argosy.kinds import labels
 from argosy.kinds.trainingrun import WORKER, RoleStatus, TrainingRun, TrainingRunStatus
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed
-from argosy.workload.phases import Counts, count
+from argosy.workload.phases import Counts, count_pods
 from argosy.workload.record import Record, encode
 from argosy.workload.wait_reasons import sentence
 
@@ -21,7 +21,7 @@ def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
     phase, waiting, last = record.phase, record.waiting, run.status
     roles = workload.roles if workload else {}
     counts = {
-        name: fold_running_into_succeeded(count(role, record, observed), record)
+        name: fold_running_into_succeeded(count_pods(role, record, observed), record)
         for name, role in roles.items()
     }
     finished = record.finished_at is not None and last.completion_time is not None
@@ -69,7 +69,7 @@ def _roles(record: Record, counts: Mapping[str, Counts]) -> dict[str, RoleStatus
 
 def _attempt(last: int, record: Record, observed: Observed) -> int:
     """Return 0 before the first pod exists; a run whose first pods were rejected has not started either."""
-    rejected = bool(observed.outcomes) and record.attempt == 1 and record.first_running_at is None
+    rejected = bool(observed.failed_actions) and record.attempt == 1 and record.first_running_at is None
     return record.attempt if observed.pods or (last and not rejected) else 0
 
 

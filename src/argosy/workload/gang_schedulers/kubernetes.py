@@ -25,7 +25,7 @@ def read(status: PodGroupStatus) -> ObservedGroup:
     true = true_conditions(status)
     telling = next((one for one in status.conditions if one.type == "PodGroupScheduled"), None)
     return ObservedGroup(
-        backend=KUBERNETES.name,
+        scheduler=KUBERNETES.name,
         scheduled="PodGroupScheduled" in true,
         evicted="DisruptionTarget" in true,
         reason=telling.reason if telling else "",

@@ -22,7 +22,7 @@ def spec(workload: Workload) -> Json:
 
 def read(status: PodGroupStatus) -> ObservedGroup:
     return ObservedGroup(
-        backend=SCHEDULER_PLUGINS.name, scheduled=status.phase in _PLACED, reason=status.phase
+        scheduler=SCHEDULER_PLUGINS.name, scheduled=status.phase in _PLACED, reason=status.phase
     )
 
 

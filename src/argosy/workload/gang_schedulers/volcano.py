@@ -24,7 +24,7 @@ def read(status: PodGroupStatus) -> ObservedGroup:
     true = true_conditions(status)
     telling = true.get("Unschedulable") or true.get("Scheduled")
     return ObservedGroup(
-        backend=VOLCANO.name,
+        scheduler=VOLCANO.name,
         queued=status.phase in ("", "Pending"),
         scheduled="Scheduled" in true or status.phase == "Running",
         evicted="Evicted" in true,
