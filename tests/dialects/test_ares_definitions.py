@@ -10,7 +10,8 @@ from argosy.dialects.ares.injection import inject
 from argosy.frameworks.bagua import share
 from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
-from argosy.workload.observed import ActionStatus, Observed, Outcome
+from argosy.plan.actions import ActionStatus
+from argosy.workload.observed import Observed, Outcome
 from argosy.workload.plan import DeleteChild, EnsureService, EnsureSshSecret
 from tests.support.aresjobs import API, Cases, job, lowered, messages, played, problems, template
 from tests.support.workloads import pods

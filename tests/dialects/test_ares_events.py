@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from argosy.dialects.ares import injection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
-from argosy.workload.observed import ActionStatus, Observed, ObservedPod, Outcome
+from argosy.plan.actions import ActionStatus
+from argosy.workload.observed import Observed, ObservedPod, Outcome
 from argosy.workload.plan import Deed
 from tests.support.aresjobs import API, job, lowered, messages, played, template
 from tests.support.workloads import pod, pods

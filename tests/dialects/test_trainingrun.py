@@ -5,9 +5,10 @@ from msgspec.structs import replace
 from argosy.dialects.base import JobView, read_record
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
+from argosy.plan.actions import ActionStatus
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
-from argosy.workload.observed import ActionStatus, Observed, Outcome
+from argosy.workload.observed import Observed, Outcome
 from tests.support.workloads import NOW, later, pod, pods, seen
 
 API = training_run_api()

@@ -27,13 +27,13 @@ from argosy.kinds.kubernetes import Pod, Secret
 from argosy.kinds.messages import MAX_MESSAGE_CHARS
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.plan.actions import ActionStatus
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState, RetryState
 from argosy.reconcile.pod_renderer import UnrenderableError
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
-from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import (
     Action,
     ConfirmPod,

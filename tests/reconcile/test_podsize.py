@@ -17,13 +17,13 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Namespace, Pod, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.plan.actions import ActionStatus
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Problems, Workload, numbered_bytes
-from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import CreatePod
 from argosy.workload.pod_size import MAX_POD_BYTES
 from tests.support import aresjobs

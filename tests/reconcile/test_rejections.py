@@ -16,6 +16,7 @@ from argosy.engine.errors import BadRequest, Invalid, StatusCause, StatusDetails
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import ApiObject
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.plan.actions import ActionStatus
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
@@ -23,7 +24,6 @@ from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.rejections import template_error
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Problems, Workload
-from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import CreatePod
 from tests.support.servers import Server
 

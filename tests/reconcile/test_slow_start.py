@@ -12,11 +12,11 @@ from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.plan.actions import ActionStatus
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.slow_start import MAX_PROBE_SECONDS, MAX_SECONDS, MAX_WINDOW
-from argosy.workload.observed import ActionStatus
 from argosy.workload.plan import CreatePod
 from tests.support.builders import role, workload
 from tests.support.manual_clock import ManualClock

@@ -16,10 +16,11 @@ from argosy.dialects.ares.api import ares_job_api, minimal_workload
 from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.base import JobView, StatusChange, read_record
 from argosy.kinds.aresjob import AresJob, AresJobStatus, RoleStatus
+from argosy.plan.actions import EmitEvent
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import Action, CreatePod, DeletePod, EmitEvent, PatchMetadata, Plan
+from argosy.workload.plan import Action, CreatePod, DeletePod, PatchMetadata, Plan
 from argosy.workload.pods import with_planned_pods
 from tests.support.workloads import later
 

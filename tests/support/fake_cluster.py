@@ -13,6 +13,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.plan.actions import EmitEvent
 from argosy.reconcile.job_state import Deferred, JobState
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
 from argosy.workload.decide import decide, refuse
@@ -26,7 +27,6 @@ from argosy.workload.plan import (
     DeleteChild,
     DeleteJob,
     DeletePod,
-    EmitEvent,
     EnsureChild,
     EnsureService,
     Plan,

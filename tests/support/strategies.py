@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS
+from argosy.plan.actions import ActionStatus
 from argosy.workload.capacity import Capacity, FreeNode
-from argosy.workload.observed import ActionStatus, Observed, ObservedGroup, ObservedPod, Outcome
+from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome
 from tests.support.workloads import NOW
 
 Strategy = st.SearchStrategy[object]

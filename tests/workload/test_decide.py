@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from argosy.plan.actions import ActionStatus, EmitEvent
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import (
     CleanupPolicy,
@@ -13,8 +14,8 @@ from argosy.workload.model import (
     RestartScope,
     Rules,
 )
-from argosy.workload.observed import ActionStatus, Observed, Outcome
-from argosy.workload.plan import CreatePod, DeletePod, EmitEvent
+from argosy.workload.observed import Observed, Outcome
+from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, decode
 from tests.support.fake_cluster import World
 from tests.support.workloads import NOW, later, pod, pods, role, seen, workload

@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
+from argosy.plan.actions import ActionStatus
 from argosy.workload.decide import decide, end_invalid
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
-from argosy.workload.observed import ActionStatus, Observed, Outcome
+from argosy.workload.observed import Observed, Outcome
 from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
 from argosy.workload.record import Record, WaitReason
 from tests.support.workloads import NOW, later, pods, workload

@@ -2,9 +2,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.plan.actions import ActionStatus
 from argosy.workload import pods
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Rules
-from argosy.workload.observed import ActionStatus, ObservedPod, Outcome, RecentLoss
+from argosy.workload.observed import ObservedPod, Outcome, RecentLoss
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pod, role, seen, workload

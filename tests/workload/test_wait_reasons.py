@@ -2,10 +2,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.plan.actions import ActionStatus
 from argosy.workload import wait_reasons
 from argosy.workload.gang import Gate
 from argosy.workload.model import Dependency, Phase, Workload
-from argosy.workload.observed import ActionStatus, Observed, ObservedPod, Outcome
+from argosy.workload.observed import Observed, ObservedPod, Outcome
 from argosy.workload.phases import count_pods
 from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RoleRecord

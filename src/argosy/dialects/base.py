@@ -16,9 +16,10 @@ from msgspec import Struct
 from argosy.frameworks.base import Injection
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
+from argosy.plan.actions import EmitEvent
 from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Deed, EmitEvent, Plan
+from argosy.workload.plan import Deed, Plan
 from argosy.workload.record import Record, decode
 
 RECORD_FIELD = "argosy"

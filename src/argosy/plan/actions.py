@@ -57,6 +57,8 @@ class ActionStatus(StrEnum):
     """What became of an action, by what the next reconcile does about it."""
 
     DONE = "Done"
+    SPEC_REJECTED = "SpecRejected"
+    """Refused for good, and the message names the fields of the owner's own spec that must change."""
     INVALID = "Invalid"
     """The body is refused for good (400, 413, 422): the definition must change."""
     FORBIDDEN = "Forbidden"

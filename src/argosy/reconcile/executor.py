@@ -30,6 +30,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetadata, Service, ServiceAccount
 from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.kinds.meta import ObjectMeta
+from argosy.plan.actions import ActionStatus
 from argosy.reconcile import slow_start
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.child_bodies import CHILD_KINDS, ensured_body, keys_body, service_body, update_patch
@@ -40,7 +41,7 @@ from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import PodCreations
 from argosy.workload.model import Workload
-from argosy.workload.observed import ActionStatus, Outcome
+from argosy.workload.observed import Outcome
 from argosy.workload.plan import (
     Action,
     ConfirmPod,

@@ -17,6 +17,7 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger, add_log_context
 from argosy.engine.objects import Key, key_of
+from argosy.plan.actions import EmitEvent
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.adoption import PodAdopter
 from argosy.reconcile.caches import Caches
@@ -31,7 +32,7 @@ from argosy.workload.gang_schedulers.own import OWN
 from argosy.workload.gang_schedulers.registry import choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import CreatePod, EmitEvent, Plan
+from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
 
 log = Logger(__name__)

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from msgspec import Struct, field
 
 from argosy.engine.clock import Clock
-from argosy.workload.observed import ActionStatus
+from argosy.plan.actions import ActionStatus
 from argosy.workload.plan import CreatePod
 
 MAX_WINDOW = 128

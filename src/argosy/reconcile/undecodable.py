@@ -19,12 +19,12 @@ from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.engine.objects import Key
+from argosy.plan.actions import EmitEvent
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.status_changes import status_body
 from argosy.workload.decide import refuse
 from argosy.workload.model import Problem, Problems
 from argosy.workload.observed import Observed
-from argosy.workload.plan import EmitEvent
 
 log = Logger(__name__)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.plan.actions import EmitEvent
 from argosy.workload import (
     children,
     cleanup,
@@ -25,7 +26,7 @@ from argosy.workload import (
 )
 from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import EmitEvent, Plan
+from argosy.workload.plan import Plan
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.record_sync import remember
 from argosy.workload.transitions import find_transitions

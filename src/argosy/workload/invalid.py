@@ -13,10 +13,11 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.messages import join_messages
+from argosy.plan.actions import ActionStatus
 from argosy.workload import cleanup, finish
 from argosy.workload.clock_skew import after
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import ActionStatus, Observed, Outcome
+from argosy.workload.observed import Observed, Outcome
 from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import forced_deletions

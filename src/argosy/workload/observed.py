@@ -9,7 +9,6 @@ lost only when `absent` confirms it.
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
+from argosy.plan.actions import ActionStatus
 from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
 
@@ -100,24 +100,6 @@ class ObservedGroup(Struct, frozen=True):
     message: str = ""
     uid: str = ""
     metadata: MetadataSubset = NO_METADATA
-
-
-class ActionStatus(StrEnum):
-    """What the API made of an action, by what the next pass does about it."""
-
-    DONE = "Done"
-    SPEC_REJECTED = "SpecRejected"
-    """Refused for good, and the message names the fields of the job's own definition that must change."""
-    INVALID = "Invalid"
-    """The body is refused for good (400, 413, 422): the definition must change."""
-    FORBIDDEN = "Forbidden"
-    """Refused for now (quota, policy, webhook): told and tried again."""
-    TERMINATING = "Terminating"
-    """The name is taken by an object on its way out: waited for."""
-    NAME_CONFLICT = "NameConflict"
-    """The name is taken by an object that is not ours."""
-    RETRY = "Retry"
-    """No answer, or one that says try again."""
 
 
 class Outcome(Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from argosy.plan.actions import EmitEvent
 from argosy.workload.model import Json
 from argosy.workload.record import Record
 from argosy.workload.transitions import Transitions
@@ -110,14 +111,6 @@ class Deed(Struct, frozen=True):
     """The reason of a deletion."""
     refused: str = ""
     """What the API said, if it was not done; told once, however often it is tried again."""
-
-
-class EmitEvent(Struct, frozen=True):
-    """One event on the job object, after the status write."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
 
 
 Action = (

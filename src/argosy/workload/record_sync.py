@@ -9,11 +9,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.plan.actions import EmitEvent
 from argosy.workload.clock_skew import on_this_clock
 from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import CreatePod, EmitEvent, EnsureChild, EnsureService, Plan
+from argosy.workload.plan import CreatePod, EnsureChild, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restart import replaces
 from argosy.workload.restart_causes import restarted_in_place

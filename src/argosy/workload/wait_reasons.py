@@ -10,13 +10,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.messages import join_messages
+from argosy.plan.actions import ActionStatus
 from argosy.workload import messages
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.dependencies import reached
 from argosy.workload.gang import Gate
 from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import OUT_OF_SERVICE, ActionStatus, Observed, ObservedPod, Outcome
+from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod, Outcome
 from argosy.workload.phases import Counts
 from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RestartEntry, WaitReason

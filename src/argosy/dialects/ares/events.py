@@ -15,9 +15,10 @@ from argosy.dialects.ares.status import CREATE_ERROR, describe_failed_pod
 from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.dialects.base import StatusChange
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
+from argosy.plan.actions import EmitEvent
 from argosy.workload import messages
 from argosy.workload.model import Phase, Workload
-from argosy.workload.plan import Deed, EmitEvent
+from argosy.workload.plan import Deed
 from argosy.workload.transitions import Transitions
 
 _TOLD = ("Pod", "Service", "Job")

@@ -14,11 +14,12 @@ from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
+from argosy.plan.actions import ActionStatus
 from argosy.workload.current_pods import current_pods
 from argosy.workload.gang import PREEMPTED
 from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
 from argosy.workload.model import Phase, Role, Workload
-from argosy.workload.observed import ActionStatus, Observed, ObservedPod
+from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Counts, count_pods
 from argosy.workload.record import Record, RoleRecord, encode
 from argosy.workload.wait_reasons import sentence
