@@ -110,7 +110,7 @@ def test_a_poisonous_job_is_told_and_cured_while_another_runs(user: User) -> Non
     until(user, "poison", "Failed")
     failed = condition(user, "poison", "Failed")
     assert (failed["status"], failed["reason"]) == ("True", "InvalidDefinition")
-    assert failed["message"] == "spec.roleSpecs.worker: is null; write the role or take its name away"
+    assert failed["message"] == "spec.roleSpecs.worker: must not be null; define the role or remove its name"
     patch = json.dumps({"spec": {"roleSpecs": {"worker": role("true")}}})
     user.kubectl("patch", "aj", "poison", "--type=merge", "-p", patch)
     until(user, "poison", "Succeeded")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import Struct
 
-from argosy.dialects.ares.admission import Meta, Written, additions, problems
+from argosy.dialects.ares.admission import Meta, SubmittedJob, default_patch, problems
 from argosy.workload.model import Problems
 from tests.support.aresjobs import DIALECT, job
 
@@ -14,30 +14,32 @@ NAMED = Meta(name="job")
 
 
 class Case(Struct):
-    written: Written
+    written: SubmittedJob
     refused: bool
-    old: Written | None = None
+    old: SubmittedJob | None = None
 
 
 CASES = {
-    "a job that is right is stored": Case(Written(NAMED, GOOD), refused=False),
-    "one that is wrong is not": Case(Written(NAMED, BAD), refused=True),
+    "a job that is right is stored": Case(SubmittedJob(NAMED, GOOD), refused=False),
+    "one that is wrong is not": Case(SubmittedJob(NAMED, BAD), refused=True),
     "an edit that makes it wrong is refused": Case(
-        Written(NAMED, BAD), refused=True, old=Written(NAMED, GOOD)
+        SubmittedJob(NAMED, BAD), refused=True, old=SubmittedJob(NAMED, GOOD)
     ),
     "an edit that leaves what is wrong as it was is not looked at": Case(
-        Written(NAMED, BAD), refused=False, old=Written(NAMED, BAD)
+        SubmittedJob(NAMED, BAD), refused=False, old=SubmittedJob(NAMED, BAD)
     ),
-    "an edit that cures it is stored": Case(Written(NAMED, GOOD), refused=False, old=Written(NAMED, BAD)),
+    "an edit that cures it is stored": Case(
+        SubmittedJob(NAMED, GOOD), refused=False, old=SubmittedJob(NAMED, BAD)
+    ),
     "what is being deleted is let go": Case(
-        Written(Meta("job", deletion_timestamp=datetime.now(UTC)), BAD), refused=False
+        SubmittedJob(Meta("job", deletion_timestamp=datetime.now(UTC)), BAD), refused=False
     ),
     "a name that will be made is counted with what is added to it": Case(
-        Written(Meta(generate_name="j" * 51), GOOD), refused=True
+        SubmittedJob(Meta(generate_name="j" * 51), GOOD), refused=True
     ),
-    "a shorter one is fine": Case(Written(Meta(generate_name="j" * 49), GOOD), refused=False),
-    "no spec at all": Case(Written(NAMED), refused=True),
-    "a spec that is none": Case(Written(NAMED, "text"), refused=True),
+    "a shorter one is fine": Case(SubmittedJob(Meta(generate_name="j" * 49), GOOD), refused=False),
+    "no spec at all": Case(SubmittedJob(NAMED), refused=True),
+    "a spec that is none": Case(SubmittedJob(NAMED, "text"), refused=True),
 }
 
 
@@ -47,19 +49,19 @@ def test_what_is_refused(case: Case) -> None:
 
 
 def test_the_message_is_that_of_a_pass() -> None:
-    found = problems(Written(NAMED, BAD))
+    found = problems(SubmittedJob(NAMED, BAD))
     lowered = DIALECT.to_workload(job(roles={"worker": {"replicas": 0}}))
     assert isinstance(lowered, Problems)
     assert str(found) == str(lowered)
 
 
 def test_defaults_are_those_that_a_pass_would_write() -> None:
-    patch = {str(one["path"]): one["value"] for one in additions(Written(NAMED, GOOD))}
-    assert {one["op"] for one in additions(Written(NAMED, GOOD))} == {"add"}
+    patch = {str(one["path"]): one["value"] for one in default_patch(SubmittedJob(NAMED, GOOD))}
+    assert {one["op"] for one in default_patch(SubmittedJob(NAMED, GOOD))} == {"add"}
     assert patch["/spec/runPolicy"] == {"cleanPodPolicy": "None"}
     assert patch["/spec/roleSpecs/worker/restartPolicy"] == "Never"
     assert patch["/spec/jobPhasePolicy"] == {"failed": [["worker"]], "succeeded": [["worker"]]}
 
 
 def test_a_wrong_spec_is_never_changed() -> None:
-    assert additions(Written(NAMED, BAD)) == []
+    assert default_patch(SubmittedJob(NAMED, BAD)) == []

@@ -19,10 +19,10 @@ from tests.support.workloads import pods
 CASES = Cases()
 
 DOMAIN = "ns.svc.cluster.local"
-BAD_NAME = "the name of a role has lower-case letters"
+BAD_NAME = "must consist of lower case letters"
 
 INVALID: dict[str, tuple[AresJob, str]] = {
-    "24. empty roleSpecs": (job(roles={}), "spec.roleSpecs: there must be at least one role"),
+    "24. empty roleSpecs": (job(roles={}), "spec.roleSpecs: must have at least one role"),
     "24. role PsWorker": (job(roles={"PsWorker": {}}), f"spec.roleSpecs.PsWorker: 'PsWorker': {BAD_NAME}"),
     "24. role psWorker": (job(roles={"psWorker": {}}), f"spec.roleSpecs.psWorker: 'psWorker': {BAD_NAME}"),
     "24. replicas 0": (
@@ -31,11 +31,11 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "24. no containers": (
         job(roles={"worker": {"template": {"spec": {"containers": []}}}}),
-        "spec.roleSpecs.worker.template.spec.containers: there must be at least one container",
+        "spec.roleSpecs.worker.template.spec.containers: must have at least one container",
     ),
     "24. dependence without roleNames and mpiHostFile": (
         job(roles={"worker": {"dependence": {}}}),
-        "spec.roleSpecs.worker.dependence.roleNames: there must be a role to wait for",
+        "spec.roleSpecs.worker.dependence.roleNames: must name a role to wait for",
     ),
     "24. unknown framework": (
         job("pytroch"),
@@ -47,15 +47,15 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "31. tensorflow container not named tensorflow": (
         job("tensorflow", roles={"worker": {"template": template("main")}}),
-        "spec.roleSpecs.worker.template.spec.containers: there must be a container 'tensorflow'",
+        "spec.roleSpecs.worker.template.spec.containers: framework tensorflow requires a container",
     ),
     "31. chief replicas 2": (
         job("tensorflow", roles={"chief": {"replicas": 2}, "worker": {}}),
-        "spec.roleSpecs.chief.replicas: there is one chief, not 2; write 1",
+        "spec.roleSpecs.chief.replicas: invalid value 2: must be 1 for role chief",
     ),
     "34. bagua static with 1 port": (
         job("bagua", roles={"master": {}}, availablePorts=[1]),
-        "spec.availablePorts: there must be at least 2 ports; there are 1",
+        "spec.availablePorts: must have at least 2 ports; has 1",
     ),
     "34. elastic with 3 ports for 2 workers": (
         job(
@@ -64,7 +64,7 @@ INVALID: dict[str, tuple[AresJob, str]] = {
             framework={"bagua": {"enableElastic": True}},
             availablePorts=[1, 2, 3],
         ),
-        "spec.availablePorts: there must be at least 4 ports; there are 3",
+        "spec.availablePorts: must have at least 4 ports; has 3",
     ),
     "37. MPI job without launcher": (job("mpi"), "spec.roleSpecs: framework mpi needs a role 'launcher'"),
     "37. dask without scheduler": (
@@ -77,9 +77,12 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "37. jobPhasePolicy naming an absent role": (
         job(jobPhasePolicy={"failed": [["chief"]]}),
-        "spec.jobPhasePolicy.failed: there is no role chief",
+        "spec.jobPhasePolicy.failed: unknown role chief",
     ),
-    "37. worker: null": (job(roles={"worker": None}), "spec.roleSpecs.worker: is null; write the role"),
+    "37. worker: null": (
+        job(roles={"worker": None}),
+        "spec.roleSpecs.worker: must not be null; define the role",
+    ),
     "49. a dependency on an unknown role": (
         job(roles={"worker": {"dependence": {"roleNames": ["ps"]}}}),
         "spec.roleSpecs.worker.dependence.roleNames: there is no role 'ps'",
@@ -94,25 +97,25 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "more pods than there can be in all": (
         job(roles={"a": {"replicas": 99_999}, "b": {}}),
-        "spec.roleSpecs: 100000 pods in all are not possible; must be at most 99999",
+        "spec.roleSpecs: invalid value: 100000 pods in total; must be at most 99999",
     ),
     "a role that waits for itself": (
         job(roles={"a": {"dependence": {"roleNames": ["a"]}}}),
         "spec.roleSpecs.a.dependence.roleNames: a role cannot wait for itself",
     ),
-    "no roles at all": (replace(job(), spec={"frameworkType": "custom"}), "spec.roleSpecs: there must be"),
+    "no roles at all": (replace(job(), spec={"frameworkType": "custom"}), "spec.roleSpecs: must have"),
     "an empty spec": (replace(job(), spec={}), 'spec.frameworkType: unknown framework: "" (known'),
     "an empty policy": (
         job(jobPhasePolicy={"succeeded": [[]]}),
-        "spec.jobPhasePolicy.succeeded: an empty list of roles would be true at once",
+        "spec.jobPhasePolicy.succeeded: must not contain an empty list",
     ),
     "port 0": (
         job("bagua", roles={"master": {}}, availablePorts=[0, 1]),
-        "spec.availablePorts: 0 is no port; must be from 1 to 65535",
+        "spec.availablePorts: invalid value 0: must be between 1 and 65535",
     ),
     "a port twice": (
         job("bagua", roles={"master": {}}, availablePorts=[7, 7]),
-        "spec.availablePorts: a port is named twice",
+        "spec.availablePorts: must not contain a port twice",
     ),
     "another controller": (
         job(roles={"worker": {"controller": "Deployment"}}),
@@ -150,11 +153,11 @@ INVALID: dict[str, tuple[AresJob, str]] = {
                 },
             }
         ),
-        "spec.roleSpecs.b.template.spec.initContainers[0].name: 'initializer' is the name of the container",
+        "spec.roleSpecs.b.template.spec.initContainers[0].name: invalid value 'initializer': reserved",
     ),
     "a gang larger than the job": (
         job(runPolicy={"schedulingPolicy": {"minAvailable": 2}}),
-        "spec.runPolicy.schedulingPolicy.minAvailable: 2 is not from 0 to 1",
+        "spec.runPolicy.schedulingPolicy.minAvailable: invalid value 2: must be between 0 and 1",
     ),
     "a limit below zero": (
         job(runPolicy={"backoffLimit": -1}),
@@ -175,7 +178,7 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "several at once, in a fixed order": (
         job(roles={"b": {"replicas": -1}, "a": None}, ttlSecondsAfterFailed=-1),
-        "spec.roleSpecs.a: is null; write the role or take its name away;"
+        "spec.roleSpecs.a: must not be null; define the role or remove its name;"
         " spec.roleSpecs.b.replicas: invalid value -1: must be from 1 to 99999;"
         " spec.ttlSecondsAfterFailed: invalid value -1: must be at least 0",
     ),

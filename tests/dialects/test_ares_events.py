@@ -210,6 +210,10 @@ def test_a_list_of_addresses_that_no_variable_can_hold_is_left_out_and_told_once
 def test_what_is_told_as_left_out_is_what_pods_do_not_have(replicas: int) -> None:
     workload = lowered(job(roles={"worker": {"replicas": replicas}, "server": {}}))
     told = injection.inject(workload, workload.roles["server"], 0).env
-    gone = {name for role in injection.left_out(workload) for name in injection.list_variables(role)}
+    gone = {
+        name
+        for role in injection.roles_without_address_list(workload)
+        for name in injection.list_variables(role)
+    }
     assert {"worker", "ROLE_WORKER", "server", "ROLE_SERVER"} - set(told) == gone
     assert bool(gone) == (replicas > 2)

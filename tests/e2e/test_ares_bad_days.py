@@ -49,7 +49,7 @@ POISON: dict[str, tuple[Json, list[str]]] = {
         spec(jobPhasePolicy={"failed": [[]], "succeeded": [["chief"]]}),
         [
             "spec.jobPhasePolicy.failed: an empty list",
-            "spec.jobPhasePolicy.succeeded: there is no role chief",
+            "spec.jobPhasePolicy.succeeded: unknown role chief",
         ],
     ),
     "numbers below zero": (
@@ -69,7 +69,7 @@ POISON: dict[str, tuple[Json, list[str]]] = {
     "names that are too long, and in other letters": (
         spec(roles={"x" * 900: RIGHT, "wörker": RIGHT}),
         [
-            f"{ROLES}.wörker: 'wörker': the name of a role has lower-case letters",
+            f"{ROLES}.wörker: 'wörker': must consist of lower case letters",
             "has 911 characters, 848 more than the 63 possible",
         ],
     ),

@@ -39,8 +39,8 @@ class AdmissionRequest(Struct, frozen=True, rename="camel"):
     """What the API server asks about."""
 
     uid: str
-    object: admission.Written
-    old_object: admission.Written | None = None
+    object: admission.SubmittedJob
+    old_object: admission.SubmittedJob | None = None
 
 
 class _Review(Struct, frozen=True):
@@ -51,7 +51,7 @@ Review = Callable[[AdmissionRequest], Json]
 
 
 def _mutate(asked: AdmissionRequest) -> Json:
-    patch = admission.additions(asked.object)
+    patch = admission.default_patch(asked.object)
     if not patch:
         return {"allowed": True}
     return {"allowed": True, "patchType": "JSONPatch", "patch": _text(msgspec.json.encode(patch))}

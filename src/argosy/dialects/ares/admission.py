@@ -1,7 +1,7 @@
-"""What an admission webhook answers about an AresJob: its defaults, and what is wrong with it.
+"""Answers admission webhooks about AresJobs: the defaults of a spec, and what is wrong with it.
 
-The same defaults and the same problems as a pass finds, in the same words. What does not change the spec, or
-is on its way out, is never held up: whoever deletes a job or takes a finalizer away need not mend it first.
+Defaults and problems are those that a reconcile finds. A request that does not change the spec, or a job that
+is being deleted, is never rejected: to delete a job or remove a finalizer, nobody has to fix it first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.workload.model import Json, Problems
 
 _SUFFIX = "xxxxx"
-"""As long as what the API server will add to a `generateName`."""
+"""As long as the suffix that the API server adds to a `generateName`."""
 
 
 class Meta(Struct, frozen=True, rename="camel"):
@@ -26,8 +26,8 @@ class Meta(Struct, frozen=True, rename="camel"):
     deletion_timestamp: datetime | None = None
 
 
-class Written(Struct, frozen=True):
-    """An object as somebody wants it stored; nobody has looked at its schema yet."""
+class SubmittedJob(Struct, frozen=True):
+    """A submitted object, before it is validated against its schema."""
 
     metadata: Meta = Meta()
     spec: object = None
@@ -38,16 +38,16 @@ class Written(Struct, frozen=True):
         return AresJob(ObjectMeta(name=name), self.spec if isinstance(self.spec, dict) else {})
 
 
-def problems(written: Written, old: Written | None = None) -> Problems | None:
-    """Why it is to be refused; `old` is what it takes the place of."""
+def problems(written: SubmittedJob, old: SubmittedJob | None = None) -> Problems | None:
+    """Return why the object is rejected, or None; `old` is the stored object that it replaces."""
     if written.metadata.deletion_timestamp is not None or (old is not None and old.spec == written.spec):
         return None
     lowered = AresJobDialect().to_workload(written.job)
     return lowered if isinstance(lowered, Problems) else None
 
 
-def additions(written: Written) -> list[Json]:
-    """A JSON patch that brings the spec to the one in force; nothing for one that will be refused."""
+def default_patch(written: SubmittedJob) -> list[Json]:
+    """Return a JSON patch that sets the defaults of the spec; none for an object that will be rejected."""
     job = written.job
     given = spec.read(job.spec)
     if problems(written) is not None or not isinstance(given, AresJobSpec):

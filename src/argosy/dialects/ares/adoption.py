@@ -1,7 +1,7 @@
-"""Jobs that AresOperator has worked on: what their status tells is remembered, so that they go on as it is.
+"""Adopts jobs that AresOperator has worked on: their status becomes a Record, so that they continue.
 
-Without this a job that has ended would be run again, and one that runs would be taken for a new one. A
-definition that AresOperator called invalid stays so until it is edited.
+Without this a finished job would run again, and a running one would be taken for a new one. A spec that
+AresOperator found invalid stays invalid until it is edited.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,22 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def adopted_record(obj: AresJob) -> Record | None:
-    """The Record of a job whose status is not ours; None if it has none, or ours."""
+    """Return the Record of a job whose status AresOperator wrote; None if it has none, or one of ours."""
     status = obj.status
     phase = _phase(status.phase)
     if status.argosy or phase is None:
         return None
-    told = next((one for one in status.conditions if one.type == phase.value and one.status == "True"), None)
-    since, generation = _since(obj, told), obj.metadata.generation
-    if told and told.reason == INVALID_DEFINITION and status.running_time is None:
+    condition = next(
+        (one for one in status.conditions if one.type == phase.value and one.status == "True"), None
+    )
+    since, generation = _since(obj, condition), obj.metadata.generation
+    if condition and condition.reason == INVALID_DEFINITION and status.running_time is None:
         return Record(
-            phase_since=since, waiting=WaitReason(REFUSED_SPEC, told.message, since), generation=generation
+            phase_since=since,
+            waiting=WaitReason(REFUSED_SPEC, condition.message, since),
+            generation=generation,
         )
-    failed = told if phase is Phase.FAILED else None
+    failed = condition if phase is Phase.FAILED else None
     return Record(
         phase=phase,
         phase_since=since,
@@ -47,7 +51,7 @@ def adopted_record(obj: AresJob) -> Record | None:
 
 
 def adopted_replica(labels: Mapping[str, str]) -> tuple[str, int] | None:
-    """Role and index of a pod of AresOperator's; None if its labels do not tell."""
+    """Return role and index of a pod that AresOperator created; None if its labels do not say."""
     role = labels.get(ROLE_LABEL) or labels.get(LEGACY_ROLE)
     index = labels.get(INDEX_LABEL) or labels.get(LEGACY_INDEX) or ""
     return (role, int(index)) if role and index.isdecimal() else None
@@ -64,26 +68,26 @@ def _roles(obj: AresJob) -> dict[str, RoleRecord]:
     }
 
 
-def _role(told: RoleStatus, phase: Phase, size: int) -> RoleRecord:
-    """A role that came to run had all its pods."""
+def _role(condition: RoleStatus, phase: Phase, size: int) -> RoleRecord:
+    """Return the Record of a role; one that has run had all its pods."""
     begun = phase not in (Phase.PENDING, Phase.STARTING)
     return RoleRecord(
         phase=phase,
-        reason=told.reason,
-        message=told.message,
-        phase_since=told.last_transition_time,
+        reason=condition.reason,
+        message=condition.message,
+        phase_since=condition.last_transition_time,
         size=size,
         created_below=size if begun else 0,
-        restarts=told.restarts,
+        restarts=condition.restarts,
     )
 
 
-def _since(obj: AresJob, told: AresCondition | None) -> datetime:
+def _since(obj: AresJob, condition: AresCondition | None) -> datetime:
     """When the phase was entered, as far as the status tells."""
     status = obj.status
     known = (
         status.completion_time,
-        told.last_transition_time if told else None,
+        condition.last_transition_time if condition else None,
         status.last_reconcile_time,
         obj.metadata.creation_timestamp,
     )

@@ -13,7 +13,7 @@ from argosy.dialects.ares import adoption, events, injection
 from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.ares.initializers import Initializers, LocateObserver, operator_endpoint
 from argosy.dialects.ares.spec_patch import propagated, spec_patch
-from argosy.dialects.ares.templates import bare
+from argosy.dialects.ares.templates import without_details
 from argosy.dialects.base import Adoption, JobApi, bare_workload
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import PROPAGATED_ANNOTATIONS, AresJob
@@ -78,7 +78,7 @@ def _compact_finished(obj: AresJob) -> AresJob:
     if obj.status.completion_time is None or not isinstance(roles, dict):
         return obj
     compact = {
-        name: {**role, "template": bare(role.get("template"))}
+        name: {**role, "template": without_details(role.get("template"))}
         for name, role in roles.items()
         if isinstance(role, dict)
     }

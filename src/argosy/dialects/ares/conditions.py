@@ -1,4 +1,5 @@
-"""Conditions of an AresJob. What a job was stays in the list; once it has failed only a cure changes that."""
+"""Builds the conditions of an AresJob. Past conditions stay in the list; after a failure only an edit changes
+them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,7 +23,7 @@ _FIELDS = {
     "limits.activeDeadline": "spec.runPolicy.activeDeadlineSeconds",
     "spec.gang": "spec.runPolicy.schedulingPolicy",
 }
-"""The engine's words for what this API calls otherwise."""
+"""Field names of the engine's messages, and what this API calls them."""
 
 
 def conditions(
@@ -33,36 +34,36 @@ def conditions(
     record: Record,
     seen: Observed,
 ) -> list[AresCondition]:
-    told = _ConditionSet({one.type: one for one in stored}, record.phase_since)
+    conditions_set = _ConditionSet({one.type: one for one in stored}, record.phase_since)
     wrong = record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
-    if told.is_true(FAILED) and not wrong:
+    if conditions_set.is_true(FAILED) and not wrong:
         if phase == FAILED:
-            return told.all()
-        told.set(FAILED, "False", "DefinitionChanged", "the definition was changed and is valid")
+            return conditions_set.all()
+        conditions_set.set(FAILED, "False", "DefinitionChanged", "the definition was changed and is valid")
     if wrong and record.waiting is not None:
-        told.set(FAILED, "True", INVALID_DEFINITION, record.waiting.message, record.waiting.since)
-        told.clear(RUNNING, record.waiting.since)
-        return told.all()
+        conditions_set.set(FAILED, "True", INVALID_DEFINITION, record.waiting.message, record.waiting.since)
+        conditions_set.clear(RUNNING, record.waiting.since)
+        return conditions_set.all()
     usual = f"AresJob {name} is {phase}."
     if phase in (Phase.PENDING.value, Phase.STARTING.value):
-        told.set(CREATED, "True", phase, usual)
+        conditions_set.set(CREATED, "True", phase, usual)
     elif phase == RUNNING:
-        told.set(RUNNING, "True", phase, usual)
+        conditions_set.set(RUNNING, "True", phase, usual)
     elif phase == SUCCEEDED:
-        told.set(SUCCEEDED, "True", phase, usual)
-        told.clear(RUNNING)
+        conditions_set.set(SUCCEEDED, "True", phase, usual)
+        conditions_set.clear(RUNNING)
     elif phase == FAILED:
-        told.set(FAILED, "True", *_failure(workload, record, usual))
-        told.clear(RUNNING)
+        conditions_set.set(FAILED, "True", *_failure(workload, record, usual))
+        conditions_set.clear(RUNNING)
     if workload is not None:
-        _placed(told, workload, record, seen)
-        _restarting(told, workload, record, usual)
-    _suspended(told, record)
-    return told.all()
+        _set_scheduled(conditions_set, workload, record, seen)
+        _set_restarting(conditions_set, workload, record, usual)
+    _set_suspended(conditions_set, record)
+    return conditions_set.all()
 
 
 def with_ares_field_names(message: str) -> str:
-    """The engine's sentence with the names of this API's fields."""
+    """Return a message of the engine with the field names of this API."""
     for ours, theirs in _FIELDS.items():
         message = message.replace(ours, theirs)
     return message
@@ -73,47 +74,49 @@ def _failure(workload: Workload | None, record: Record, usual: str) -> tuple[str
         return record.reason, with_ares_field_names(record.message)
     if record.reason not in REASONS:
         return FAILED, usual
-    said, field = with_ares_field_names(record.message), _FIELDS[_RESTARTS]
-    if record.reason == "RestartsExhausted" and field not in said and workload is not None:
-        said += f" ({field}: {workload.limits.restarts})"
-    return JOB_FAILED, said
+    message, field = with_ares_field_names(record.message), _FIELDS[_RESTARTS]
+    if record.reason == "RestartsExhausted" and field not in message and workload is not None:
+        message += f" ({field}: {workload.limits.restarts})"
+    return JOB_FAILED, message
 
 
-def _placed(told: "_ConditionSet", workload: Workload, record: Record, seen: Observed) -> None:
+def _set_scheduled(
+    conditions_set: "_ConditionSet", workload: Workload, record: Record, seen: Observed
+) -> None:
     if workload.gang is None or record.finished_at:
         return
     waiting = record.waiting
     if waiting is not None and waiting.reason == MISSING:
-        told.set(SCHEDULED, "False", MISSING, with_ares_field_names(waiting.message), waiting.since)
-    elif record.gang_scheduled_at and not told.is_true(SCHEDULED):
-        told.set(
+        conditions_set.set(SCHEDULED, "False", MISSING, with_ares_field_names(waiting.message), waiting.since)
+    elif record.gang_scheduled_at and not conditions_set.is_true(SCHEDULED):
+        conditions_set.set(
             SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.gang_scheduled_at
         )
 
 
-def _restarting(told: "_ConditionSet", workload: Workload, record: Record, usual: str) -> None:
+def _set_restarting(conditions_set: "_ConditionSet", workload: Workload, record: Record, usual: str) -> None:
     if (
         workload.rules.restart_scope is not RestartScope.JOB
         or record.finished_at
         or record.phase is Phase.SUSPENDED
     ):
-        told.clear(RESTARTING)
+        conditions_set.clear(RESTARTING)
     elif record.phase is Phase.RESTARTING:
-        told.set(RESTARTING, "True", RESTARTING, with_ares_field_names(record.message))
-    elif record.phase is Phase.RUNNING and told.is_true(RESTARTING):
-        told.set(RESTARTING, "False", RUNNING, usual)
+        conditions_set.set(RESTARTING, "True", RESTARTING, with_ares_field_names(record.message))
+    elif record.phase is Phase.RUNNING and conditions_set.is_true(RESTARTING):
+        conditions_set.set(RESTARTING, "False", RUNNING, usual)
 
 
-def _suspended(told: "_ConditionSet", record: Record) -> None:
+def _set_suspended(conditions_set: "_ConditionSet", record: Record) -> None:
     if record.phase is Phase.SUSPENDED:
-        told.set(SUSPENDED, "True", SUSPENDED, "suspended by spec.runPolicy.suspend")
-        told.clear(RUNNING)
-    elif told.is_true(SUSPENDED):
-        told.set(SUSPENDED, "False", "Resumed", "the job is not suspended any more")
+        conditions_set.set(SUSPENDED, "True", SUSPENDED, "suspended by spec.runPolicy.suspend")
+        conditions_set.clear(RUNNING)
+    elif conditions_set.is_true(SUSPENDED):
+        conditions_set.set(SUSPENDED, "False", "Resumed", "the job is not suspended any more")
 
 
 class _ConditionSet:
-    """The conditions so far; times change with what they are the times of."""
+    """A set of conditions; the transition time of one changes only with its status."""
 
     def __init__(self, known: dict[str, AresCondition], since: datetime | None) -> None:
         self._known = known
@@ -133,7 +136,7 @@ class _ConditionSet:
         self._known[kind] = new
 
     def clear(self, kind: str, at: datetime | None = None) -> None:
-        """It is so no longer, if it was."""
+        """Set a condition to False, if it is True."""
         if self.is_true(kind):
             old = self._known[kind]
             self.set(kind, "False", old.reason, old.message, at)

@@ -1,7 +1,7 @@
-"""Fills in what a user left out: first what the framework wants, then what is common to all jobs.
+"""Sets defaults in the spec of an AresJob: first those of its framework, then those of all jobs.
 
-Works on whatever was written, also on what will be found wrong: a role that is null, a policy without roles.
-Only what is unset is filled, with one exception: beside a chief, TensorFlow's workers are always restarted.
+Works on any spec, also on an invalid one: a role that is null, a policy without roles. Only unset fields are
+set, with one exception: TensorFlow's workers are always restarted if there is a chief.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ OMPI = "ompi"
 
 
 def with_defaults(spec: AresJobSpec) -> AresJobSpec:
-    """The spec that is in force."""
+    """Return the spec with its defaults."""
     profile = profile_of(spec)
     if profile is None or not spec.role_specs:
         return spec
@@ -97,12 +97,12 @@ def _role_policy(
 def _dependence(
     spec: AresJobSpec, profile: Profile, name: str, role: RoleSpec, present: Mapping[str, RoleSpec]
 ) -> DependenceSpec | None:
-    """A role with a dependence of its own is left with it, but for the phase and the form of names."""
+    """Return the dependence of a role; of one that the user wrote only phase and duplicates are changed."""
     if role.dependence is not None:
         names = role.dependence.role_names
         once = list(dict.fromkeys(names)) if names else names
         return replace(role.dependence, role_names=once, role_phase=role.dependence.role_phase or RUNNING)
-    wanted = next((others for who, others in profile.waits if who == name), ())
+    wanted = next((others for who, others in profile.depends_on if who == name), ())
     first = next((other for other in wanted if other in present), None)
     if first is None:
         return None
@@ -111,7 +111,7 @@ def _dependence(
 
 
 def _framework(spec: AresJobSpec, roles: Mapping[str, RoleSpec | None]) -> FrameworkSpec | None:
-    """The form of host files is shown where one was begun, and in MPI jobs that write any."""
+    """Return framework options; those of host files are set where one was written, or an MPI job has any."""
     files = any(role and role.dependence and role.dependence.mpi_host_file for role in roles.values())
     written = spec.framework or FrameworkSpec()
     if written.mpi is None and not (spec.framework_type == "mpi" and files):
@@ -128,7 +128,7 @@ def _framework(spec: AresJobSpec, roles: Mapping[str, RoleSpec | None]) -> Frame
 
 
 def mpi_of(spec: AresJobSpec) -> MpiSpec:
-    """The options of host files, complete."""
+    """Return the options of host files, complete."""
     written = (spec.framework.mpi if spec.framework else None) or MpiSpec()
     as_host = written.launcher_as_host
     return MpiSpec(

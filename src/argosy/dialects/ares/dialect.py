@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from argosy.dialects.ares import injection, spec, status, validation
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
-from argosy.dialects.ares.profiles import Profile, elastic, profile_of, roles_of, services_of
+from argosy.dialects.ares.profiles import Profile, is_elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.spec_patch import propagated
 from argosy.dialects.ares.templates import default_container, ports
 from argosy.dialects.base import JobView
@@ -241,7 +241,7 @@ def _options(full: AresJobSpec) -> injection.Options:
     least, most = (bagua.min_replicas, bagua.max_replicas) if bagua else (None, None)
     return injection.Options(
         ports=tuple(full.available_ports or ()),
-        elastic=elastic(full),
+        elastic=is_elastic(full),
         min_size=workers if least is None else least,
         max_size=workers if most is None else most,
         dynamic=bool(tensorflow and tensorflow.enable_dynamic_worker),

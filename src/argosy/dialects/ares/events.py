@@ -1,7 +1,6 @@
-"""Events of an AresJob, each for a change of what its status tells or for something done, so that none
-repeats.
+"""Makes the events of AresJobs: for changes of the status and for executed actions, so that none repeats.
 
-What happens to many pods of a role in one pass is told by one event, which names the first of them.
+What happens to many pods of a role in one reconcile is one event, which names the first of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,48 +20,50 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.plan import Deed
 from argosy.workload.transitions import Transitions
 
-_TOLD = ("Pod", "Service", "Job")
-_MOST = 10
-"""Fields of one job that are told about."""
+_REPORTED_KINDS = ("Pod", "Service", "Job")
+MAX_FIELD_EVENTS = 10
+"""Fields of one job that get an event."""
 
 
 def status_events(change: StatusChange[AresJob]) -> list[EmitEvent]:
     """Return events for what changed in the status, and for what a user should know of a new spec."""
     before, after, plan = change.before, change.after, change.plan
     emitted = [
-        *_phases(before, after),
-        *_roles(before, after),
-        *_failures(plan.transitions),
-        *_waits(before, after),
-        *(_stale(role) for role in plan.transitions.stale_roles),
-        *_unfit(before, after),
+        *_phase_events(before, after),
+        *_role_events(before, after),
+        *_failure_events(plan.transitions),
+        *_name_conflict_events(before, after),
+        *(_stale_event(role) for role in plan.transitions.stale_roles),
+        *_invalid_label_events(before, after),
     ]
     if after.status.observed_generation != before.status.observed_generation:
-        emitted += _definition(after)
+        emitted += _spec_events(after)
         if change.workload is not None:
-            emitted += islice(_overwritten(change.workload), _MOST)
-            emitted += islice(_left_out(change.workload), _MOST)
+            emitted += islice(_overwrite_events(change.workload), MAX_FIELD_EVENTS)
+            emitted += islice(_address_list_events(change.workload), MAX_FIELD_EVENTS)
     return emitted
 
 
 def action_events(obj: AresJob, done: Sequence[Deed]) -> list[EmitEvent]:
-    """What was made and deleted, and what could not be: one event for all of a role, or of a reason."""
-    told: list[EmitEvent] = []
-    worth = sorted((deed for deed in done if deed.kind in _TOLD and deed.verb != "Mark"), key=_alike)
-    for (verb, kind, role, why, refused), group in groupby(worth, _alike):
+    """Return one event for all objects of a role, or of a reason, that were created, deleted or rejected."""
+    emitted: list[EmitEvent] = []
+    worth = sorted(
+        (deed for deed in done if deed.kind in _REPORTED_KINDS and deed.verb != "Mark"), key=_group_key
+    )
+    for (verb, kind, role, why, refused), group in groupby(worth, _group_key):
         known = obj.status.role_statuses.get(role)
         if refused and known is not None and known.reason == CREATE_ERROR:
-            continue  # told when it was refused first
+            continue  # emitted when it was refused first
         some = list(group)
         names = sorted((one.name for one in some), key=_by_index)
         parts = (messages.listed(names), why, some[0].refused)
-        said = ": ".join(part for part in parts if part)
+        message = ": ".join(part for part in parts if part)
         outcome = "Failed" if refused else "Successful"
-        told.append(EmitEvent("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", said))
-    return told
+        emitted.append(EmitEvent("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", message))
+    return emitted
 
 
-def _alike(deed: Deed) -> tuple[str, str, str, str, bool]:
+def _group_key(deed: Deed) -> tuple[str, str, str, str, bool]:
     return deed.verb, deed.kind, deed.role, deed.why, bool(deed.refused)
 
 
@@ -71,7 +72,7 @@ def _by_index(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def _phases(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
+def _phase_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     old, new = before.status.phase or Phase.PENDING.value, after.status.phase or Phase.PENDING.value
     if old == new:
         return
@@ -83,7 +84,7 @@ def _phases(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     )
 
 
-def _roles(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
+def _role_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     last: Mapping[str, RoleStatus] = before.status.role_statuses
     for name, role in after.status.role_statuses.items():
         known = last.get(name, RoleStatus(phase=Phase.PENDING.value))
@@ -94,28 +95,28 @@ def _roles(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
             )
 
 
-def _failures(news: Transitions) -> Iterator[EmitEvent]:
-    for role, group in groupby(news.failed_pods, lambda pod: pod.role):
+def _failure_events(transitions: Transitions) -> Iterator[EmitEvent]:
+    for role, group in groupby(transitions.failed_pods, lambda pod: pod.role):
         first, *others = group
         more = f" (and {messages.listed([pod.name for pod in others])})" if others else ""
         yield EmitEvent("Warning", "PodFailed", f"role {role}: {describe_failed_pod(first)}{more}")
 
 
-def _stale(role: str) -> EmitEvent:
-    said = "pods that are there stay as they were made; the new definition is for those to come"
-    return EmitEvent("Warning", "StaleClusterSpec", f"role {role}: {said}")
+def _stale_event(role: str) -> EmitEvent:
+    message = "pods that are there stay as they were made; the new definition is for those to come"
+    return EmitEvent("Warning", "StaleClusterSpec", f"role {role}: {message}")
 
 
-def _unfit(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
+def _invalid_label_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     """Annotations that cannot be handed on as labels."""
     old, new = (str(obj.status.argosy.get("invalidLabelKeys", "")).split(",") for obj in (before, after))
     for key in new:
         if key and key not in old:
-            said = f"{key}: the value can be no label; pods have it as an annotation only"
-            yield EmitEvent("Warning", "InvalidLabelValue", said)
+            message = f"{key}: the value can be no label; pods have it as an annotation only"
+            yield EmitEvent("Warning", "InvalidLabelValue", message)
 
 
-def _waits(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
+def _name_conflict_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     old, new = _waiting(before), _waiting(after)
     if new is not None and old != new and new[0] in ("PodNameTaken", "ServiceNameTaken"):
         yield EmitEvent("Warning", "NameConflict", with_ares_field_names(new[1]))
@@ -126,8 +127,8 @@ def _waiting(obj: AresJob) -> tuple[str, str] | None:
     return (str(waiting.get("reason")), str(waiting.get("message"))) if isinstance(waiting, dict) else None
 
 
-def _definition(obj: AresJob) -> Iterator[EmitEvent]:
-    for path, hint in islice(spec.unknown(obj.spec), _MOST):
+def _spec_events(obj: AresJob) -> Iterator[EmitEvent]:
+    for path, hint in islice(spec.unknown(obj.spec), MAX_FIELD_EVENTS):
         yield EmitEvent("Warning", "UnknownField", f"{path}: unknown field, kept and ignored{hint}")
     written = spec.read(obj.spec)
     if not isinstance(written, AresJobSpec):
@@ -137,14 +138,14 @@ def _definition(obj: AresJob) -> Iterator[EmitEvent]:
         yield EmitEvent("Warning", "FieldIgnored", f"{path}: {why}")
 
 
-def _overwritten(workload: Workload) -> Iterator[EmitEvent]:
+def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
     """What the user wrote and the operator or the framework sets to something else."""
     for name, role in workload.roles.items():
         path = f"{workload.roles_path}.{name}.template.spec"
         policy = pod_spec(role.template).get("restartPolicy")
         if policy not in (None, role.container_restart_policy.value):
-            said = f"{path}.restartPolicy: {policy} becomes {role.container_restart_policy.value}"
-            yield EmitEvent("Warning", "RestartPolicyOverwritten", said)
+            message = f"{path}.restartPolicy: {policy} becomes {role.container_restart_policy.value}"
+            yield EmitEvent("Warning", "RestartPolicyOverwritten", message)
         injected = injection.inject(workload, role, 0)
         for number, container in enumerate(containers(role.template)):
             if injected.only_in not in ("", container.get("name")):
@@ -157,17 +158,17 @@ def _overwritten(workload: Workload) -> Iterator[EmitEvent]:
             )
             for variable in given:
                 if variable in injected.forced:
-                    said = f"{path}.containers[{number}].env: {variable} is set by the framework"
-                    yield EmitEvent("Warning", "EnvOverwritten", said)
+                    message = f"{path}.containers[{number}].env: {variable} is set by the framework"
+                    yield EmitEvent("Warning", "EnvOverwritten", message)
 
 
-def _left_out(workload: Workload) -> Iterator[EmitEvent]:
+def _address_list_events(workload: Workload) -> Iterator[EmitEvent]:
     """Lists of addresses that the job's programs may look for in vain."""
-    for name in injection.left_out(workload):
+    for name in injection.roles_without_address_list(workload):
         missing, service = " and ".join(injection.list_variables(name)), workload.service_address(name)
-        said = f"{workload.roles[name].replicas} addresses are more than a variable can hold"
+        message = f"{workload.roles[name].replicas} addresses are more than a variable can hold"
         instead = f"pods start without {missing}, and find all by DNS as {service}"
-        yield EmitEvent("Warning", "AddressesLeftOut", f"role {name}: {said}; {instead}")
+        yield EmitEvent("Warning", "AddressesLeftOut", f"role {name}: {message}; {instead}")
 
 
 def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,7 @@
-"""What the pods of each framework type are told, exactly as AresOperator told them.
+"""Injects into pods what each framework type needs, exactly as AresOperator does.
 
-Where `frameworks` tell the same, it is taken from there. Every variable here replaces one that the user gave
-the same name, except those that the original did not have. Pure: a function of the workload and a place in
-it.
+What `frameworks` injects in the same form is taken from there. Every variable here overrides one of the same
+name in the template, except those that AresOperator did not set. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,15 +30,15 @@ from argosy.workload.model import Role, Workload
 from argosy.workload.pod_size import ListBytes
 
 PYTORCH_PORT: Final = 23456
-LONGEST_LIST: Final = 128 * 1024 - 256
-"""Letters of a variable with which Linux still starts a program, less what its name may take."""
-RELEASED: Final = ".ares-init"
-"""The file beside a host file that was written by hand: whoever waits for it goes on."""
+MAX_VARIABLE_BYTES: Final = 128 * 1024 - 256
+"""The longest variable with which Linux still starts a program, less some space for its name."""
+RELEASE_FILE: Final = ".ares-init"
+"""Name of a file next to a host file: if a user creates it, the init container stops waiting."""
 _HOST_FOLDER: Final = "configurations"
 
 
 class Options(Struct, frozen=True):
-    """What an AresJob says to its framework, complete."""
+    """The options of a job's framework, complete."""
 
     ports: tuple[int, ...] = ()
     elastic: bool = False
@@ -50,7 +49,7 @@ class Options(Struct, frozen=True):
     implementation: str = "ompi"
     launcher_as_host: bool = True
     host_files: Mapping[str, str] = field(default_factory=dict)
-    """Where the pods of a role want a host file; several paths with commas between."""
+    """Paths of host files in the pods of each role, separated by commas."""
 
 
 def options_of(workload: Workload) -> Options:
@@ -65,8 +64,8 @@ def inject(
     locate: LocateObserver = operator_endpoint,
 ) -> Injection:
     """Return the variables, ports and initializer of one pod."""
-    told = _TOLD.get(workload.framework, _nothing)(workload, role, index)
-    return msgspec.structs.replace(told, initializer=_initializer(workload, role, initializers, locate))
+    injection = _INJECTORS.get(workload.framework, _no_injection)(workload, role, index)
+    return msgspec.structs.replace(injection, initializer=_initializer(workload, role, initializers, locate))
 
 
 def _initializer(
@@ -86,8 +85,8 @@ def _initializer(
         arguments += ["--mpi-implementation", options.implementation]
         arguments += [] if options.launcher_as_host else ["--include-self=false"]
     folders = list(dict.fromkeys(str(PurePosixPath(path).parent) for path in files.split(",") if path))
-    if folders:  # the only place of its own in which the container may write
-        arguments += ["--hack-file", f"{folders[0]}/{RELEASED}"]
+    if folders:  # the only folder of its own in which the container may write
+        arguments += ["--hack-file", f"{folders[0]}/{RELEASE_FILE}"]
     address = locate(uses_host_network(role.template))
     values = {**_template_values(workload, role, options), CACHE_URI: address.uri}
     return Initializer(
@@ -119,13 +118,13 @@ def _template_values(workload: Workload, role: Role, options: Options) -> dict[s
     }
 
 
-def _nothing(workload: Workload, role: Role, index: int) -> Injection:
+def _no_injection(workload: Workload, role: Role, index: int) -> Injection:
     del workload, role, index
     return Injection()
 
 
 def _standalone(workload: Workload, role: Role, index: int) -> Injection:
-    """Pods get no variables at all, not even ours."""
+    """Inject no variables at all, not even ours."""
     del workload, role, index
     return Injection(identity=False)
 
@@ -133,35 +132,35 @@ def _standalone(workload: Workload, role: Role, index: int) -> Injection:
 def _custom(workload: Workload, role: Role, index: int) -> Injection:
     env = {"MODULE": role.name, "INDEX": str(index)}
     for name in workload.roles:
-        if _fits(workload, name):
+        if _fits_into_variable(workload, name):
             env |= dict.fromkeys(list_variables(name), workload.address_list(name))
     return _forced(env)
 
 
 def list_variables(role: str) -> tuple[str, ...]:
-    """In which the pods of a `custom` job find the addresses of a role; no variable begins with a digit."""
+    """Return the variables with the addresses of a role in a `custom` job; none may begin with a digit."""
     return (variable_of(role),) if role[0].isdigit() else (role, variable_of(role))
 
 
-def left_out(workload: Workload) -> Iterator[str]:
-    """The roles whose addresses the pods of a `custom` job are not told."""
+def roles_without_address_list(workload: Workload) -> Iterator[str]:
+    """Yield the roles of a `custom` job whose list of addresses is too long for a variable."""
     if workload.framework == "custom":
         for name in workload.roles:
-            if not _fits(workload, name):
+            if not _fits_into_variable(workload, name):
                 yield name
 
 
-def _fits(workload: Workload, role: str) -> bool:
+def _fits_into_variable(workload: Workload, role: str) -> bool:
     """Return True if a program can be started with the addresses of the role in one variable."""
-    return workload.address_bytes(role) - 1 <= LONGEST_LIST
+    return workload.address_bytes(role) - 1 <= MAX_VARIABLE_BYTES
 
 
 def list_bytes(workload: Workload, role: Role) -> ListBytes:
-    """How much JSON `inject` adds to a pod of this role that grows with the job."""
-    told = _LISTED.get(workload.framework, _no_bytes)(workload, role)
+    """Return how much JSON `inject` adds to a pod of this role that grows with the size of the job."""
+    size = _LIST_BYTES.get(workload.framework, _no_bytes)(workload, role)
     # Each folder of a host file is mounted into every container.
     folders = len(options_of(workload).host_files.get(role.name, ""))
-    return msgspec.structs.replace(told, per_container=told.per_container + folders)
+    return msgspec.structs.replace(size, per_container=size.per_container + folders)
 
 
 def _no_bytes(workload: Workload, role: Role) -> ListBytes:
@@ -174,7 +173,7 @@ def _custom_bytes(workload: Workload, role: Role) -> ListBytes:
     total = sum(
         variable_bytes(variable, workload.address_bytes(name))
         for name in workload.roles
-        if _fits(workload, name)
+        if _fits_into_variable(workload, name)
         for variable in list_variables(name)
     )
     return ListBytes(per_container=total)
@@ -183,8 +182,8 @@ def _custom_bytes(workload: Workload, role: Role) -> ListBytes:
 def _tensorflow_bytes(workload: Workload, role: Role) -> ListBytes:
     ports = {name: _tensorflow_port(workload, name) for name in workload.roles}
     dynamic = options_of(workload).dynamic
-    told = tensorflow.config_bytes(workload, role, ports, dynamic=dynamic)
-    return msgspec.structs.replace(told, only_in="tensorflow")
+    size = tensorflow.config_bytes(workload, role, ports, dynamic=dynamic)
+    return msgspec.structs.replace(size, only_in="tensorflow")
 
 
 def _bagua_bytes(workload: Workload, role: Role) -> ListBytes:
@@ -307,7 +306,7 @@ def _forced(env: dict[str, str], ports: tuple[Port, ...] = ()) -> Injection:
     return Injection(env, frozenset(env), ports=ports)
 
 
-_TOLD: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
+_INJECTORS: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
     "bagua": _bagua,
     "custom": _custom,
     "dask": _dask,
@@ -317,7 +316,7 @@ _TOLD: Final[Mapping[str, Callable[[Workload, Role, int], Injection]]] = {
     "tensorflow": _tensorflow,
 }
 
-_LISTED: Final[Mapping[str, Callable[[Workload, Role], ListBytes]]] = {
+_LIST_BYTES: Final[Mapping[str, Callable[[Workload, Role], ListBytes]]] = {
     "bagua": _bagua_bytes,
     "custom": _custom_bytes,
     "tensorflow": _tensorflow_bytes,

@@ -1,7 +1,7 @@
-"""What each framework type asks of roles, and which defaults it gives them: the table of AresOperator.
+"""Describes each framework type of AresJobs: which roles it requires, and which defaults they get.
 
-A profile is data. What is left out of a job is filled from it, and what it asks for and does not find makes
-the job invalid. The framework's variables are in `environment`.
+A profile is data. Unset fields of a job are set from it, and a job that lacks what it requires is invalid.
+What is injected into pods is in `injection`.
 """
 
 from collections.abc import Mapping
@@ -24,32 +24,32 @@ class Profile(Struct, frozen=True):
     container: str = ""
     """The default container; if empty, the first."""
     container_required: bool = False
-    """Whether a role with a service must have that container."""
+    """True if a role with a service must have that container."""
     required: tuple[str, ...] = ()
     one_of: tuple[str, ...] = ()
     """At least one of these roles must be there."""
     single: tuple[str, ...] = ()
-    """Roles with exactly one pod, where they are there."""
+    """Roles that have exactly one pod, if they exist."""
     policies: Mapping[str, tuple[str, str]] | None = None
-    """Outcome of roles (failed, succeeded) whatever their restart policy; None: by that, for every role."""
+    """Outcome policies (failed, succeeded) of roles; None: derived from the restart policy of each role."""
     node_down: tuple[str, ...] = ()
     """Roles for which a pod on a node that is down has failed."""
     restarts: Mapping[str, str] = field(default_factory=dict)
     """Restart policies of roles that have none."""
-    waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """A role, and the roles of which it waits for the first that is there."""
+    depends_on: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """A role, and the roles of which it waits for the first that exists."""
     no_service: tuple[str, ...] = ()
     """Roles without a service."""
     services: tuple[str, ...] | None = None
     """The only roles with a service; None: all others."""
     succeeded: tuple[str, ...] | None = None
-    """The roles, as far as they are there, that make the job succeed together; None: all."""
+    """The roles that must all succeed for the job to succeed, as far as they exist; None: all."""
     failed: tuple[str, ...] | None = None
     """The roles each of which makes the job fail; None: each."""
     never_fails_job: tuple[str, ...] = ()
     """Roles that do not make the job fail."""
     creates_no_pods: bool = False
-    """Nothing is made for a job."""
+    """True if a job creates nothing."""
     ssh_roles: tuple[str, ...] = ()
     """Roles that share keys for ssh, if these are asked for."""
 
@@ -72,7 +72,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         required=(MASTER,),
         single=(MASTER,),
         policies={MASTER: _USUAL, WORKER: _USUAL},
-        waits=((WORKER, (MASTER,)),),
+        depends_on=((WORKER, (MASTER,)),),
         no_service=(WORKER,),
         succeeded=(MASTER, WORKER),
         failed=(MASTER, WORKER),
@@ -82,7 +82,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         required=(LAUNCHER,),
         policies={LAUNCHER: _USUAL, WORKER: (ANY, "")},
         node_down=(LAUNCHER, WORKER),
-        waits=((LAUNCHER, (WORKER,)),),
+        depends_on=((LAUNCHER, (WORKER,)),),
         no_service=(LAUNCHER, WORKER),
         succeeded=(LAUNCHER,),
         failed=(LAUNCHER, WORKER),
@@ -102,7 +102,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         single=(LAUNCHER, SCHEDULER, LEADWORKER),
         policies=dict.fromkeys((SCHEDULER, LEADWORKER, WORKER, LAUNCHER), _USUAL),
         restarts={SCHEDULER: "OnFailure"},
-        waits=(
+        depends_on=(
             (LEADWORKER, (SCHEDULER,)),
             (WORKER, (LEADWORKER,)),
             (LAUNCHER, (WORKER, LEADWORKER, SCHEDULER)),
@@ -117,7 +117,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         required=(MASTER,),
         single=(MASTER,),
         policies={MASTER: _USUAL, WORKER: _USUAL},
-        waits=((WORKER, (MASTER,)),),
+        depends_on=((WORKER, (MASTER,)),),
         succeeded=(MASTER, WORKER),
         failed=(MASTER, WORKER),
     ),
@@ -128,7 +128,7 @@ _ELASTIC_BAGUA: Final = Profile(
     required=(WORKER, ETCD),
     single=(ETCD,),
     policies={WORKER: _USUAL, ETCD: _USUAL},
-    waits=((WORKER, (ETCD,)),),
+    depends_on=((WORKER, (ETCD,)),),
     succeeded=(WORKER,),
     failed=(WORKER, ETCD),
 )
@@ -143,27 +143,27 @@ _WITH_CHIEF: Final = Profile(
 
 
 def profile_of(spec: AresJobSpec) -> Profile | None:
-    """None if there is no such framework."""
+    """Return the profile of a job's framework type; None if the type is unknown."""
     name = spec.framework_type or ""
-    if name == "bagua" and elastic(spec):
+    if name == "bagua" and is_elastic(spec):
         return _ELASTIC_BAGUA
     if name == "tensorflow" and CHIEF in roles_of(spec):
         return _WITH_CHIEF
     return PROFILES.get(name)
 
 
-def elastic(spec: AresJobSpec) -> bool:
+def is_elastic(spec: AresJobSpec) -> bool:
     bagua = spec.framework.bagua if spec.framework else None
     return bool(bagua and bagua.enable_elastic)
 
 
 def roles_of(spec: AresJobSpec) -> dict[str, RoleSpec]:
-    """The roles that are not null."""
+    """Return the roles that are not null."""
     return {name: role for name, role in (spec.role_specs or {}).items() if role is not None}
 
 
 def services_of(spec: AresJobSpec, profile: Profile) -> tuple[str, ...]:
-    """The roles that have a service."""
+    """Return the roles that have a service."""
     names = tuple(sorted(roles_of(spec)))
     if profile.services is not None:
         return tuple(name for name in names if name in profile.services)

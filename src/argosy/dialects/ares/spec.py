@@ -1,7 +1,7 @@
-"""The written spec as types, what nobody knows in it, and what defaults add to it.
+"""Reads the spec of an AresJob: as types, its unknown fields, and the fields that defaults add.
 
-A job is read as it stands in the API. Its defaults are written back, so that the stored spec shows what is in
-force: only what was unset is added, and nothing of what the user wrote is sent again.
+Defaults are written back, so that the stored spec shows them: only unset fields are sent, and nothing of what
+the user wrote.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,17 +16,17 @@ from argosy.workload.model import Json, Problem
 
 
 def read(raw: Json) -> AresJobSpec | Problem:
-    """The spec, or what is of the wrong type in it; our definition lets none of those in."""
+    """Return the spec, or the first field of a wrong type; our CRD rejects those."""
     try:
         return msgspec.convert(dict(raw), AresJobSpec)
     except msgspec.ValidationError as error:
-        said, _, where = str(error).partition(" - at `")
-        return Problem(f"spec{where.removesuffix('`').removeprefix('$')}", said[:1].lower() + said[1:])
+        message, _, where = str(error).partition(" - at `")
+        return Problem(f"spec{where.removesuffix('`').removeprefix('$')}", message[:1].lower() + message[1:])
 
 
 def additions(raw: Json, full: AresJobSpec) -> Json:
-    """A merge patch that brings the written spec to the full one."""
-    return _added(raw, msgspec.to_builtins(full))
+    """Return a merge patch with the fields that the stored spec lacks."""
+    return _missing_fields(raw, msgspec.to_builtins(full))
 
 
 def unknown(raw: Json) -> Iterator[tuple[str, str]]:
@@ -37,12 +37,12 @@ def unknown(raw: Json) -> Iterator[tuple[str, str]]:
     yield from _unknown(raw, AresJobSpec, "spec")
 
 
-def _added(raw: Json, full: Mapping[str, object]) -> Json:
+def _missing_fields(raw: Json, full: Mapping[str, object]) -> Json:
     patch: dict[str, object] = {}
     for name, value in full.items():
         written = raw.get(name)
         if isinstance(value, dict) and isinstance(written, dict):
-            if (below := _added(written, value)) and name != "template":
+            if (below := _missing_fields(written, value)) and name != "template":
                 patch[name] = below
         elif written != value:
             patch[name] = value
@@ -67,7 +67,7 @@ def _unknown(raw: object, kind: type[Struct], path: str) -> Iterator[tuple[str, 
 
 
 def _struct_in(hint: object, mapped: bool = False) -> tuple[type[Struct] | None, bool]:
-    """The struct that a field holds, and whether it holds several by name."""
+    """Return the struct type of a field, and whether the field is a map of such structs."""
     if isinstance(hint, type) and issubclass(hint, Struct):
         return hint, mapped
     arguments = get_args(hint)

@@ -1,7 +1,7 @@
-"""The status of an AresJob out of what the engine remembers and sees.
+"""Builds the status of an AresJob from its Record and its pods.
 
-The engine knows phases that this API does not: a restart is told by a condition and by counts, a suspended
-job is Pending, and a definition that cannot be run is a failed job that an edit brings back.
+The engine has phases that this API does not have: a restart is shown by a condition and by counts, a
+suspended job is Pending, and a job with an invalid spec is Failed until it is edited.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
     counts = {name: count_pods(role, record, seen) for name, role in wanted.items()}
     over = record.finished_at is not None and last.completion_time is not None
     roles = _roles(obj, workload, record, seen, counts)
-    phase = shown_phase(last, record)
+    phase = ares_phase(last, record)
     return AresJobStatus(
         phase=phase,
         observed_generation=record.generation,
@@ -56,13 +56,13 @@ def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
     )
 
 
-def invalid(record: Record) -> bool:
+def is_invalid(record: Record) -> bool:
     return record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
 
 
-def shown_phase(last: AresJobStatus, record: Record) -> str:
-    """The job's phase in the words of this API."""
-    if invalid(record):
+def ares_phase(last: AresJobStatus, record: Record) -> str:
+    """Return the job's phase as this API names it."""
+    if is_invalid(record):
         return Phase.FAILED.value
     if record.phase is Phase.RESTARTING:
         return Phase.RUNNING.value if last.phase == Phase.RUNNING.value else Phase.STARTING.value
@@ -72,11 +72,11 @@ def shown_phase(last: AresJobStatus, record: Record) -> str:
 def _roles(
     obj: AresJob, workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]
 ) -> dict[str, RoleStatus]:
-    """Every role; after the end they stay as they were then."""
+    """Return the status of every role; after the job has finished they do not change."""
     last = obj.status.role_statuses
     if workload is None or (record.finished_at and obj.status.completion_time):
-        return {} if invalid(record) else last
-    if invalid(record):
+        return {} if is_invalid(record) else last
+    if is_invalid(record):
         return {}
     return {
         name: _role(role, last.get(name, RoleStatus()), record, seen, counts[name])
@@ -114,7 +114,7 @@ def _created(role: Role, last: RoleStatus, remembered: RoleRecord, record: Recor
 def _role_reason(
     role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed
 ) -> tuple[str, str]:
-    """Why the role has failed, or why its pods cannot be made."""
+    """Return why the role has failed, or why its pods cannot be created."""
     if remembered.phase is Phase.FAILED:
         if last.phase == Phase.FAILED.value and last.reason:
             return last.reason, last.message
@@ -124,7 +124,7 @@ def _role_reason(
 
 
 def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed) -> tuple[str, str]:
-    """The first of these that is seen, in the order of indexes."""
+    """Return the first reason that applies, by the lowest index."""
     if remembered.reason == PREEMPTED:
         return PREEMPTED, remembered.message
     pods = sorted(current_pods(record, role.name, seen), key=lambda pod: pod.index)
@@ -150,7 +150,7 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
 
 
 def describe_failed_pod(pod: ObservedPod) -> str:
-    """A pod that failed: its name, its node, and how its first container to end did."""
+    """Describe a failed pod: its name, its node, and how its first container that terminated ended."""
     ended = pod.first_terminated
     if ended is None:
         return f"pod={pod.name}; nodeName={pod.node}; info=({pod.reason}){pod.message}"

@@ -1,4 +1,4 @@
-"""Looks into pod templates, which may hold anything."""
+"""Reads pod templates, which may contain anything."""
 
 from collections.abc import Mapping
 
@@ -18,19 +18,19 @@ def container_named(template: Json | None, name: str) -> Json | None:
 
 
 def default_container(template: Json | None, name: str) -> Json:
-    """The container of this name, else the first."""
-    found = containers(template)
-    return container_named(template, name) or (found[0] if found else {})
+    """Return the container of this name, or else the first."""
+    listed = containers(template)
+    return container_named(template, name) or (listed[0] if listed else {})
 
 
 def ports(container: Json) -> list[tuple[str, int]]:
-    """Name (or none) and number of each port."""
+    """Return the name, which may be empty, and the number of each port."""
     listed = container.get("ports")
-    found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    entries = [port for port in listed if isinstance(port, Mapping)] if isinstance(listed, list) else []
     return [
-        (str(one.get("name") or ""), number)
-        for one in found
-        if isinstance(number := one.get("containerPort"), int) and not isinstance(number, bool)
+        (str(port.get("name") or ""), number)
+        for port in entries
+        if isinstance(number := port.get("containerPort"), int) and not isinstance(number, bool)
     ]
 
 
@@ -51,15 +51,18 @@ def uses_host_network(template: Json | None) -> bool:
     return bool(pod_spec(template).get("hostNetwork"))
 
 
-def bare(template: object) -> Json:
-    """What a definition needs of a template to stay valid, and pods to keep their labels: the names and ports
-    of containers, and metadata."""
+def without_details(template: object) -> Json:
+    """Return a template with metadata, and names and ports of containers, only: the spec stays valid, and
+    pods keep their labels."""
     whole = template if isinstance(template, Mapping) else {}
-    kept = [{name: one[name] for name in ("name", "ports") if name in one} for one in containers(whole)]
+    kept = [
+        {name: container[name] for name in ("name", "ports") if name in container}
+        for container in containers(whole)
+    ]
     metadata = {"metadata": whole["metadata"]} if "metadata" in whole else {}
     return {**metadata, "spec": {"containers": kept}}
 
 
 def _listed(template: Json | None, part: str) -> list[Json]:
-    found = pod_spec(template).get(part)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    listed = pod_spec(template).get(part)
+    return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []

@@ -1,4 +1,4 @@
-"""Everything that makes a job invalid, with the path of each field, in a fixed order."""
+"""Finds everything that makes an AresJob invalid, with the path of each field, in a fixed order."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from argosy.dialects.ares.profiles import (
     SCHEDULER,
     WORKER,
     Profile,
-    elastic,
+    is_elastic,
     profile_of,
     roles_of,
     services_of,
@@ -34,78 +34,81 @@ from argosy.workload.model import (
 )
 
 _ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_QUORUMS = tuple(one.value for one in Quantifier)
+_QUANTIFIERS = tuple(one.value for one in Quantifier)
 _RESTARTS = tuple(one.value for one in RestartPolicy)
 _PHASES = tuple(one.value for one in Phase if one not in (Phase.RESTARTING, Phase.SUSPENDED))
 _CLEANUPS = (*(one.value for one in CleanupPolicy), "")
 
 
 def problems(name: str, spec: AresJobSpec) -> list[Problem]:
-    """What is wrong with a job of this name, whose defaults are filled in."""
+    """Return what is wrong with a job of this name; `spec` has its defaults."""
     profile = profile_of(spec)
     if profile is None:
         known = ", ".join(sorted(PROFILES))
         given = spec.framework_type or ""
         hint = did_you_mean(given, PROFILES)
-        said = f"unknown framework: {given or quote_value(given)}{hint} (known frameworks: {known})"
-        return [Problem("spec.frameworkType", said)]
+        error = f"unknown framework: {given or quote_value(given)}{hint} (known frameworks: {known})"
+        return [Problem("spec.frameworkType", error)]
     if not spec.role_specs:
-        return [Problem("spec.roleSpecs", "there must be at least one role")]
-    found = list(_roles(name, spec, profile))
-    found += _waits(spec)
-    found += _asked_for(spec, profile)
-    found += _job(spec)
-    found += _run(spec)
-    return found
+        return [Problem("spec.roleSpecs", "must have at least one role")]
+    return [
+        *_role_problems(name, spec, profile),
+        *_dependency_problems(spec),
+        *_framework_problems(spec, profile),
+        *_job_policy_problems(spec),
+        *_run_policy_problems(spec),
+    ]
 
 
-def _roles(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
+def _role_problems(job: str, spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
     served = services_of(spec, profile)
     for name in sorted(spec.role_specs or {}):
         path, role = f"spec.roleSpecs.{name}", (spec.role_specs or {})[name]
         if not _ROLE.fullmatch(name):
-            said = "the name of a role has lower-case letters, digits and '-', none of these at its ends"
-            yield Problem(path, f"{name!r}: {said}")
+            error = (
+                "must consist of lower case letters, digits or '-', and start and end with a letter or digit"
+            )
+            yield Problem(path, f"{name!r}: {error}")
         if role is None:
-            yield Problem(path, "is null; write the role or take its name away")
+            yield Problem(path, "must not be null; define the role or remove its name")
             continue
-        yield from _role(job, name, role, path)
+        yield from _problems_of_role(job, name, role, path)
         wanted = profile.container if profile.container_required and name in served else ""
         if wanted and containers(role.template) and container_named(role.template, wanted) is None:
-            said = f"there must be a container {wanted!r} for {spec.framework_type}"
-            yield Problem(f"{path}.template.spec.containers", said)
-        if name in served and _ROLE.fullmatch(name) and (said := service_name_error(f"{job}-{name}") or ""):
-            yield Problem("metadata.name", f"the name of the service of role {truncate(name)}, {said}")
+            error = f"framework {spec.framework_type} requires a container {wanted!r}"
+            yield Problem(f"{path}.template.spec.containers", error)
+        if name in served and _ROLE.fullmatch(name) and (error := service_name_error(f"{job}-{name}") or ""):
+            yield Problem("metadata.name", f"the name of the service of role {truncate(name)}, {error}")
 
 
-def _role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
+def _problems_of_role(job: str, name: str, role: RoleSpec, path: str) -> Iterator[Problem]:
     replicas = role.replicas or 0
     if not 0 < replicas <= MAX_PODS:
         yield Problem(f"{path}.replicas", f"invalid value {replicas}: must be from 1 to {MAX_PODS}")
-    elif _ROLE.fullmatch(name) and (said := dns_label_error(f"{job}-{name}-{replicas - 1}") or ""):
-        yield Problem("metadata.name", f"the name of its last pod of role {truncate(name)}, {said}")
+    elif _ROLE.fullmatch(name) and (error := dns_label_error(f"{job}-{name}-{replicas - 1}") or ""):
+        yield Problem("metadata.name", f"the name of its last pod of role {truncate(name)}, {error}")
     yield from _one_of(role.restart_policy, _RESTARTS, f"{path}.restartPolicy")
     if role.controller not in (None, "", "Pod"):
-        yield Problem(f"{path}.controller", f"controller {role.controller} is not supported; write Pod")
+        yield Problem(f"{path}.controller", f"controller {role.controller} is not supported; must be Pod")
     policy = role.role_phase_policy
     if policy is not None:
-        yield from _one_of(policy.failed, _QUORUMS, f"{path}.rolePhasePolicy.failed")
-        yield from _one_of(policy.succeeded, _QUORUMS, f"{path}.rolePhasePolicy.succeeded")
-    yield from _template(role, path)
+        yield from _one_of(policy.failed, _QUANTIFIERS, f"{path}.rolePhasePolicy.failed")
+        yield from _one_of(policy.succeeded, _QUANTIFIERS, f"{path}.rolePhasePolicy.succeeded")
+    yield from _template_problems(role, path)
 
 
-def _template(role: RoleSpec, path: str) -> Iterator[Problem]:
+def _template_problems(role: RoleSpec, path: str) -> Iterator[Problem]:
     if not containers(role.template):
-        yield Problem(f"{path}.template.spec.containers", "there must be at least one container")
-    yield from (Problem(*misfit) for misfit in template_errors(role.template or {}, f"{path}.template"))
+        yield Problem(f"{path}.template.spec.containers", "must have at least one container")
+    yield from (Problem(*problem) for problem in template_errors(role.template or {}, f"{path}.template"))
     names = [one.get("name") for one in init_containers(role.template)]
     if role.dependence is not None and labels.INITIALIZER_CONTAINER in names:
         name = labels.INITIALIZER_CONTAINER
-        said = f"{name!r} is the name of the container that waits for other roles; take another"
-        yield Problem(f"{path}.template.spec.initContainers[{names.index(name)}].name", said)
+        error = f"invalid value {name!r}: reserved for the container that waits for other roles"
+        yield Problem(f"{path}.template.spec.initContainers[{names.index(name)}].name", error)
 
 
-def _waits(spec: AresJobSpec) -> Iterator[Problem]:
+def _dependency_problems(spec: AresJobSpec) -> Iterator[Problem]:
     wants: dict[str, tuple[Dependency, ...]] = {}
     for name, role in sorted(roles_of(spec).items()):
         wants[name] = ()
@@ -113,25 +116,25 @@ def _waits(spec: AresJobSpec) -> Iterator[Problem]:
         if dependence is None:
             continue
         if not dependence.role_names and not dependence.mpi_host_file:
-            yield Problem(f"{path}.roleNames", "there must be a role to wait for, or an mpiHostFile to write")
+            yield Problem(f"{path}.roleNames", "must name a role to wait for, unless mpiHostFile is set")
         yield from _one_of(dependence.role_phase, _PHASES, f"{path}.rolePhase")
         wants[name] = tuple(Dependency(other) for other in dependence.role_names or ())
         for part in dependence.mpi_host_file.split(",") if dependence.mpi_host_file else ():
-            if said := _not_a_file(part):
-                yield Problem(f"{path}.mpiHostFile", f"{part!r} {said}")
+            if error := _file_path_error(part):
+                yield Problem(f"{path}.mpiHostFile", f"{part!r} {error}")
     for one in dependencies.problems(wants, "spec.roleSpecs"):
         yield Problem(one.path.replace(".dependsOn", ".dependence.roleNames"), one.message)
 
 
-def _not_a_file(path: str) -> str:
+def _file_path_error(path: str) -> str:
     whole = PurePosixPath(path)
     if not path.startswith("/") or ".." in whole.parts or path.endswith("/"):
         return "is not the absolute path of a file"
     return "has no folder of its own, which a volume needs" if str(whole.parent) == "/" else ""
 
 
-def _asked_for(spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
-    """What the framework needs."""
+def _framework_problems(spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
+    """Return what the framework requires and the job lacks."""
     present = roles_of(spec)
     framework = spec.framework_type
     for name in profile.required:
@@ -141,18 +144,20 @@ def _asked_for(spec: AresJobSpec, profile: Profile) -> Iterator[Problem]:
         yield Problem("spec.roleSpecs", f"framework {framework} needs a role {' or '.join(profile.one_of)}")
     for name in profile.single:
         if name in present and (present[name].replicas or 0) > 1:
-            said = f"there is one {name}, not {present[name].replicas}; write 1"
-            yield Problem(f"spec.roleSpecs.{name}.replicas", said)
+            error = f"invalid value {present[name].replicas}: must be 1 for role {name}"
+            yield Problem(f"spec.roleSpecs.{name}.replicas", error)
     if framework == "dask":
-        yield from _dask(present, profile)
+        yield from _dask_problems(present, profile)
     if framework == "bagua":
-        yield from _bagua(spec)
-    yield from _mpi(spec)
+        yield from _bagua_problems(spec)
+    yield from _mpi_problems(spec)
 
 
-def _dask(present: Mapping[str, RoleSpec], profile: Profile) -> Iterator[Problem]:
+def _dask_problems(present: Mapping[str, RoleSpec], profile: Profile) -> Iterator[Problem]:
     if WORKER in present and LEADWORKER not in present:
-        yield Problem("spec.roleSpecs", "framework dask needs a role 'leadworker' beside 'worker'")
+        yield Problem(
+            "spec.roleSpecs", "framework dask needs a role 'leadworker' if there is a role 'worker'"
+        )
     for name, least, most in ((SCHEDULER, 2, 2), (LEADWORKER, 1, 1), (LAUNCHER, 1, None)):
         if name not in present:
             continue
@@ -163,52 +168,59 @@ def _dask(present: Mapping[str, RoleSpec], profile: Profile) -> Iterator[Problem
             yield Problem(path, f"container 'dask' of {name} must have {many}; it has {len(ports)}")
 
 
-def _bagua(spec: AresJobSpec) -> Iterator[Problem]:
+def _bagua_problems(spec: AresJobSpec) -> Iterator[Problem]:
     ports, worker = spec.available_ports or [], roles_of(spec).get(WORKER)
     workers = (worker.replicas or 0) if worker else 0
-    needed = 2 + workers if elastic(spec) else 2
+    needed = 2 + workers if is_elastic(spec) else 2
     if wrong := [port for port in ports if not 1 <= port <= 65535]:
-        yield Problem("spec.availablePorts", f"{wrong[0]} is no port; must be from 1 to 65535")
+        yield Problem("spec.availablePorts", f"invalid value {wrong[0]}: must be between 1 and 65535")
     if len(set(ports)) != len(ports):
-        yield Problem("spec.availablePorts", "a port is named twice")
+        yield Problem("spec.availablePorts", "must not contain a port twice")
     if len(ports) < needed:
-        yield Problem("spec.availablePorts", f"there must be at least {needed} ports; there are {len(ports)}")
+        yield Problem("spec.availablePorts", f"must have at least {needed} ports; has {len(ports)}")
     bagua = spec.framework.bagua if spec.framework else None
     if bagua is None or not bagua.enable_elastic or not workers:
         return
     least = workers if bagua.min_replicas is None else bagua.min_replicas
     most = workers if bagua.max_replicas is None else bagua.max_replicas
     if not 1 <= least <= workers <= most:
-        said = f"1 ≤ minReplicas {least} ≤ {messages.many(workers, 'worker')} ≤ maxReplicas {most} must hold"
-        yield Problem("spec.framework.bagua", said)
+        error = f"1 ≤ minReplicas {least} ≤ {messages.many(workers, 'worker')} ≤ maxReplicas {most} must hold"
+        yield Problem("spec.framework.bagua", error)
 
 
-def _mpi(spec: AresJobSpec) -> Iterator[Problem]:
+def _mpi_problems(spec: AresJobSpec) -> Iterator[Problem]:
     mpi = spec.framework.mpi if spec.framework else None
     if mpi is None:
         return
     if mpi.replicas_per_node is not None and mpi.replicas_per_node < 1:
-        said = f"invalid value {mpi.replicas_per_node}: must be at least 1"
-        yield Problem("spec.framework.mpi.replicasPerNode", said)
+        error = f"invalid value {mpi.replicas_per_node}: must be at least 1"
+        yield Problem("spec.framework.mpi.replicasPerNode", error)
     if mpi.implementation not in (None, "ompi", "mpich"):
-        said = f"unsupported mpi implementation {mpi.implementation!r}; write ompi or mpich"
-        yield Problem("spec.framework.mpi.implementation", said)
+        error = f"unsupported mpi implementation {mpi.implementation!r}; must be ompi or mpich"
+        yield Problem("spec.framework.mpi.implementation", error)
 
 
-def _job(spec: AresJobSpec) -> Iterator[Problem]:
+def _job_policy_problems(spec: AresJobSpec) -> Iterator[Problem]:
     policy = spec.job_phase_policy
     for word in ("failed", "succeeded"):
         lists: Sequence[Sequence[str]] = getattr(policy, word, None) or []
         if any(not names for names in lists):
-            yield Problem(f"spec.jobPhasePolicy.{word}", "an empty list of roles would be true at once")
+            yield Problem(
+                f"spec.jobPhasePolicy.{word}",
+                "must not contain an empty list, which would be fulfilled at once",
+            )
         absent = sorted({name for names in lists for name in names} - set(spec.role_specs or {}))
         if absent:
-            yield Problem(f"spec.jobPhasePolicy.{word}", f"there is no role {messages.listed(absent)}")
+            known = ", ".join(sorted(spec.role_specs or {}))
+            yield Problem(
+                f"spec.jobPhasePolicy.{word}",
+                f"unknown role {messages.listed(absent)} (known roles: {known})",
+            )
     if spec.ttl_seconds_after_failed is not None and spec.ttl_seconds_after_failed < 0:
         yield _negative("spec.ttlSecondsAfterFailed", spec.ttl_seconds_after_failed)
 
 
-def _run(spec: AresJobSpec) -> Iterator[Problem]:
+def _run_policy_problems(spec: AresJobSpec) -> Iterator[Problem]:
     run = spec.run_policy or RunPolicySpec()
     path = "spec.runPolicy"
     if run.clean_pod_policy is not None and run.clean_pod_policy not in _CLEANUPS:
@@ -223,17 +235,17 @@ def _run(spec: AresJobSpec) -> Iterator[Problem]:
     yield from _one_of(run.restart_scope, ("Pod", "Job"), f"{path}.restartScope")
     always = [name for name, role in sorted(roles_of(spec).items()) if role.restart_policy == "Always"]
     if run.restart_scope == "Job" and always:
-        said = f"invalid value Job: not supported while role {always[0]} has restartPolicy Always"
-        yield Problem(f"{path}.restartScope", said)
+        error = f"invalid value Job: not supported while role {always[0]} has restartPolicy Always"
+        yield Problem(f"{path}.restartScope", error)
     least = run.scheduling_policy.min_available if run.scheduling_policy else None
     sizes = [max(role.replicas or 0, 0) for role in roles_of(spec).values()]
     total = sum(sizes)
     if max(sizes, default=0) <= MAX_PODS < total:
-        said = f"{total} pods in all are not possible; must be at most {MAX_PODS}"
-        yield Problem("spec.roleSpecs", said)
+        error = f"invalid value: {total} pods in total; must be at most {MAX_PODS}"
+        yield Problem("spec.roleSpecs", error)
     if least is not None and not 0 <= least <= total:
-        said = f"{least} is not from 0 to {total}, the number of all pods"
-        yield Problem(f"{path}.schedulingPolicy.minAvailable", said)
+        error = f"invalid value {least}: must be between 0 and {total}, the number of all pods"
+        yield Problem(f"{path}.schedulingPolicy.minAvailable", error)
 
 
 def _one_of(value: str | None, choice: Sequence[str], path: str) -> Iterator[Problem]:
